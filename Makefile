@@ -1,0 +1,73 @@
+# Understudy: every target sets up what it needs. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check fix coverage parity fuzz soak wheel lock clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
+
+# The lock pins every package by hash; our own package is installed in place, without fetching.
+$(READY): requirements-dev.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(READY) ## Make the virtual environment from the lock file
+
+demo: $(READY) ## Start a real control plane and the proxy, play the KEP's stories (ONCE=1: exit after the tour)
+	$(BIN)/understudy dev $(if $(ONCE),--once)
+
+test: $(READY) ## Run every test, those against the real control plane included
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY) ## Format, lint, types, layers, contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/contracts
+
+fix: $(READY) ## Format, and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+coverage: $(READY) ## Branch coverage: 100 % of the core, 90 % of the whole
+	$(BIN)/python -m pytest --cov --cov-report= $(ARGS)
+	$(BIN)/coverage report --include 'proxy/core/*' --fail-under 100 --show-missing
+	$(BIN)/coverage report --fail-under 90 --show-missing --skip-covered
+
+# A cluster without the feature behind the proxy must answer as one with it, case by case.
+# SELF=1: native against itself. MUTANTS=1: find each seeded mistake. GATE=off: the filter of old.
+# UPSTREAM=on: the native filter behind the proxy, too. VERSION=1.34: an emulated upstream.
+CASES ?= 10000
+SEED ?= 1
+parity: $(READY) ## Compare the proxy with the native server (CASES, SEED, SELF, MUTANTS, GATE, UPSTREAM, VERSION)
+	$(BIN)/python -m tests.parity --cases $(CASES) --seed $(SEED) $(if $(SELF),--self) \
+	  $(if $(MUTANTS),--mutants) $(if $(GATE),--gate $(GATE)) \
+	  $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(VERSION),--upstream-version $(VERSION))
+
+N ?= 1000000
+fuzz: $(READY) ## Compare the decision core with the native server's own code (N, SEED)
+	$(BIN)/python -m tests.fuzz --cases $(N) --seed $(SEED)
+
+soak: $(READY) ## The same tests with full sizes
+	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
+
+wheel: $(READY) ## Build the wheel into dist/
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+LOCK := uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-annotate --quiet
+lock: ## Resolve the newest versions anew into the two lock files (needs uv on the PATH)
+	$(LOCK) pyproject.toml -o requirements.lock
+	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean: ## Remove what the other targets made here (the built control plane stays in its cache)
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*

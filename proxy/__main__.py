@@ -1,0 +1,5 @@
+"""`python -m proxy` is `understudy`."""
+
+from proxy.cli.main import run
+
+run()

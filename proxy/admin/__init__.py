@@ -1,0 +1,1 @@
+"""The admin port: health and metrics, away from the data path."""

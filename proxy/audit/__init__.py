@@ -1,0 +1,1 @@
+"""What happened: one trail per request, written where operators look for it."""

@@ -1,0 +1,93 @@
+"""What was allowed a moment ago. Successes only, for a short life, in bounded numbers.
+
+A denial is never kept: a grant works at once. An entry's life runs from when it was written and
+is not lengthened by use: a withdrawn grant stops working within that time (within twice that for
+the identity part, whose entry can serve one last request that is then remembered whole).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cachetools import LRUCache, TTLCache
+
+from proxy.core.cache_keys import identity_key, request_key
+from proxy.core.evaluation import Layer
+from proxy.core.modes import Mode
+from proxy.core.plan import Attempt
+
+_REMEMBERED_MODES = 10_000
+
+
+class DecisionMemory:
+    """Attempts that succeeded: whole requests, and identity parts alone."""
+
+    def __init__(
+        self,
+        *,
+        ttl_seconds: float,
+        legacy_ttl_seconds: float,
+        entries: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._requests: TTLCache[bytes, bool] = TTLCache(entries, ttl_seconds, timer=clock)
+        self._identities: TTLCache[bytes, bool] = TTLCache(entries, ttl_seconds, timer=clock)
+        self._legacy: TTLCache[bytes, bool] = TTLCache(entries, legacy_ttl_seconds, timer=clock)
+
+    def knows(self, attempt: Attempt, layer: Layer) -> bool:
+        """Tell whether this layer of the attempt was allowed within its life."""
+        cache, key = self._place(attempt, layer)
+        return key in cache
+
+    def learn(self, attempt: Attempt, layer: Layer) -> None:
+        """Remember that this layer of the attempt was allowed."""
+        cache, key = self._place(attempt, layer)
+        cache[key] = True
+
+    def forget_all(self) -> None:
+        """Forget everything, as a change of the rules requires."""
+        for cache in (self._requests, self._identities, self._legacy):
+            cache.clear()
+
+    def _place(self, attempt: Attempt, layer: Layer) -> tuple[TTLCache[bytes, bool], bytes]:
+        if layer is Layer.REQUEST:
+            return self._requests, request_key(attempt)
+        is_legacy = attempt.mode is Mode.LEGACY
+        return self._legacy if is_legacy else self._identities, identity_key(attempt)
+
+
+class ModeMemory:
+    """The mode that last worked for each caller; it is tried first.
+
+    More than a hint: since the first failure is what a client is told, and modes make different
+    groups, history changes results. The native server is so, and so are we unless switched off.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._modes: LRUCache[str, Mode] = LRUCache(_REMEMBERED_MODES)
+
+    def recall(self, caller: str) -> Mode | None:
+        """Return the mode that last worked, if any."""
+        return self._modes.get(caller)
+
+    def learn(self, caller: str, mode: Mode) -> None:
+        """Remember the mode that worked."""
+        if self._enabled:
+            self._modes[caller] = mode
+
+    def forget_all(self) -> None:
+        """Forget everything, as a change of the rules requires."""
+        self._modes.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All that outlives a request."""
+
+    decisions: DecisionMemory
+    modes: ModeMemory
+
+    def forget_all(self) -> None:
+        """Forget everything, as a change of the rules requires."""
+        self.decisions.forget_all()
+        self.modes.forget_all()

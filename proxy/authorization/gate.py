@@ -1,0 +1,230 @@
+"""May the caller act as that identity, for this action? The core's plan, driven with real answers.
+
+Answers come from the memory of successes or from the reviewer. When memory answers everything,
+nothing is awaited and the decision is made in one go.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import Protocol, assert_never
+
+from proxy.authorization.decision_memory import Memory
+from proxy.core.access_check import AccessCheck
+from proxy.core.action import Action
+from proxy.core.admission import Admission, Guards, admit_as, admit_self, check_names
+from proxy.core.errors import UpstreamUnavailable
+from proxy.core.evaluation import (
+    Allowed,
+    Answer,
+    Ask,
+    Denied,
+    Evaluation,
+    Question,
+    Recall,
+    Verdict,
+    evaluate,
+)
+from proxy.core.forbidden import forbidden
+from proxy.core.identity import Caller, Identity
+from proxy.core.modes import Mode
+from proxy.core.plan import Attempt, DecisionRules, plan_attempts
+from proxy.wire.tasks import Tasks
+
+_YES, _NO = Answer(allowed=True), Answer(allowed=False)
+_AHEAD = 128
+"""How many checks of one request are under way at most."""
+
+
+class AccessReviewer(Protocol):
+    """Answers checks."""
+
+    def begin(self, check: AccessCheck) -> "asyncio.Task[Answer]":
+        """Start asking, or join who asks the same."""
+        ...
+
+
+class DecisionCounter(Protocol):
+    """Counts decisions and the answers they used."""
+
+    def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
+        """Count one impersonation."""
+        ...
+
+    def check_answered(self, mode: str, *, allowed: bool, seconds: float) -> None:
+        """Count one answer that was used."""
+        ...
+
+    def reviews_unused(self, count: int) -> None:
+        """Count answers that were fetched ahead and not needed."""
+        ...
+
+    def cache_looked_up(self, cache: str, *, hit: bool) -> None:
+        """Count a look-up of an earlier decision."""
+        ...
+
+
+class Gate:
+    """Admits a request as its caller or as the identity it may have; refuses all others."""
+
+    def __init__(
+        self,
+        *,
+        rules: DecisionRules,
+        reviewer: AccessReviewer,
+        memory: Memory,
+        counter: DecisionCounter,
+        clock: Callable[[], float],
+        tasks: Tasks,
+    ) -> None:
+        self._rules = rules
+        # Whom nobody may be here. Until that is known (it takes the API server's word who we are)
+        # nobody is admitted.
+        self.guards: Guards | None = None
+        self._reviewer = reviewer
+        self._memory = memory
+        self._counter = counter
+        self._clock = clock
+        self._tasks = tasks
+        self._deciding: dict[Hashable, asyncio.Task[Verdict]] = {}
+
+    async def admit(
+        self, caller: Caller, wanted: Identity | None, action: Action, *, is_upgrade: bool = False
+    ) -> Admission:
+        """Return the permit to forward or refuse."""
+        guards = self.guards
+        if guards is None:
+            raise UpstreamUnavailable("the API server has not been reached yet")
+        check_names(caller, wanted, guards=guards)
+        if wanted is None:
+            return admit_self(caller, guards=guards)
+        started = self._clock()
+        attempts = plan_attempts(
+            caller,
+            wanted,
+            action,
+            rules=self._rules,
+            remembered=self._memory.modes.recall(caller.identity.name),
+            is_upgrade=is_upgrade,
+        )
+        verdict = await self._decide((caller, wanted, action, is_upgrade), attempts)
+        self._count(verdict, self._clock() - started)
+        match verdict:
+            case Allowed():
+                self._memory.modes.learn(caller.identity.name, verdict.mode)
+                return admit_as(caller, verdict, guards=guards)
+            case Denied():
+                raise forbidden(verdict)
+            case _:
+                assert_never(verdict)
+
+    def _count(self, verdict: Verdict, seconds: float) -> None:
+        # The filter of old, which knew no modes, had no metrics.
+        if self._rules.constrained:
+            is_allowed = isinstance(verdict, Allowed)
+            mode = verdict.mode if isinstance(verdict, Allowed) else ""
+            self._counter.impersonation_decided(mode, allowed=is_allowed, seconds=seconds)
+
+    async def _decide(self, decision: Hashable, attempts: Iterable[Attempt]) -> Verdict:
+        """Decide from memory at once, or with answers that have to be asked for."""
+        evaluation = evaluate(attempts)
+        try:
+            question = self._recall_all(evaluation, next(evaluation))
+        except StopIteration as decided:
+            verdict: Verdict = decided.value
+            return verdict
+        deciding = self._deciding.get(decision)
+        if deciding is None:
+            deciding = self._tasks.start(self._ask_on(evaluation, question))
+            self._deciding[decision] = deciding
+            deciding.add_done_callback(lambda _: self._deciding.pop(decision, None))
+        # Whoever wants the same meanwhile waits for the same verdict; none of them can cancel it.
+        return await asyncio.shield(deciding)
+
+    async def _ask_on(self, evaluation: Evaluation, question: Ask) -> Verdict:
+        """Go on from the first question that memory cannot answer, and remember a success."""
+        answers = _Answers(
+            self._reviewer, self._counter, self._clock, has_modes=self._rules.constrained
+        )
+        try:
+            while True:
+                answer = await answers.of(question)
+                question = self._recall_all(evaluation, evaluation.send(answer))
+        except StopIteration as decided:
+            verdict: Verdict = decided.value
+            if isinstance(verdict, Allowed):
+                self._learn(verdict)
+            return verdict
+        finally:
+            answers.close()
+
+    def _recall_all(self, evaluation: Evaluation, question: Question) -> Ask:
+        """Answer from memory until something has to be asked; StopIteration ends it all."""
+        while isinstance(question, Recall):
+            question = evaluation.send(self._recall(question))
+        return question
+
+    def _recall(self, question: Recall) -> Answer:
+        known = self._memory.decisions.knows(question.attempt, question.layer)
+        self._counter.cache_looked_up(question.layer.value, hit=known)
+        return _YES if known else _NO
+
+    def _learn(self, allowed: Allowed) -> None:
+        for layer in allowed.learned:
+            self._memory.decisions.learn(allowed.attempt, layer)
+
+
+class _Answers:
+    """The answers of one decision, some of them asked for ahead.
+
+    Asking ahead changes how long a decision takes, never what it is: the evaluation still takes
+    the answers one by one in its own order, and stops where it would have stopped.
+    """
+
+    def __init__(
+        self,
+        reviewer: AccessReviewer,
+        counter: DecisionCounter,
+        clock: Callable[[], float],
+        *,
+        has_modes: bool,
+    ) -> None:
+        self._reviewer = reviewer
+        self._counter = counter
+        self._clock = clock
+        self._has_modes = has_modes
+        self._mode: Mode | None = None
+        self._announced: deque[AccessCheck] = deque()
+        self._ahead: dict[AccessCheck, asyncio.Task[Answer]] = {}
+
+    async def of(self, question: Ask) -> Answer:
+        """Return the answer to this question, and keep others coming meanwhile."""
+        started = self._clock()
+        asking = self._ahead.pop(question.check, None) or self._reviewer.begin(question.check)
+        self._announce(question)
+        self._top_up(question.check)
+        answer = await asyncio.shield(asking)
+        if self._has_modes:
+            self._counter.check_answered(
+                question.mode, allowed=answer.allowed, seconds=self._clock() - started
+            )
+        return answer
+
+    def close(self) -> None:
+        """Count what was asked for nothing; it ends by itself and is bounded in number."""
+        if self._ahead:
+            self._counter.reviews_unused(len(self._ahead))
+
+    def _announce(self, question: Ask) -> None:
+        if question.mode is not self._mode:
+            # The attempt before this one is over; what it announced will not be needed.
+            self._mode = question.mode
+            self._announced.clear()
+        self._announced.extend(question.upcoming)
+
+    def _top_up(self, current: AccessCheck) -> None:
+        # A check that occurs twice is asked for once; the second time it is answered as it comes.
+        while self._announced and len(self._ahead) < _AHEAD - 1:
+            check = self._announced.popleft()
+            if check != current and check not in self._ahead:
+                self._ahead[check] = self._reviewer.begin(check)

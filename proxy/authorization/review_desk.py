@@ -1,0 +1,86 @@
+"""The desk where checks are handed in: each asked once, in bounded numbers, or refused at once.
+
+A question belongs to no request: identical ones that are under way share one answer, and a client
+that leaves does not take it away from others.
+"""
+
+import asyncio
+from typing import Protocol
+
+from proxy.authorization.breaker import Breaker
+from proxy.authorization.rationing import Rationing
+from proxy.core.access_check import AccessCheck
+from proxy.core.errors import Refusal, UpstreamUnavailable
+from proxy.core.evaluation import Answer
+from proxy.wire.tasks import Tasks
+
+
+class Reviewer(Protocol):
+    """Answers one check."""
+
+    async def review(self, check: AccessCheck) -> Answer:
+        """Return the answer; UpstreamUnavailable when there is none."""
+        ...
+
+
+class ReviewCounter(Protocol):
+    """Counts reviews."""
+
+    def review_ended(self, outcome: str) -> None:
+        """Count one review: allowed, denied or error."""
+        ...
+
+
+class ReviewDesk:
+    """Takes checks and returns tasks that end with their answers."""
+
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        *,
+        rationing: Rationing,
+        breaker: Breaker,
+        counter: ReviewCounter,
+        limits: tuple[int, float],
+        tasks: Tasks,
+    ) -> None:
+        """`limits`: reviews in flight, and seconds for one, its waiting for a slot included."""
+        self._reviewer = reviewer
+        self._rationing = rationing
+        self._breaker = breaker
+        self._counter = counter
+        self._slots = asyncio.Semaphore(limits[0])
+        self._timeout_seconds = limits[1]
+        self._tasks = tasks
+        self._asking: dict[AccessCheck, asyncio.Task[Answer]] = {}
+
+    def begin(self, check: AccessCheck) -> asyncio.Task[Answer]:
+        """Start asking, or join who asks the same; await the task behind a shield."""
+        asking = self._asking.get(check)
+        if asking is None:
+            self._breaker.check()
+            self._rationing.spend(check.user.name)
+            asking = self._tasks.start(self._ask(check))
+            self._asking[check] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(check, None))
+        return asking
+
+    async def _ask(self, check: AccessCheck) -> Answer:
+        try:
+            answer = await self._ask_in_time(check)
+        except Refusal:
+            self._breaker.failed()
+            self._counter.review_ended("error")
+            raise
+        self._breaker.succeeded()
+        self._counter.review_ended("allowed" if answer.allowed else "denied")
+        return answer
+
+    async def _ask_in_time(self, check: AccessCheck) -> Answer:
+        try:
+            async with asyncio.timeout(self._timeout_seconds), self._slots:
+                return await self._reviewer.review(check)
+        except TimeoutError as error:
+            raise UpstreamUnavailable(
+                "access was not reviewed in time", retry_after_seconds=1
+            ) from error

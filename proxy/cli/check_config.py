@@ -1,0 +1,25 @@
+"""`understudy check-config`: report every problem of a config file, or that there is none."""
+
+import argparse
+from pathlib import Path
+
+from proxy.cli.registry import Commands
+from proxy.settings.reader import load_settings
+
+
+def register(commands: Commands) -> None:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "check-config",
+        help="check a config file",
+        description="Report every problem of a config file together, each with its path.",
+    )
+    parser.add_argument("config", type=Path, metavar="FILE", help="the config file")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the file; problems are raised and told by the caller."""
+    load_settings(options.config)
+    print(f"{options.config}: no problem found")
+    return 0

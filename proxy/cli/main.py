@@ -1,0 +1,57 @@
+"""The command line: arguments in, exit code out. A user's mistake is one line, not a traceback."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from proxy.core.errors import SetupError
+
+_EXIT_FAILURE = 1
+_EXIT_INTERRUPTED = 130
+
+# Each is a module of this package. Only the one that is asked for is imported, so that a proxy in
+# production never loads the sandbox.
+_COMMANDS = {
+    "serve": "run the proxy",
+    "dev": "run a real control plane and the proxy on this machine, with a guided tour",
+    "check-config": "check a config file",
+    "version": "print the version",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser(given).parse_args(given)
+    try:
+        code: int = options.run(options)
+    except SetupError as error:
+        for line in error.lines:
+            print(f"understudy: {line}", file=sys.stderr)
+        return _EXIT_FAILURE
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
+    return code
+
+
+def run() -> None:
+    """Be the `understudy` command."""
+    sys.exit(main())
+
+
+def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="understudy",
+        description="An impersonating reverse proxy before kube-apiserver: constrained "
+        "impersonation (KEP-5284) for any cluster.",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    chosen = next((word for word in given if not word.startswith("-")), None)
+    for name, summary in _COMMANDS.items():
+        if name == chosen:
+            module = import_module(f"proxy.cli.{name.replace('-', '_')}")
+            module.register(commands)
+        else:
+            commands.add_parser(name, help=summary)
+    return parser

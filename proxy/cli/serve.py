@@ -1,0 +1,60 @@
+"""`understudy serve`: run the proxy until it is told to stop."""
+
+import argparse
+import asyncio
+import logging
+import signal
+from pathlib import Path
+
+import uvloop
+
+from proxy.app import Proxy, running_proxy
+from proxy.cli.registry import Commands
+from proxy.settings.model import Settings
+from proxy.settings.reader import ConfigError, load_settings
+from proxy.telemetry.logs import configure_logs, fields
+
+log = logging.getLogger(__name__)
+
+
+def register(commands: Commands) -> None:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "serve",
+        help="run the proxy",
+        description="Run the proxy in the foreground. SIGHUP reads the config file again and "
+        "decides by its impersonation section from then on; SIGTERM and SIGINT end the proxy.",
+    )
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="the config file"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    settings = load_settings(options.config)
+    configure_logs(style=settings.log.format, level=settings.log.level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(options.config, settings))
+    return 0
+
+
+async def _serve(config: Path, settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with running_proxy(settings) as proxy:
+        loop.add_signal_handler(signal.SIGHUP, _reload, config, proxy)
+        await stop.wait()
+
+
+def _reload(config: Path, proxy: Proxy) -> None:
+    """Take the file's new rules whole, or keep the old ones whole."""
+    try:
+        settings = load_settings(config)
+    except ConfigError as error:
+        log.error("config not reloaded", extra=fields(problems=error.problems))  # noqa: TRY400 - the problems say it all
+        return
+    proxy.reload(settings)

@@ -1,0 +1,151 @@
+"""What a request does: its verb, and on what, exactly as the API server will see it."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from proxy.core.errors import BadRequest, UnreadableRequest
+from proxy.core.field_selectors import FieldRequirement
+from proxy.core.go_quote import go_quote
+from proxy.core.go_url import request_uri, split_target
+from proxy.core.label_selectors import LabelRequirement
+from proxy.core.list_options import NO_OPTIONS, ListOptions, read_list_options
+
+_RESOURCE_VERBS = {
+    b"GET": "get",
+    b"HEAD": "get",
+    b"POST": "create",
+    b"PUT": "update",
+    b"PATCH": "patch",
+    b"DELETE": "delete",
+    b"OPTIONS": "",
+}
+_PATH_VERBS = frozenset({"proxy", "watch"})
+# The verbs that become list, watch or deletecollection when no name follows.
+_COLLECTION_VERBS = frozenset({"get", "delete"})
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+_LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
+_LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+_FEWEST_CORE_PARTS = 3
+_FEWEST_GROUP_PARTS = 4
+_LONGEST_REMEMBERED_TARGET = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The attributes that an authorizer judges, and the decoded path they came from.
+
+    On a non-resource request only verb and path are set. `has_unparsed_selector` means that not
+    everything about the request is understood, so no decision about it may be reused.
+    """
+
+    verb: str
+    path: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+    fields: tuple[FieldRequirement, ...] = ()
+    labels: tuple[LabelRequirement, ...] = ()
+    has_unparsed_selector: bool = False
+
+    @property
+    def is_long_running(self) -> bool:
+        """Tell whether the request may last: no deadline, and an audit event when it starts."""
+        if self.verb in _LONG_RUNNING_VERBS:
+            return True
+        if self.is_resource:
+            return self.subresource in _LONG_RUNNING_SUBRESOURCES
+        return self.path.startswith("/debug/pprof/")
+
+
+def parse_action(method: bytes, target: bytes) -> Action:
+    """Return what a request does, from its raw origin-form target.
+
+    Refuses what we never forward with BadRequest, and what the API server itself cannot read
+    with its own 500.
+    """
+    # Clients ask the same things again and again. Short targets only, so that what is remembered
+    # stays small; an Action is a value, so sharing one between requests is safe.
+    if len(target) <= _LONGEST_REMEMBERED_TARGET:
+        return _remembered_action(method, target)
+    return _read_action(method, target)
+
+
+def _read_action(method: bytes, target: bytes) -> Action:
+    verb = _RESOURCE_VERBS.get(method)
+    if verb is None:
+        raise BadRequest("the request method is not supported")
+    path, query = split_target(target)
+    parts = path.strip("/").split("/")
+    if not _is_resource(parts):
+        return Action(method.decode("ascii").lower(), path)
+    group, version, rest = _split_version(parts)
+    if rest[0] in _PATH_VERBS:
+        verb, *rest = rest
+        if not rest:
+            raise _unreadable(target)
+    namespace, rest = _split_namespace(rest)
+    resource, name, subresource = (*rest, "", "")[:3]
+    options = NO_OPTIONS
+    if not name and verb in _COLLECTION_VERBS:
+        options = read_list_options(query)
+        verb, name = _collection_verb(verb, options)
+    return Action(
+        verb,
+        path,
+        is_resource=True,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        name=name,
+        subresource="" if verb == "proxy" else subresource,
+        fields=options.fields or (),
+        labels=options.labels or (),
+        has_unparsed_selector=options.fields is None or options.labels is None,
+    )
+
+
+_remembered_action = lru_cache(maxsize=4096)(_read_action)
+
+
+def _is_resource(parts: list[str]) -> bool:
+    if parts[0] == "api":
+        return len(parts) >= _FEWEST_CORE_PARTS
+    return parts[0] == "apis" and len(parts) >= _FEWEST_GROUP_PARTS
+
+
+def _split_version(parts: list[str]) -> tuple[str, str, list[str]]:
+    if parts[0] == "api":
+        return "", parts[1], parts[2:]
+    return parts[1], parts[2], parts[3:]
+
+
+def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
+    """Return the namespace and what follows it.
+
+    A namespace itself, and its own subresources, are the resource `namespaces` inside itself.
+    """
+    if parts[0] != "namespaces" or len(parts) == 1:
+        return "", parts
+    following = parts[2:]
+    if not following or following[0] in _NAMESPACE_SUBRESOURCES:
+        return parts[1], parts
+    return parts[1], following
+
+
+def _collection_verb(verb: str, options: ListOptions) -> tuple[str, str]:
+    if verb == "delete":
+        return "deletecollection", ""
+    return "watch" if options.is_watch else "list", options.name
+
+
+def _unreadable(target: bytes) -> UnreadableRequest:
+    raw = go_quote(target.decode("utf-8", "surrogateescape"))
+    return UnreadableRequest(
+        f"Internal Server Error: {raw}: failed to create RequestInfo: "
+        f"unable to determine kind and namespace from url, {request_uri(target)}"
+    )

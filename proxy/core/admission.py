@@ -1,0 +1,100 @@
+"""The permit to forward: which identity a request carries upstream.
+
+Forwarding takes an Admission and nothing else does, so a path that skips the decision does not
+type-check. This file alone builds one; a contract test holds that.
+"""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from proxy.core.errors import Forbidden
+from proxy.core.evaluation import Allowed
+from proxy.core.header_safety import check_header_safe
+from proxy.core.identity import MASTERS, Caller, Identity
+from proxy.core.identity_headers import Header, identity_headers
+from proxy.core.legacy_policy import LegacyAction
+from proxy.core.modes import Mode
+
+LEGACY_WARNING = "unrestricted impersonation is deprecated here: grant a constrained mode instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Identities that nobody has here, by whatever way.
+
+    `own_name` is the proxy's own user: a request from it would be a loop, and a request as it
+    would hold the right to be anybody.
+    """
+
+    own_name: str | None = None
+    protected_groups: frozenset[str] = frozenset({MASTERS})
+
+
+DEFAULT_GUARDS = Guards()
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The caller may have this request carried out as `acting`.
+
+    `mode` is None when the caller acts as itself. `constraint` is the verb of the winning
+    constrained mode, for the audit event; legacy impersonation has none. `warning` is what the
+    client is to be warned of, if anything. `identity_lines` say `acting` in headers, whole.
+    """
+
+    caller: Caller
+    acting: Identity
+    mode: Mode | None = None
+    constraint: str | None = None
+    warning: str | None = None
+    identity_lines: tuple[Header, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Here and not where a request is written: a caller's admission is used many times.
+        object.__setattr__(self, "identity_lines", tuple(identity_headers(self.acting)))
+
+
+def admit_self(caller: Caller, *, guards: Guards = DEFAULT_GUARDS) -> Admission:
+    """Admit a caller that asked for no other identity: it acts as itself, in full."""
+    # Callers come back with every request, and how much they bring is the authenticator's to bound.
+    return _remembered_admission(caller, caller.identity, None, None, guards)
+
+
+def admit_as(caller: Caller, allowed: Allowed, *, guards: Guards = DEFAULT_GUARDS) -> Admission:
+    """Admit a caller as the identity that the verdict allows it."""
+    warning = _legacy_warning(caller, allowed)
+    if allowed.attempt.wanted.is_short:
+        return _remembered_admission(caller, allowed.acting, allowed.mode, warning, guards)
+    return _admit(caller, allowed.acting, allowed.mode, warning, guards)
+
+
+def _admit(
+    caller: Caller, acting: Identity, mode: Mode | None, warning: str | None, guards: Guards
+) -> Admission:
+    check_names(caller, acting, guards=guards)
+    check_header_safe(acting)
+    for group in acting.groups:
+        if group in guards.protected_groups:
+            raise Forbidden(f"acting with the protected group {group} is not allowed")
+    constraint = None if mode is None else mode.constraint
+    return Admission(caller, acting, mode, constraint=constraint, warning=warning)
+
+
+_remembered_admission = lru_cache(maxsize=4096)(_admit)
+
+
+def check_names(caller: Caller, wanted: Identity | None, *, guards: Guards) -> None:
+    """Refuse the proxy's own identity on either side; for use before anything is reviewed."""
+    if guards.own_name is None:
+        return
+    if caller.identity.name == guards.own_name:
+        raise Forbidden("requests from the proxy's own identity are not served")
+    if wanted is not None and wanted.name == guards.own_name:
+        raise Forbidden("impersonating the proxy's own identity is not allowed")
+
+
+def _legacy_warning(caller: Caller, allowed: Allowed) -> str | None:
+    if allowed.mode is not Mode.LEGACY:
+        return None
+    action = allowed.attempt.rules.legacy.action_for(caller.identity)
+    return LEGACY_WARNING if action is LegacyAction.WARN else None

@@ -1,0 +1,20 @@
+"""The id that one request carries through our log and the cluster's."""
+
+from collections.abc import Sequence
+
+from proxy.core.errors import BadRequest
+
+_LONGEST_ADOPTED = 64
+
+
+def adopted_audit_id(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the client's own id if it is fit for a header and a log; else one must be made.
+
+    Two ids are refused: the API server would take the first and drop the other unseen.
+    """
+    values = [value for name, value in headers if name.lower() == b"audit-id"]
+    if len(values) > 1:
+        raise BadRequest("more than one Audit-ID header")
+    if not values or not 0 < len(values[0]) <= _LONGEST_ADOPTED:
+        return None
+    return values[0] if values[0].isascii() and values[0].decode().isprintable() else None

@@ -1,0 +1,104 @@
+"""Every refusal a client can be told about, with its code and reason.
+
+A refusal is raised wherever it is found out and becomes a response in `pipeline.py` only.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+NO_DETAILS: Mapping[str, str] = MappingProxyType({})
+
+
+class Refusal(Exception):
+    """A request is answered by us, with a Status, and does not reach the API server."""
+
+    code = 500
+    reason = "InternalError"
+    is_plain_text = False
+    """The API server says this in text, not in a Status."""
+    forbids_guessing = True
+    """The answer carries `nosniff`."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        details: Mapping[str, str] | None = None,
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+        self.retry_after_seconds = retry_after_seconds
+
+
+class InternalError(Refusal):
+    """A bug of ours, told without its insides."""
+
+
+class UnreadableRequest(Refusal):
+    """The API server cannot tell what the request does, and says so before it asks who calls."""
+
+    is_plain_text = True
+
+
+class BadRequest(Refusal):
+    """The request itself is malformed or asks for something we never forward."""
+
+    code = 400
+    reason = "BadRequest"
+
+
+class Unauthorized(Refusal):
+    """Nobody was authenticated. The text is the API server's: one word, no hint."""
+
+    code = 401
+    reason = "Unauthorized"
+    forbids_guessing = False
+
+    def __init__(self) -> None:
+        super().__init__("Unauthorized")
+
+
+class Forbidden(Refusal):
+    """The caller is known and may not do this. Details name the resource that was denied."""
+
+    code = 403
+    reason = "Forbidden"
+
+
+class TooManyRequests(Refusal):
+    """We protect ourselves or the API server; the client may come again."""
+
+    code = 429
+    reason = "TooManyRequests"
+
+
+class BadGateway(Refusal):
+    """The API server broke off after it may have acted: never safe to repeat for the client."""
+
+    code = 502
+    reason = "InternalError"
+
+
+class UpstreamUnavailable(Refusal):
+    """The API server could not be asked at all, so nothing happened there."""
+
+    code = 503
+    reason = "ServiceUnavailable"
+
+
+class GatewayTimeout(Refusal):
+    """The API server did not answer in time; it may still act."""
+
+    code = 504
+    reason = "Timeout"
+
+
+class SetupError(Exception):
+    """Something that whoever runs us can mend; the message is meant for a person as it stands."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What to tell, a line for each thing that is wrong."""
+        return [str(self)]

@@ -1,0 +1,130 @@
+"""Who someone is: a name, a uid, groups and extras, exactly as Kubernetes carries them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Extra = tuple[tuple[str, tuple[str, ...]], ...]
+"""Pairs of key and values, sorted by key, each key once: hashable, equal when it means the same.
+
+Iterate it as `for key, values in identity.extra`; make one with `extra_of`.
+"""
+
+NO_EXTRA: Extra = ()
+
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+ANONYMOUS = "system:anonymous"
+NODES = "system:nodes"
+MASTERS = "system:masters"
+SERVICE_ACCOUNTS = "system:serviceaccounts"
+
+NODE_NAME_KEY = "authentication.kubernetes.io/node-name"
+"""The extra key under which a service account's token names the node its pod runs on."""
+
+_NODE_PREFIX = "system:node:"
+_SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+
+_LONGEST_USUAL_NAME = 256
+_LONGEST_LABEL = 63
+LONGEST_SUBDOMAIN = 253
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A user as the API server knows one. Group order and duplicates are kept."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Extra = NO_EXTRA
+
+    @property
+    def is_bare(self) -> bool:
+        """Tell whether nothing but a name is set."""
+        return not (self.uid or self.groups or self.extra)
+
+    @property
+    def is_short(self) -> bool:
+        """Tell whether this is a bare name of usual length: few bytes, and worth remembering."""
+        return len(self.name) <= _LONGEST_USUAL_NAME and self.is_bare
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The authenticated client. Only the authentication room makes one."""
+
+    identity: Identity
+
+
+class ServiceAccount(NamedTuple):
+    """The two halves of a service account's username."""
+
+    namespace: str
+    name: str
+
+
+def extra_of(values_by_key: Mapping[str, Sequence[str]]) -> Extra:
+    """Return extras in their one canonical order, whatever order they came in."""
+    return tuple((key, tuple(values_by_key[key])) for key in sorted(values_by_key))
+
+
+def is_subdomain(text: str) -> bool:
+    """Tell whether a text is a DNS-1123 subdomain of legal length."""
+    # The length comes first: it also bounds what the pattern can cost on hostile input.
+    return len(text) <= LONGEST_SUBDOMAIN and SUBDOMAIN.fullmatch(text) is not None
+
+
+def node_name(username: str) -> str | None:
+    """Return the node a username stands for, or None when it is not a node.
+
+    The name must be valid: `system:node:Node_1` is an ordinary user.
+    """
+    if not username.startswith(_NODE_PREFIX):
+        return None
+    name = username[len(_NODE_PREFIX) :]
+    return name if is_subdomain(name) else None
+
+
+def service_account(username: str) -> ServiceAccount | None:
+    """Return the service account a username stands for, or None when it is not one.
+
+    Both halves must be valid: `system:serviceaccount:a:B` is an ordinary user.
+    """
+    if not username.startswith(_SERVICE_ACCOUNT_PREFIX):
+        return None
+    namespace, _, name = username[len(_SERVICE_ACCOUNT_PREFIX) :].partition(":")
+    if len(namespace) > _LONGEST_LABEL or _LABEL.fullmatch(namespace) is None:
+        return None
+    # A second colon would be left in the name, which no subdomain contains.
+    return ServiceAccount(namespace, name) if is_subdomain(name) else None
+
+
+def service_account_groups(namespace: str) -> tuple[str, ...]:
+    """Return the groups every service account of a namespace is in."""
+    return (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
+
+
+def with_authenticated(groups: Sequence[str]) -> tuple[str, ...]:
+    """Add `system:authenticated` as the API server does after a successful login.
+
+    Neither twice, nor beside `system:unauthenticated`.
+    """
+    if AUTHENTICATED in groups or UNAUTHENTICATED in groups:
+        return tuple(groups)
+    return (*groups, AUTHENTICATED)
+
+
+def with_implied_groups(username: str, groups: Sequence[str]) -> tuple[str, ...]:
+    """Add the group that says whether an impersonated user counts as logged in.
+
+    An explicit `system:authenticated` beside `system:anonymous` is kept, as natively.
+    """
+    if username != ANONYMOUS:
+        return with_authenticated(groups)
+    if UNAUTHENTICATED in groups:
+        return tuple(groups)
+    return (*groups, UNAUTHENTICATED)

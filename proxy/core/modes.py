@@ -1,0 +1,85 @@
+"""The five ways to impersonate: when each applies, which verbs it uses, whom it makes."""
+
+from enum import StrEnum
+from functools import lru_cache
+
+from proxy.core.identity import (
+    NODE_NAME_KEY,
+    NODES,
+    Identity,
+    node_name,
+    service_account,
+    service_account_groups,
+    with_implied_groups,
+)
+
+
+class Mode(StrEnum):
+    """One way to impersonate, in the order in which they are tried."""
+
+    ASSOCIATED_NODE = "associated-node"
+    ARBITRARY_NODE = "arbitrary-node"
+    SERVICE_ACCOUNT = "serviceaccount"
+    USER_INFO = "user-info"
+    LEGACY = "legacy"
+
+    @property
+    def identity_verb(self) -> str:
+        """The verb of every check on who is impersonated."""
+        return _IDENTITY_VERBS[self]
+
+    @property
+    def constraint(self) -> str | None:
+        """What the audit event names as the constraint of an impersonation in this mode."""
+        return None if self is Mode.LEGACY else _IDENTITY_VERBS[self]
+
+    def action_verb(self, verb: str) -> str:
+        """Return the verb of the check on what is done while impersonating."""
+        return f"impersonate-on:{self.value}:{verb}"
+
+
+_IDENTITY_VERBS = {
+    mode: "impersonate" if mode is Mode.LEGACY else f"impersonate:{mode.value}" for mode in Mode
+}
+
+
+def applicable_modes(caller: Identity, wanted: Identity) -> tuple[Mode, ...]:
+    """Return the modes that can make the wanted identity for this caller, in order.
+
+    A node or a service account together with groups, a uid or extras is left to legacy.
+    """
+    node = node_name(wanted.name)
+    if node is None and service_account(wanted.name) is None:
+        return (Mode.USER_INFO, Mode.LEGACY)
+    if not wanted.is_bare:
+        return (Mode.LEGACY,)
+    if node is None:
+        return (Mode.SERVICE_ACCOUNT, Mode.LEGACY)
+    if _runs_on(caller, node):
+        return (Mode.ASSOCIATED_NODE, Mode.ARBITRARY_NODE, Mode.LEGACY)
+    return (Mode.ARBITRARY_NODE, Mode.LEGACY)
+
+
+def acting_identity(mode: Mode, wanted: Identity) -> Identity:
+    """Return the identity that a permitted impersonation results in, implied groups included."""
+    return _remembered_acting(mode, wanted) if wanted.is_short else _acting(mode, wanted)
+
+
+def _acting(mode: Mode, wanted: Identity) -> Identity:
+    groups = wanted.groups
+    account = service_account(wanted.name)
+    if account is not None and not groups:
+        groups = service_account_groups(account.namespace)
+    elif mode in {Mode.ASSOCIATED_NODE, Mode.ARBITRARY_NODE}:
+        groups = (NODES,)
+    return Identity(wanted.name, wanted.uid, with_implied_groups(wanted.name, groups), wanted.extra)
+
+
+_remembered_acting = lru_cache(maxsize=4096)(_acting)
+
+
+def _runs_on(caller: Identity, node: str) -> bool:
+    # Exactly one value: a caller that claims two nodes is not known to run on either.
+    if service_account(caller.name) is None:
+        return False
+    return any(key == NODE_NAME_KEY and values == (node,) for key, values in caller.extra)

@@ -1,0 +1,114 @@
+"""How a client wants to read a refusal: on one line, or indented for a person.
+
+A refusal is always JSON here. Whether it is indented follows the API server's rules, so that
+bodies are equal byte for byte wherever the server too would answer in JSON.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from proxy.core.go_url import first_values
+
+Header = tuple[bytes, bytes]
+
+_HUMAN_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_SERVED_SUBTYPES = ("json", "yaml", "vnd.kubernetes.protobuf")
+_STREAMED_SUBTYPES = frozenset({"json", "vnd.kubernetes.protobuf"})
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_CONVERSIONS = frozenset({"as", "g", "v"})
+
+
+@dataclass(slots=True)
+class _Clause:
+    """One alternative of an Accept header."""
+
+    type: str
+    subtype: str
+    quality: float = 1.0
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+def wants_pretty(headers: Sequence[Header], query: bytes) -> bool:
+    """Tell whether the API server would indent its JSON for this request."""
+    accept = _first(headers, b"accept")
+    if accept:
+        clause = _accepted(accept)
+        if clause is None or clause.parameters.get("pretty") == "1":
+            return True
+    pretty = first_values(query, {"pretty"}).get("pretty", "") if b"pretty" in query else ""
+    if pretty:
+        return pretty in _TRUE
+    return _first(headers, b"user-agent").startswith(_HUMAN_AGENTS)
+
+
+def _first(headers: Sequence[Header], wanted: bytes) -> str:
+    for name, value in headers:
+        if name.lower() == wanted:
+            return value.decode("latin-1")
+    return ""
+
+
+def _accepted(accept: str) -> _Clause | None:
+    """Return the alternative the server settles on, or None when it can serve none of them."""
+    for clause in _sorted([c for c in map(_clause, _split(accept, ",")) if c is not None]):
+        if any(_serves(clause, subtype) for subtype in _SERVED_SUBTYPES):
+            return clause
+    return None
+
+
+def _serves(clause: _Clause, subtype: str) -> bool:
+    is_named = clause.type == "application" and clause.subtype in {subtype, "*"}
+    if not is_named and (clause.type, clause.subtype) != ("*", "*"):
+        return False
+    parameters = clause.parameters
+    if parameters.get("sv") or not _CONVERSIONS.isdisjoint(parameters):
+        return False
+    stream = parameters.get("stream", "")
+    return stream == "" or (stream == "watch" and subtype in _STREAMED_SUBTYPES)
+
+
+def _clause(text: str) -> _Clause | None:
+    media_type, *parameters = _split(text.strip(" "), ";") or [""]
+    kind, *subtypes = _split(media_type, "/") or [""]
+    clause = _Clause(kind.strip(" "), subtypes[0].strip(" ") if subtypes else "*")
+    if len(subtypes) > 1 or (not subtypes and clause.type != "*"):
+        return None
+    for parameter in parameters:
+        key, *values = _split(parameter, "=") or [""]
+        if len(values) != 1:
+            continue
+        if key.strip(" ") == "q":
+            clause.quality = _quality(values[0])
+        else:
+            clause.parameters[key.strip(" ")] = values[0].strip(" ")
+    return clause
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split as the original does, for which nothing after a separator is no element."""
+    elements = text.split(separator)
+    return elements[:-1] if elements[-1] == "" else elements
+
+
+def _quality(text: str) -> float:
+    return float(text) if _NUMBER.fullmatch(text) is not None else 0.0
+
+
+def _sorted(clauses: list[_Clause]) -> list[_Clause]:
+    """Sort by insertion, as the original does for short lists: its order is not a total one."""
+    for index in range(1, len(clauses)):
+        position = index
+        while position > 0 and _is_before(clauses[position], clauses[position - 1]):
+            clauses[position - 1 : position + 1] = clauses[position - 1 : position + 1][::-1]
+            position -= 1
+    return clauses
+
+
+def _is_before(one: _Clause, other: _Clause) -> bool:
+    if one.quality > other.quality:
+        return True
+    if one.type != "*" and other.type == "*":
+        return True
+    return one.subtype != "*" and other.subtype == "*"

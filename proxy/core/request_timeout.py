@@ -1,0 +1,102 @@
+"""The `timeout` a client may ask for: the API server reads it before it asks who is calling.
+
+Only whether it can be read matters here; keeping to it is the API server's own affair.
+"""
+
+import re
+
+from proxy.core.action import Action
+from proxy.core.errors import BadRequest
+from proxy.core.go_url import first_values
+
+_NANOSECONDS = {
+    b"ns": 1,
+    b"us": 10**3,
+    "\u00b5s".encode(): 10**3,  # micro sign
+    "\u03bcs".encode(): 10**3,  # Greek letter mu
+    b"ms": 10**6,
+    b"s": 10**9,
+    b"m": 60 * 10**9,
+    b"h": 3600 * 10**9,
+}
+_LIMIT = 2**63
+_MOST_DIGITS = 19
+_PART = re.compile(rb"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>[^.0-9]*)", re.DOTALL)
+
+
+class BadTimeout(BadRequest):
+    """The timeout cannot be read. Natively this 400 alone goes out without `nosniff`."""
+
+    forbids_guessing = False
+
+
+def check_timeout(action: Action, target: bytes) -> None:
+    """Refuse a request whose timeout is no duration; what may last has no use for one."""
+    query = target.partition(b"?")[2]
+    if b"t" not in query or action.is_long_running:
+        return
+    value = first_values(query, {"timeout"}).get("timeout", "")
+    fault = duration_fault(value.encode("utf-8", "surrogateescape")) if value else None
+    if fault is not None:
+        raise BadTimeout(f"invalid timeout specified in the request URL - {fault}")
+
+
+def duration_fault(text: bytes) -> str | None:
+    """Return what Go's `time.ParseDuration` says against a text, or None when it is a duration."""
+    rest = text[1:] if text[:1] in (b"-", b"+") else text
+    if rest == b"0":
+        return None
+    total = 0
+    fault = "invalid duration" if not rest else None
+    while rest and fault is None:
+        part = _PART.match(rest)
+        assert part is not None  # every part of it may be empty
+        nanoseconds, fault = _part_of(part)
+        total += nanoseconds
+        if fault is None and total > _LIMIT:
+            fault = "invalid duration"
+        rest = rest[part.end() :]
+    if fault is None and total == _LIMIT and text[:1] != b"-":
+        fault = "invalid duration"
+    return None if fault is None else f"time: {fault} {_quoted(text)}"
+
+
+def _part_of(part: re.Match[bytes]) -> tuple[int, str | None]:
+    """Return the nanoseconds of one number with its unit, or what is wrong with it."""
+    whole, fraction, unit = part["whole"], part["fraction"] or b"", part["unit"]
+    # The number of digits comes first: it bounds what a conversion can cost.
+    if not (whole or fraction) or len(whole.lstrip(b"0")) > _MOST_DIGITS:
+        return 0, "invalid duration"
+    count = int(whole[-_MOST_DIGITS:] or b"0")
+    if count > _LIMIT:
+        return 0, "invalid duration"
+    if not unit:
+        return 0, "missing unit in duration"
+    if unit not in _NANOSECONDS:
+        return 0, f"unknown unit {_quoted(unit)} in duration"
+    nanoseconds = count * _NANOSECONDS[unit] + _fraction_of(fraction, _NANOSECONDS[unit])
+    return nanoseconds, "invalid duration" if nanoseconds > _LIMIT else None
+
+
+def _fraction_of(digits: bytes, unit: int) -> int:
+    """Return a fraction of a unit, by the same floating-point steps as Go's, rounding included."""
+    value, scale = 0, 1.0
+    for digit in digits[:_MOST_DIGITS]:
+        if value > (_LIMIT - 1) // 10 or value * 10 + digit - 0x30 > _LIMIT:
+            break
+        value = value * 10 + digit - 0x30
+        scale *= 10
+    return int(value * (unit / scale))
+
+
+def _quoted(text: bytes) -> str:
+    """Quote as Go's `time` does: byte for byte, which is not as `%q` does."""
+    quoted = ""
+    for byte in text:
+        if byte in b'"\\':
+            quoted += "\\" + chr(byte)
+        elif 0x20 <= byte < 0x80:  # noqa: PLR2004 - printable ASCII, and DEL
+            quoted += chr(byte)
+        else:
+            quoted += f"\\x{byte:02x}"
+    return f'"{quoted}"'

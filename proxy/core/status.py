@@ -1,0 +1,75 @@
+"""Refusals as responses: `metav1.Status` bodies, byte for byte as the API server writes them."""
+
+import json
+import re
+from collections.abc import Sequence
+
+from proxy.core.errors import Refusal
+from proxy.core.negotiation import wants_pretty
+
+Header = tuple[bytes, bytes]
+
+# Go escapes these in JSON, and writes its replacement for what is not text: lone surrogates.
+_GO_ESCAPED = re.compile("[<>&\u2028\u2029]")
+_NOT_TEXT = re.compile("[\ud800-\udfff]")
+_HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+_JSON = (b"Content-Type", b"application/json")
+_TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
+_NOT_STORED = (b"Cache-Control", b"no-cache, private")
+_NOT_GUESSED = (b"X-Content-Type-Options", b"nosniff")
+
+
+def refusal_response(
+    refusal: Refusal, request_headers: Sequence[Header], target: bytes, *, audit_id: bytes
+) -> tuple[list[Header], bytes]:
+    """Return the headers (without framing) and the body that tell a client of a refusal."""
+    headers = [(b"Audit-Id", audit_id)]
+    if refusal.is_plain_text:
+        body = f"{without_html(refusal.message)}\n".encode("utf-8", "surrogateescape")
+        return [*headers, _TEXT, _NOT_GUESSED], body
+    headers += [_NOT_STORED, _JSON]
+    if refusal.forbids_guessing:
+        headers.append(_NOT_GUESSED)
+    if refusal.retry_after_seconds is not None:
+        headers.append((b"Retry-After", b"%d" % refusal.retry_after_seconds))
+    query = target.partition(b"?")[2]
+    return headers, status_body(refusal, pretty=wants_pretty(request_headers, query))
+
+
+def status_body(refusal: Refusal, *, pretty: bool = False) -> bytes:
+    """Return the JSON of a refusal: compact with a final newline, or indented without one."""
+    document: dict[str, object] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": refusal.message,
+        "reason": refusal.reason,
+    }
+    details: dict[str, object] = dict(refusal.details or {})
+    if refusal.retry_after_seconds is not None:
+        details["retryAfterSeconds"] = refusal.retry_after_seconds
+    if details or refusal.details is not None:
+        document["details"] = details
+    document["code"] = refusal.code
+    text = go_json(document, pretty=pretty)
+    return text.encode() if pretty else text.encode() + b"\n"
+
+
+def go_json(document: object, *, pretty: bool = False) -> str:
+    """Return JSON as Go writes it, on one line or indented."""
+    separators = (",", ": ") if pretty else (",", ":")
+    text = json.dumps(
+        document, ensure_ascii=False, separators=separators, indent=2 if pretty else None
+    )
+    return _NOT_TEXT.sub(r"\\ufffd", _GO_ESCAPED.sub(_escape, text))
+
+
+def without_html(text: str) -> str:
+    """Return a text that no browser takes for markup, as the API server does it."""
+    return text.translate(_HTML_ESCAPES)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

@@ -1,0 +1,151 @@
+"""Understudy itself, run as its users run it: `understudy serve` with a config file.
+
+    with ProxyProcess(control_plane, api_server) as understudy:
+        understudy.client(alice).request("GET", "/version")
+        understudy.kubeconfig_for(alice, name="alice")      # for kubectl
+
+Its own identity holds exactly the rights that `OWN_RULES` grants.
+"""
+
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from http.client import HTTPException
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from proxy.sandbox.api_client import ApiClient
+from proxy.sandbox.api_server import POLL_SECONDS, READY_SECONDS, ApiServer
+from proxy.sandbox.control_plane import ControlPlane
+from proxy.sandbox.errors import SandboxError
+from proxy.sandbox.identities import Credential, write_kubeconfig
+from proxy.sandbox.objects import grant
+from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.processes import start_child
+
+OWN_NAME = "understudy"
+_AUTHENTICATION = "authentication.k8s.io"
+OWN_RULES: tuple[dict[str, list[str]], ...] = (
+    {
+        "apiGroups": [""],
+        "resources": ["users", "groups", "serviceaccounts"],
+        "verbs": ["impersonate"],
+    },
+    # RBAC has no pattern for "any extra key" but the star; `userextras/*` would match nothing.
+    {"apiGroups": [_AUTHENTICATION], "resources": ["*"], "verbs": ["impersonate"]},
+    {"apiGroups": [_AUTHENTICATION], "resources": ["tokenreviews"], "verbs": ["create"]},
+    {
+        "apiGroups": ["authorization.k8s.io"],
+        "resources": ["subjectaccessreviews"],
+        "verbs": ["create"],
+    },
+)
+
+
+class ProxyProcess:
+    """A proxy before one API server. Use it as a context manager."""
+
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        api_server: ApiServer,
+        *,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        """`settings` are top-level sections of the config file that replace the usual ones."""
+        self._control_plane = control_plane
+        self._api_server = api_server
+        self._settings = settings or {}
+        self._cleanup = ExitStack()
+        self.directory = Path()
+        self.url = ""
+        self.ca_pem = control_plane.servers.certificate_pem
+
+    def __enter__(self) -> Self:
+        with ExitStack() as cleanup:
+            self.directory = Path(
+                cleanup.enter_context(tempfile.TemporaryDirectory(prefix="understudy-proxy-"))
+            )
+            port = cleanup.enter_context(ReservedPort())
+            self.url = f"https://{LOOPBACK}:{port.number}"
+            self.config_file = self._write_config(port.number)
+            self.log_file = self.directory / "understudy.log"
+            self.process = start_child(
+                [sys.executable, "-m", "proxy", "serve", "--config", self.config_file],
+                log_file=self.log_file,
+            )
+            cleanup.callback(self.process.stop)
+            self._wait_until_serving()
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._cleanup.close()
+
+    def client(self, credential: Credential = None) -> ApiClient:
+        """Return a client that shows this credential to the proxy, or none."""
+        return ApiClient(self.url, ca_pem=self.ca_pem, credential=credential)
+
+    def kubeconfig_for(self, credential: Credential, *, name: str = "kubeconfig") -> Path:
+        """Write a kubeconfig that points at the proxy, and return its path."""
+        path = self.directory / f"{name}.yaml"
+        return write_kubeconfig(path, url=self.url, ca_pem=self.ca_pem, credential=credential)
+
+    def _write_config(self, port: int) -> Path:
+        control_plane, directory = self._control_plane, self.directory
+        own = control_plane.clients.issue_client(OWN_NAME)
+        grant(
+            self._api_server.admin,
+            OWN_NAME,
+            rules=OWN_RULES,
+            to={"kind": "User", "name": OWN_NAME},
+        )
+        upstream = write_kubeconfig(
+            directory / "upstream.yaml",
+            url=self._api_server.url,
+            ca_pem=self._api_server.ca_pem,
+            credential=own,
+        )
+        certificate, key = control_plane.servers.issue_server(LOOPBACK, "localhost").write(
+            directory, "serving"
+        )
+        client_ca = directory / "client-ca.crt"
+        client_ca.write_bytes(control_plane.clients.certificate_pem)
+        document = {
+            "apiVersion": "kube-understudy.io/v1alpha1",
+            "kind": "ProxyConfiguration",
+            "serving": {
+                "address": f"{LOOPBACK}:{port}",
+                "certificateFile": str(certificate),
+                "keyFile": str(key),
+            },
+            "authentication": {"clientCertificate": {"caFile": str(client_ca)}},
+            "upstream": {"kubeconfig": str(upstream)},
+            **self._settings,
+        }
+        path = directory / "config.yaml"
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return path
+
+    def _wait_until_serving(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not self._answers():
+            self.process.ensure_running()
+            if time.monotonic() > deadline:
+                raise SandboxError(f"the proxy does not serve, see {self.log_file}")
+            time.sleep(POLL_SECONDS)
+
+    def _answers(self) -> bool:
+        try:
+            return self.client().request("GET", "/version").status == 401  # noqa: PLR2004 - nobody
+        except (OSError, HTTPException):
+            return False

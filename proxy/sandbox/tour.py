@@ -1,0 +1,224 @@
+"""The tour's machinery: requests that are asked for real, and the grants that decided them.
+
+A step says what must happen and why. It is played against a server, its outcome is compared with
+what was promised, and the reasons are asked of the cluster too, so the tour never tells a story
+that is not true. Chapters are in `tour_first_light.py`, `tour_node_agent.py`, `tour_deputy.py`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from proxy.sandbox.api_client import ApiClient
+from proxy.sandbox.errors import SandboxError
+from proxy.sandbox.identities import Credential
+
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class Target(Protocol):
+    """A server that the tour can be played on: an API server, or the proxy before one."""
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        ...
+
+    @property
+    def ca_pem(self) -> bytes:
+        """The authority of its certificate."""
+        ...
+
+    def client(self, credential: Credential = None) -> ApiClient:
+        """Return a client that shows this credential."""
+        ...
+
+    def kubeconfig_for(self, credential: Credential, *, name: str = ...) -> Path:
+        """Write a kubeconfig and return its path."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Someone in the tour: how a sentence calls them, and who they are to the API server."""
+
+    title: str
+    username: str
+    groups: tuple[str, ...] = ()
+    credential: Credential = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The identity that a request asks to act as."""
+
+    username: str
+    groups: tuple[str, ...] = ()
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Return the headers of a plain HTTP request."""
+        groups = [("Impersonate-Group", group) for group in self.groups]
+        return [("Impersonate-User", self.username), *groups]
+
+    def flags(self) -> list[str]:
+        """Return the flags of kubectl."""
+        return [f"--as={self.username}", *(f"--as-group={group}" for group in self.groups)]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a request came to, and everything it said."""
+
+    allowed: bool
+    text: str
+
+
+class Request(Protocol):
+    """One way to ask."""
+
+    def lines(self, wanted: Wanted | None) -> list[str]:
+        """Return what a person would type or send."""
+        ...
+
+    def send(self, target: Target, sender: Person, wanted: Wanted | None) -> Outcome:
+        """Ask, and return what came of it; raise SandboxError when there was no answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One permission that someone has, or lacks: a SubjectAccessReview."""
+
+    who: Person
+    verb: str
+    resource: str
+    _: KW_ONLY
+    group: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def describe(self) -> str:
+        """Return the permission in words."""
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        name = f' "{self.name}"' if self.name else ""
+        place = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {resource}{name}{place}"
+
+    def ask(self, admin: ApiClient) -> tuple[bool, str]:
+        """Return whether it is granted, and the authorizer's reason."""
+        resource, _, subresource = self.resource.partition("/")
+        attributes = {
+            "verb": self.verb,
+            "group": self.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": self.who.username,
+                "groups": [*self.who.groups, "system:authenticated"],
+                "resourceAttributes": attributes,
+            },
+        }
+        status = admin.call("POST", REVIEWS, body=review)["status"]
+        return status["allowed"], status.get("reason", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One request with its promised outcome."""
+
+    story: str
+    """What is asked, in a sentence."""
+    sender: Person
+    request: Request
+    wanted: Wanted | None = None
+    target: Target
+    allowed: bool
+    shows: str
+    """Text that the answer must contain: proof that it is the answer we mean."""
+    granted: tuple[Permission, ...] = ()
+    """Permissions that exist, and together explain an allowed request."""
+    missing: tuple[Permission, ...] = ()
+    """Permissions that do not exist; any of them explains a denied request."""
+    note: str = ""
+    """A reason that is not a grant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """Steps that tell one story."""
+
+    title: str
+    opening: str
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A permission with what the cluster says about it."""
+
+    permission: Permission
+    granted_by: str | None
+    """None: nothing grants it."""
+
+
+class Narrator(Protocol):
+    """Whoever tells the tour to a person."""
+
+    def open_chapter(self, chapter: Chapter) -> None:
+        """Tell that a chapter begins."""
+        ...
+
+    def tell_step(self, number: int, step: Step, outcome: Outcome, reasons: list[Reason]) -> None:
+        """Tell a step that went as promised."""
+        ...
+
+
+class BrokenPromise(SandboxError):
+    """A step of the tour did not go as it must."""
+
+
+def play(chapters: Iterable[Chapter], *, admin: ApiClient, narrator: Narrator) -> int:
+    """Play every step and return their number; raise BrokenPromise at the first wrong one."""
+    number = 0
+    for chapter in chapters:
+        narrator.open_chapter(chapter)
+        for step in chapter.steps:
+            number += 1
+            outcome, reasons = _play_step(number, step, admin)
+            narrator.tell_step(number, step, outcome, reasons)
+    return number
+
+
+def _play_step(number: int, step: Step, admin: ApiClient) -> tuple[Outcome, list[Reason]]:
+    place = f"step {number} ({step.story.rstrip('.')})"
+    outcome = step.request.send(step.target, step.sender, step.wanted)
+    if outcome.allowed != step.allowed:
+        promised, came = ("allowed", "denied") if step.allowed else ("denied", "allowed")
+        raise BrokenPromise(f"{place} must be {promised} but was {came}: {_one_line(outcome.text)}")
+    if step.shows not in outcome.text:
+        raise BrokenPromise(f"{place} must show {step.shows!r} but says {_one_line(outcome.text)}")
+    return outcome, [
+        *(_confirm(place, permission, admin, is_granted=True) for permission in step.granted),
+        *(_confirm(place, permission, admin, is_granted=False) for permission in step.missing),
+    ]
+
+
+def _confirm(place: str, permission: Permission, admin: ApiClient, *, is_granted: bool) -> Reason:
+    allowed, reason = permission.ask(admin)
+    if allowed != is_granted:
+        must = "must be granted but is not" if is_granted else "must not be granted but is"
+        raise BrokenPromise(
+            f"{place}: {permission.describe()} {must}: {reason or 'no reason given'}"
+        )
+    return Reason(permission, reason if allowed else None)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

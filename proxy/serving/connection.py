@@ -1,0 +1,300 @@
+"""One client connection: TLS, then request after request, one at a time.
+
+Bytes that arrive before anybody can take them wait in one buffer. It is bounded: past the limit
+the socket is not read. No request is looked at while the client has yet to take earlier answers.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.core.errors import Refusal
+from proxy.serving.exchange import Ending, Exchange
+from proxy.wire.body import NO_BODY, BodyError, BodyReader, UntilCloseReader, body_reader
+from proxy.wire.exchange import ClientExchange
+from proxy.wire.head import (
+    MAX_HEAD_BYTES,
+    HeadTooLarge,
+    RequestHead,
+    find_head_end,
+    parse_request_head,
+)
+from proxy.wire.peer import Peer
+from proxy.wire.secure_connection import SecureConnection
+from proxy.wire.tls import TLSStream
+
+_WAITING_BYTES = 64 * 1024
+_LINGER_SECONDS = 2.0
+
+
+class RequestHandler(Protocol):
+    """What a connection does with its requests."""
+
+    def begin(self, exchange: ClientExchange) -> None:
+        """Answer the exchange, now or later."""
+        ...
+
+    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
+        """Answer a request that could not even be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How long a client may take to say what it wants, in seconds."""
+
+    handshake_seconds: float = 10.0
+    head_seconds: float = 32.0
+    idle_seconds: float = 90.0
+
+
+class ClientConnection(SecureConnection):
+    """A client's TLS connection as a state machine."""
+
+    def __init__(
+        self,
+        *,
+        context: ssl.SSLContext,
+        handler: RequestHandler,
+        limits: ConnectionLimits,
+        clock: Callable[[], float],
+        on_lost: Callable[["ClientConnection"], None],
+    ) -> None:
+        super().__init__(TLSStream(context))
+        self._handler = handler
+        self._limits = limits
+        self._clock = clock
+        self._on_lost = on_lost
+        self._peer = Peer("")
+        self._buffer = bytearray()
+        self._searched = 0
+        self._exchange: Exchange | None = None
+        self._body: BodyReader | None = None
+        self._is_parsing = False
+        self._is_lingering = False
+        # Two sides that may be too slow: the client takes no answer, the upstream takes no body.
+        self._is_write_blocked = self._is_body_blocked = False
+        # When the client must have got on; the listener's sweep ends who is late. None while a
+        # request is being served: how long that may take is not the connection's to say.
+        self.deadline: float | None = None
+
+    # --- the event loop's side -------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the handshake's clock."""
+        address = transport.get_extra_info("peername")
+        self._peer = Peer(address[0] if address else "")
+        self.deadline = self._clock() + self._limits.handshake_seconds
+        super().connection_made(transport)
+
+    def secured(self) -> None:
+        """Take the certificate that was shown, and wait for a request."""
+        self._peer = Peer(self._peer.address, self._tls.peer_certificate())
+        self.deadline = self._clock() + self._limits.idle_seconds
+
+    def plaintext_received(self, data: bytes) -> None:
+        """Take a piece of a body, or bytes that have to wait."""
+        exchange = self._exchange
+        if exchange is not None and exchange.receiver is not None and self._body is not None:
+            self._body_received(data)
+            return
+        self._buffer += data
+        if exchange is None:
+            self._read_heads()
+        else:
+            self._pace()
+
+    def goodbye_received(self) -> None:
+        """A client that ends its side has left: HTTP clients that wait keep theirs open."""
+        self.close()
+
+    def stream_cut(self, _error: Exception) -> None:
+        """So has one whose stream broke."""
+        self.close()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Tell whoever works for this client that it is gone."""
+        self._transport = None
+        self._is_closing = True
+        self.deadline = None
+        self._leave_exchange()
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly: stop the source."""
+        self._is_write_blocked = True
+        if self._exchange is not None and self._exchange.receiver is not None:
+            self._exchange.receiver.pause_response()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._is_write_blocked = False
+        if self._exchange is None:
+            self._read_heads()
+        elif self._exchange.receiver is not None:
+            self._exchange.receiver.resume_response()
+
+    # --- the exchange's side ---------------------------------------------------------------
+
+    def pause_body(self) -> None:
+        """Take no more of the request's body."""
+        self._is_body_blocked = True
+        self._pace()
+
+    def resume_body(self) -> None:
+        """Take it again."""
+        self._is_body_blocked = False
+        self._pace()
+
+    def deliver_body(self) -> None:
+        """Give the receiver what waits in the buffer, and everything after it as it comes."""
+        exchange = self._exchange
+        if exchange is None or exchange.receiver is None:
+            return
+        if self._is_write_blocked:
+            exchange.receiver.pause_response()
+        if self._body is None:
+            exchange.receiver.request_ended()
+            return
+        waiting = bytes(self._buffer)
+        self._buffer.clear()
+        if waiting:
+            self._body_received(waiting)
+        self._pace()
+
+    def open_tunnel(self) -> None:
+        """Take everything that comes from now on as the body, until either side ends.
+
+        What came before the switch was sent before the client could know of it: no client of
+        Kubernetes does that, and whoever does must not have it read as anything at all.
+        """
+        if self._exchange is None:
+            return
+        if self._buffer:
+            self._exchange.client_gone()
+            return
+        self._body = UntilCloseReader()
+        self._pace()
+
+    def exchange_ended(self, ending: Ending) -> None:
+        """Go on to the next request, or close in the way that fits."""
+        exchange, self._exchange = self._exchange, None
+        if self._is_closing:
+            return
+        if ending is Ending.REUSABLE:
+            self._await_head()
+        elif ending is Ending.BROKEN:
+            # No goodbye: for a body that only the connection delimits it would be its regular end.
+            self.close(says_goodbye=False)
+        elif self._buffer or (exchange is not None and not exchange.body_is_read):
+            self._linger()
+        else:
+            self.close()
+
+    def close(self, *, says_goodbye: bool = True) -> None:
+        """Close, as soon as what was written is sent."""
+        self._is_lingering = False
+        # Time for a slow client to take the last of its answer; then it is cut off.
+        self.deadline = self._clock() + self._limits.idle_seconds
+        self._close(says_goodbye=says_goodbye)
+        self._leave_exchange()
+
+    def expire(self) -> None:
+        """Close a client that is late; one that does not even take our goodbye is cut off."""
+        if self._is_closing and not self._is_lingering:
+            self._abort()
+        else:
+            self.close()
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _body_received(self, data: bytes) -> None:
+        exchange, body = self._exchange, self._body
+        if exchange is None or exchange.receiver is None or body is None:
+            return
+        receiver = exchange.receiver
+        try:
+            payload, rest = body.feed(data)
+        except BodyError as refusal:
+            receiver.request_failed(refusal)
+            return
+        if rest is not None:
+            self._body = None
+            self._buffer += rest
+            exchange.body_is_read = True
+        if payload:
+            receiver.request_data(payload)
+        if rest is not None:
+            receiver.request_ended()
+
+    def _pace(self) -> None:
+        """Read from the socket only while what comes has somewhere to go."""
+        exchange = self._exchange
+        if exchange is None:
+            reads = not self._is_write_blocked
+        elif exchange.receiver is not None and self._body is not None:
+            reads = not self._is_body_blocked
+        else:
+            reads = len(self._buffer) <= _WAITING_BYTES
+        self._read_on(reads=reads)
+
+    def _await_head(self) -> None:
+        self.deadline = self._clock() + self._limits.idle_seconds
+        self._searched = 0
+        if not self._is_parsing:
+            self._read_heads()
+
+    def _read_heads(self) -> None:
+        """Serve the requests in the buffer. A loop, so that pipelining cannot deepen the stack."""
+        self._is_parsing = True
+        try:
+            while self._exchange is None and self._buffer and not self._is_write_blocked:
+                if self._is_closing or not self._read_head():
+                    break
+        finally:
+            self._is_parsing = False
+        self._pace()
+
+    def _read_head(self) -> bool:
+        end = find_head_end(self._buffer, self._searched)
+        if end < 0 and len(self._buffer) <= MAX_HEAD_BYTES:
+            if self._searched == 0:
+                self.deadline = self._clock() + self._limits.head_seconds
+            self._searched = len(self._buffer)
+            return False
+        try:
+            if end < 0 or end > MAX_HEAD_BYTES:
+                raise HeadTooLarge
+            request = parse_request_head(bytes(self._buffer[:end]))
+        except Refusal as refusal:
+            self._refuse_unread(refusal)
+            return False
+        del self._buffer[:end]
+        self.deadline = None
+        self._body = body_reader(request.framing)
+        self._is_body_blocked = False
+        self._exchange = Exchange(self, request, self._peer)
+        self._handler.begin(self._exchange)
+        return True
+
+    def _refuse_unread(self, refusal: Refusal) -> None:
+        """Answer a head that cannot be read, and close: where the next one starts is unknown."""
+        unread = RequestHead(b"", b"", 1, (), NO_BODY, keep_alive=False)
+        exchange = self._exchange = Exchange(self, unread, self._peer)
+        exchange.body_is_read = False
+        self._handler.refuse(exchange, refusal)
+
+    def _leave_exchange(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.client_gone()
+
+    def _linger(self) -> None:
+        """Close our side at once; the client's is read and forgotten for a moment."""
+        self._is_lingering = True
+        self._buffer.clear()
+        self._body = None
+        self.deadline = self._clock() + _LINGER_SECONDS
+        self._close_our_side()

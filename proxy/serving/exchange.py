@@ -1,0 +1,214 @@
+"""One request and its answer on a client connection.
+
+An exchange ends exactly once. After that it lets go of its connection, so a late callback of an
+old request can never write into the answer of the next one.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Protocol
+
+from proxy.wire.body import CHUNKED, UNTIL_CLOSE, BodyFraming, BodyKind
+from proxy.wire.exchange import Outcome, RequestReceiver
+from proxy.wire.head import SWITCHING_PROTOCOLS, Header, RequestHead, encode_head
+from proxy.wire.peer import Peer
+
+_UNKNOWN_LENGTH = frozenset((BodyKind.CHUNKED, BodyKind.UNTIL_CLOSE))
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+class Ending(Enum):
+    """What an exchange leaves behind on its connection."""
+
+    REUSABLE = auto()
+    """Both messages are complete: another request may follow."""
+
+    FINAL = auto()
+    """The answer is complete and was the last one."""
+
+    BROKEN = auto()
+    """The answer was broken off, and the client must see it."""
+
+
+class Carrier(Protocol):
+    """The connection below an exchange."""
+
+    def write(self, data: bytes) -> None:
+        """Send plaintext."""
+        ...
+
+    def deliver_body(self) -> None:
+        """Give the receiver what has already arrived of the body."""
+        ...
+
+    def pause_body(self) -> None:
+        """Take no more of the request's body."""
+        ...
+
+    def resume_body(self) -> None:
+        """Take it again."""
+        ...
+
+    def open_tunnel(self) -> None:
+        """Take everything that comes from now on as the body."""
+        ...
+
+    def exchange_ended(self, ending: Ending) -> None:
+        """Go on to the next request, or close in the way that fits."""
+        ...
+
+
+class Exchange:
+    """The client side of one request, for the pipeline and the relay."""
+
+    __slots__ = (
+        "_body_bytes",
+        "_carrier",
+        "_framing",
+        "_on_end",
+        "_on_gone",
+        "_status",
+        "body_is_read",
+        "closes",
+        "peer",
+        "receiver",
+        "request",
+    )
+
+    def __init__(self, carrier: Carrier, request: RequestHead, peer: Peer) -> None:
+        self._carrier: Carrier | None = carrier
+        self._framing: BodyFraming | None = None
+        self._status = 0
+        self._body_bytes = 0
+        self._on_gone: Callable[[], object] | None = None
+        self._on_end: Callable[[Outcome], None] | None = None
+        self.request = request
+        self.peer = peer
+        self.receiver: RequestReceiver | None = None
+        self.body_is_read = not request.framing.has_body
+        # An upgrade ends its connection, granted or not: after a refused one nobody can be sure
+        # what the client will send next.
+        self.closes = not request.keep_alive or request.upgrade is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the client is still there and waits for (more of) its answer."""
+        return self._carrier is not None
+
+    @property
+    def has_started(self) -> bool:
+        """Tell whether the head of an answer was sent: no other answer can follow."""
+        return self._status != 0
+
+    def when_gone(self, callback: Callable[[], object]) -> None:
+        """Call back if the client leaves before a receiver is attached."""
+        self._on_gone = callback
+
+    def when_ended(self, callback: Callable[[Outcome], None]) -> None:
+        """Call back once, when the exchange is over, however it ended."""
+        self._on_end = callback
+
+    def attach(self, receiver: RequestReceiver) -> None:
+        """Let the receiver have the request's body, from its first byte."""
+        self.receiver = receiver
+        if self._carrier is not None:
+            self._carrier.deliver_body()
+
+    def send_continue(self) -> None:
+        """Tell a client that waits for it to send its body."""
+        if self._carrier is not None and not self.has_started:
+            self._carrier.write(_CONTINUE)
+
+    def pause_request(self) -> None:
+        """Stop the client's body: the other side takes it too slowly."""
+        if self._carrier is not None:
+            self._carrier.pause_body()
+
+    def resume_request(self) -> None:
+        """Let the client's body flow again."""
+        if self._carrier is not None:
+            self._carrier.resume_body()
+
+    def start(
+        self, status: int, headers: list[Header], framing: BodyFraming, *, reason: bytes = b""
+    ) -> None:
+        """Send the head of the answer. `headers` must not name the framing of a chunked body.
+
+        A body of unknown length is chunked whatever delimited it upstream, so that the client can
+        tell its end from a cut; an HTTP/1.0 client knows only the end of the connection.
+        """
+        if self._carrier is None:
+            return
+        if framing.kind in _UNKNOWN_LENGTH:
+            framing = CHUNKED if self.request.minor_version else UNTIL_CLOSE
+        self.closes = self.closes or framing is UNTIL_CLOSE or not self.body_is_read
+        if framing is CHUNKED:
+            headers = [*headers, (b"Transfer-Encoding", b"chunked")]
+        if self.closes:
+            headers = [*headers, (b"Connection", b"close")]
+        first_line = b"HTTP/1.1 %d %b" % (status, reason or _REASONS.get(status, b""))
+        self._status, self._framing = status, framing
+        self._carrier.write(encode_head(first_line, headers))
+
+    def switch_protocols(self, headers: list[Header]) -> None:
+        """Answer 101: from here on both directions are opaque bytes, until either side ends."""
+        if self._carrier is None:
+            return
+        self._status, self._framing = SWITCHING_PROTOCOLS, UNTIL_CLOSE
+        self.body_is_read = False
+        self._carrier.write(encode_head(b"HTTP/1.1 101 Switching Protocols", headers))
+        self._carrier.open_tunnel()
+
+    def send(self, payload: bytes) -> None:
+        """Send a piece of the answer's body at once."""
+        if self._carrier is not None and self._framing is not None:
+            self._body_bytes += len(payload)
+            self._carrier.write(self._framing.frame(payload))
+
+    def end(self) -> None:
+        """Finish the answer."""
+        if self._carrier is None or self._framing is None:
+            return
+        terminator = self._framing.terminator()
+        if terminator:
+            self._carrier.write(terminator)
+        self._finish(is_complete=True)
+
+    def respond(self, status: int, headers: list[Header], body: bytes) -> None:
+        """Send a whole answer of ours."""
+        length = BodyFraming(BodyKind.LENGTH, len(body))
+        self.start(status, [*headers, (b"Content-Length", b"%d" % len(body))], length)
+        if body and self.request.method != b"HEAD":
+            self.send(body)
+        self.end()
+
+    def abort(self) -> None:
+        """Break off so that the client sees it: a cut answer must not look complete."""
+        if self._carrier is not None:
+            self._finish(is_complete=False)
+
+    def client_gone(self) -> None:
+        """Hear from the connection that the client has left."""
+        if self._carrier is None:
+            return
+        receiver, on_gone = self.receiver, self._on_gone
+        self._finish(is_complete=False)
+        if receiver is not None:
+            receiver.client_gone()
+        elif on_gone is not None:
+            on_gone()
+
+    def _finish(self, *, is_complete: bool) -> None:
+        carrier, self._carrier = self._carrier, None
+        on_end, self._on_end, self.receiver = self._on_end, None, None
+        if on_end is not None:
+            on_end(Outcome(self._status, self._body_bytes, is_complete))
+        if carrier is not None:
+            carrier.exchange_ended(self._ending(is_complete=is_complete))
+
+    def _ending(self, *, is_complete: bool) -> Ending:
+        if not is_complete:
+            return Ending.BROKEN
+        return Ending.FINAL if self.closes or not self.body_is_read else Ending.REUSABLE

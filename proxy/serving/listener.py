@@ -1,0 +1,86 @@
+"""The listening socket: accepts clients, watches their deadlines, and stops."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+
+from proxy.core.errors import SetupError
+from proxy.serving.connection import ClientConnection, ConnectionLimits, RequestHandler
+
+_BACKLOG = 4096
+_STOP_SECONDS = 1.0
+
+
+class ListenError(SetupError):
+    """The address cannot be listened on."""
+
+
+class Listener:
+    """Accepts client connections and closes those that take too long to say what they want."""
+
+    def __init__(
+        self,
+        *,
+        context: ssl.SSLContext,
+        handler: RequestHandler,
+        limits: ConnectionLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        self._context = context
+        self._handler = handler
+        self._limits = limits
+        self._clock = clock
+        self._connections: set[ClientConnection] = set()
+        self._nobody_is_there = asyncio.Event()
+        self._nobody_is_there.set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen, and return the address with the port that was taken."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                self._new_connection, host, port, backlog=_BACKLOG, reuse_port=True
+            )
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ListenError(f"cannot listen on {host}:{port}: {reason}") from error
+        bound: tuple[str, int] = self._server.sockets[0].getsockname()
+        return bound[0], bound[1]
+
+    def close_late(self) -> None:
+        """Close every connection whose deadline has passed; called about once a second."""
+        now = self._clock()
+        for connection in list(self._connections):
+            if connection.deadline is not None and connection.deadline < now:
+                connection.expire()
+
+    async def stop(self) -> None:
+        """Accept no more and close every connection; what was written is sent, for a moment."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._nobody_is_there.wait()
+        for connection in list(self._connections):
+            connection.expire()
+
+    def _new_connection(self) -> ClientConnection:
+        connection = ClientConnection(
+            context=self._context,
+            handler=self._handler,
+            limits=self._limits,
+            clock=self._clock,
+            on_lost=self._forget,
+        )
+        self._connections.add(connection)
+        self._nobody_is_there.clear()
+        return connection
+
+    def _forget(self, connection: ClientConnection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._nobody_is_there.set()

@@ -1,0 +1,1 @@
+"""The config file as frozen values, read once and checked whole."""

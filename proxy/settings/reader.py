@@ -1,0 +1,96 @@
+"""The config file, read whole: every problem is reported together, with its path."""
+
+from collections.abc import Hashable
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from proxy.core.errors import SetupError
+from proxy.settings.model import Settings
+
+
+class ConfigError(SetupError):
+    """The configuration cannot be used; `problems` has one line for each reason."""
+
+    def __init__(self, file: Path, problems: list[str]) -> None:
+        super().__init__(f"{file}: " + "; ".join(problems))
+        self.file = file
+        self.problems = problems
+
+    @property
+    def lines(self) -> list[str]:
+        """Each problem with the file's name before it."""
+        return [f"{self.file}: {problem}" for problem in self.problems]
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML in which a key written twice is a mistake, not a last word."""
+
+
+def _mapping_without_duplicates(
+    loader: _StrictLoader, node: yaml.MappingNode
+) -> dict[Hashable, object]:
+    seen: set[object] = set()
+    for key_node, _ in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(
+                None, None, "found a key that is not a name", key_node.start_mark
+            )
+        if key_node.value in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"found the key {key_node.value!r} twice", key_node.start_mark
+            )
+        seen.add(key_node.value)
+    return loader.construct_mapping(node, deep=True)
+
+
+_StrictLoader.add_constructor(
+    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates
+)
+
+
+def load_settings(file: Path) -> Settings:
+    """Read and check a config file; relative paths in it are relative to the file.
+
+    Whatever is wrong, ConfigError tells all of it.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(file, [f"cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(file, ["is not UTF-8 text"]) from error
+    return parse_settings(text, file=file)
+
+
+def parse_settings(text: str, *, file: Path) -> Settings:
+    """Check the text of a config file; `file` is named in problems."""
+    try:
+        document = yaml.load(text, _StrictLoader)  # noqa: S506 - a SafeLoader, only stricter
+    except yaml.YAMLError as error:
+        raise ConfigError(file, [f"is not YAML: {_one_line(error)}"]) from error
+    if not isinstance(document, dict):
+        raise ConfigError(file, ["is not a mapping of settings"])
+    try:
+        return Settings.model_validate(document, context={"directory": file.parent})
+    except ValidationError as error:
+        raise ConfigError(file, [_problem(detail) for detail in error.errors()]) from error
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    return " ".join(str(error).split())
+
+
+def _problem(detail: ErrorDetails) -> str:
+    path = ".".join(str(part) for part in detail["loc"])
+    message = detail["msg"].removeprefix("Value error, ")
+    match detail["type"]:
+        case "extra_forbidden":
+            message = "unknown key"
+        case "missing":
+            message = "is required"
+        case _:
+            pass  # pydantic's own words, or those of our validators
+    return f"{path}: {message}" if path else message

@@ -1,0 +1,42 @@
+"""Values that YAML has no type for: durations, files, addresses."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, ValidationInfo
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
+_PORT = re.compile(r"[0-9]{1,5}")
+_LONGEST_SECONDS = 8760 * 3600.0
+
+
+def _read_duration(value: object) -> float:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
+    if match is None:
+        raise ValueError("must be a duration such as 10s, 1m30s or 500ms")
+    hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
+    duration = hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+    if duration > _LONGEST_SECONDS:
+        raise ValueError("must be at most 8760h")
+    return duration
+
+
+def _read_path(value: object, info: ValidationInfo) -> Path:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("must be the path of a file")
+    directory = (info.context or {}).get("directory", Path())
+    return Path(directory, value)
+
+
+def _read_address(value: object) -> tuple[str, int]:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not host or _PORT.fullmatch(port) is None or int(port) > 65535:  # noqa: PLR2004 - a port
+        raise ValueError("must be ADDRESS:PORT, such as 0.0.0.0:8443 or [::]:8443")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+Duration = Annotated[float, BeforeValidator(_read_duration)]
+Timeout = Annotated[float, BeforeValidator(_read_duration), Field(gt=0)]
+FilePath = Annotated[Path, BeforeValidator(_read_path)]
+Address = Annotated[tuple[str, int], BeforeValidator(_read_address)]

@@ -1,0 +1,1 @@
+"""Metrics and logs. Takes facts, never secrets."""

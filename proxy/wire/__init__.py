@@ -1,0 +1,1 @@
+"""HTTP/1.1 heads and framing, TLS over memory: bytes in, bytes out, no policy."""

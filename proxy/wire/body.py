@@ -1,0 +1,202 @@
+"""Where a body ends: by length, by chunks, or with the connection.
+
+Bodies never go through the head parser. A reader splits what arrives into payload and what comes
+after the body; a writer frames payload anew, so that no chunk extension, trailer or odd spelling
+of a size ever crosses the proxy.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from proxy.core.errors import BadRequest
+
+MAX_SIZE_LINE_BYTES = 4096
+MAX_TRAILER_BYTES = 64 * 1024
+
+# Sixteen hexadecimal digits are 2^64; extensions are read and forgotten, but a control character
+# in one (a bare line feed above all) is how two parsers come to disagree, so it is refused.
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\Z")
+
+
+class BodyError(BadRequest):
+    """The framing of a body is broken; nothing after it on this connection can be trusted."""
+
+
+class BodyKind(Enum):
+    """How the end of a body is known."""
+
+    NONE = auto()
+    LENGTH = auto()
+    CHUNKED = auto()
+    UNTIL_CLOSE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFraming:
+    """How one message's body is delimited; `length` counts only for `LENGTH`."""
+
+    kind: BodyKind
+    length: int = 0
+
+    @property
+    def has_body(self) -> bool:
+        """Tell whether any byte follows the head."""
+        return self.kind is not BodyKind.NONE and (
+            self.length > 0 or self.kind is not BodyKind.LENGTH
+        )
+
+    def frame(self, payload: bytes) -> bytes:
+        """Return payload as it goes on the wire."""
+        if self.kind is BodyKind.CHUNKED:
+            return b"%x\r\n%b\r\n" % (len(payload), payload) if payload else b""
+        return payload
+
+    def terminator(self) -> bytes:
+        """Return what ends the body on the wire."""
+        return b"0\r\n\r\n" if self.kind is BodyKind.CHUNKED else b""
+
+
+NO_BODY = BodyFraming(BodyKind.NONE)
+CHUNKED = BodyFraming(BodyKind.CHUNKED)
+UNTIL_CLOSE = BodyFraming(BodyKind.UNTIL_CLOSE)
+
+
+class BodyReader(Protocol):
+    """Splits arriving bytes into payload and what follows the body."""
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
+        """Return payload, and None while the body goes on or the bytes after its end."""
+        ...
+
+    def end_of_stream(self) -> bool:
+        """Tell whether the body is complete if the connection ends here."""
+        ...
+
+
+class LengthReader:
+    """A body of a known number of bytes."""
+
+    __slots__ = ("_remaining",)
+
+    def __init__(self, length: int) -> None:
+        self._remaining = length
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
+        """Count the payload down; the bytes past its end are returned."""
+        remaining = self._remaining - len(data)
+        if remaining > 0:
+            self._remaining = remaining
+            return data, None
+        self._remaining = 0
+        if remaining == 0:
+            return data, b""
+        return data[:remaining], data[remaining:]
+
+    def end_of_stream(self) -> bool:
+        """A body that is short of its length was cut."""
+        return self._remaining == 0
+
+
+class UntilCloseReader:
+    """A response body that ends with its connection."""
+
+    __slots__ = ()
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
+        """Everything that comes is payload."""
+        return data, None
+
+    def end_of_stream(self) -> bool:
+        """The end of the connection is the end of the body."""
+        return True
+
+
+class ChunkedReader:
+    """A chunked body, read strictly: CRLF only, trailers dropped."""
+
+    __slots__ = ("_chunk_left", "_in_trailers", "_partial", "_trailer_bytes")
+
+    def __init__(self) -> None:
+        self._partial = b""
+        # Payload bytes still to come in this chunk, then two for its CRLF; 0 means a size line
+        # (or, after the last chunk, a trailer line) comes next.
+        self._chunk_left = 0
+        self._in_trailers = False
+        self._trailer_bytes = 0
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
+        """Return the payload of all chunks in `data` as one piece."""
+        if self._partial:
+            data, self._partial = self._partial + data, b""
+        pieces: list[bytes] = []
+        position = 0
+        while position < len(data):
+            if self._chunk_left:
+                position = self._read_chunk(data, position, pieces)
+                continue
+            end = data.find(b"\n", position)
+            if end < 0:
+                self._keep_partial(data, position)
+                break
+            line, position = self._line(data, position, end), end + 1
+            if self._in_trailers and not line:
+                return b"".join(pieces), data[position:]
+            self._read_line(line)
+        return b"".join(pieces), None
+
+    def end_of_stream(self) -> bool:
+        """The last chunk and its empty line were not seen, else `feed` had said so."""
+        return False
+
+    def _read_chunk(self, data: bytes, position: int, pieces: list[bytes]) -> int:
+        payload_left = self._chunk_left - 2
+        if payload_left > 0:
+            piece = data[position : position + payload_left]
+            pieces.append(piece)
+            self._chunk_left -= len(piece)
+            return position + len(piece)
+        # One or two bytes of the CRLF behind the payload are due.
+        expected = b"\r" if self._chunk_left == 2 else b"\n"  # noqa: PLR2004 - CR and LF are two
+        if data[position : position + 1] != expected:
+            raise BodyError("malformed chunk in the body")
+        self._chunk_left -= 1
+        return position + 1
+
+    def _line(self, data: bytes, position: int, end: int) -> bytes:
+        if end == position or data[end - 1 : end] != b"\r":
+            raise BodyError("malformed chunk in the body")
+        return data[position : end - 1]
+
+    def _read_line(self, line: bytes) -> None:
+        if self._in_trailers:
+            self._trailer_bytes += len(line)
+            if self._trailer_bytes > MAX_TRAILER_BYTES:
+                raise BodyError("too many trailers after the body")
+            return
+        match = _SIZE_LINE.match(line)
+        if match is None or len(line) > MAX_SIZE_LINE_BYTES:
+            raise BodyError("malformed chunk size in the body")
+        size = int(match[1], 16)
+        self._in_trailers = size == 0
+        self._chunk_left = size + 2 if size else 0
+
+    def _keep_partial(self, data: bytes, position: int) -> None:
+        limit = MAX_TRAILER_BYTES if self._in_trailers else MAX_SIZE_LINE_BYTES
+        if len(data) - position > limit:
+            raise BodyError("malformed chunk size in the body")
+        self._partial = data[position:]
+
+
+def body_reader(framing: BodyFraming) -> BodyReader | None:
+    """Return a reader for one body, or None when there is no body."""
+    match framing.kind:
+        case BodyKind.NONE:
+            return None
+        case BodyKind.LENGTH:
+            return LengthReader(framing.length) if framing.length else None
+        case BodyKind.CHUNKED:
+            return ChunkedReader()
+        case BodyKind.UNTIL_CLOSE:
+            return UntilCloseReader()

@@ -1,0 +1,125 @@
+"""What the rooms on both sides of a request agree on: one exchange with a client.
+
+The serving room makes exchanges, the pipeline decides them, the upstream room answers them; none
+of them needs to know another.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.core.errors import Refusal
+from proxy.wire.body import BodyFraming
+from proxy.wire.head import Header, RequestHead
+from proxy.wire.peer import Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an exchange ended: the status sent (0 for none), body bytes, and whether all of it."""
+
+    status: int
+    body_bytes: int
+    is_complete: bool
+
+
+class RequestReceiver(Protocol):
+    """Takes the request's body, and hears of the client's pace and end."""
+
+    def request_data(self, payload: bytes) -> None:
+        """Take the next piece of the body."""
+        ...
+
+    def request_ended(self) -> None:
+        """Hear that the body is complete."""
+        ...
+
+    def request_failed(self, refusal: Refusal) -> None:
+        """Hear that the body is malformed: nobody may act on what came of it."""
+        ...
+
+    def client_gone(self) -> None:
+        """Hear that the client has left; nothing can be answered any more."""
+        ...
+
+    def pause_response(self) -> None:
+        """Stop sending: the client reads too slowly."""
+        ...
+
+    def resume_response(self) -> None:
+        """Go on sending."""
+        ...
+
+
+class ClientExchange(Protocol):
+    """One request of a client, waiting for its answer."""
+
+    @property
+    def request(self) -> RequestHead:
+        """The request as it came."""
+        ...
+
+    @property
+    def peer(self) -> Peer:
+        """Where it came from."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the client is still there and waits for (more of) its answer."""
+        ...
+
+    @property
+    def has_started(self) -> bool:
+        """Tell whether the head of an answer was sent: no other answer can follow."""
+        ...
+
+    def when_gone(self, callback: Callable[[], object]) -> None:
+        """Call back if the client leaves before a receiver is attached."""
+        ...
+
+    def when_ended(self, callback: Callable[[Outcome], None]) -> None:
+        """Call back once, when the exchange is over, however it ended."""
+        ...
+
+    def attach(self, receiver: RequestReceiver) -> None:
+        """Let the receiver have the request's body, from its first byte."""
+        ...
+
+    def send_continue(self) -> None:
+        """Tell a client that waits for it to send its body."""
+        ...
+
+    def pause_request(self) -> None:
+        """Stop the client's body."""
+        ...
+
+    def resume_request(self) -> None:
+        """Let the client's body flow again."""
+        ...
+
+    def start(
+        self, status: int, headers: list[Header], framing: BodyFraming, *, reason: bytes = b""
+    ) -> None:
+        """Send the head of the answer."""
+        ...
+
+    def switch_protocols(self, headers: list[Header]) -> None:
+        """Answer 101: from here on both directions are opaque bytes, until either side ends."""
+        ...
+
+    def send(self, payload: bytes) -> None:
+        """Send a piece of the answer's body at once."""
+        ...
+
+    def end(self) -> None:
+        """Finish the answer."""
+        ...
+
+    def respond(self, status: int, headers: list[Header], body: bytes) -> None:
+        """Send a whole answer of ours."""
+        ...
+
+    def abort(self) -> None:
+        """Break off so that the client sees it."""
+        ...

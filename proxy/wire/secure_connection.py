@@ -1,0 +1,130 @@
+"""One TCP connection that speaks TLS, on either side: what both ends of the proxy share.
+
+Whoever builds on it sees plaintext, hears how the stream ended, and chooses how to end it.
+"""
+
+import asyncio
+import ssl
+from typing import cast
+
+from proxy.wire.tls import TLSStream
+
+
+class SecureConnection(asyncio.Protocol):
+    """TLS below, plaintext above. Subclasses fill in what they want to hear of."""
+
+    def __init__(self, tls: TLSStream) -> None:
+        self._tls = tls
+        self._transport: asyncio.Transport | None = None
+        # Set with our goodbye: from then on nothing is written and nothing that comes counts.
+        self._is_closing = False
+
+    # --- for subclasses to fill in ---------------------------------------------------------
+
+    def secured(self) -> None:
+        """Hear that the handshake is done."""
+
+    def plaintext_received(self, data: bytes) -> None:
+        """Take what the peer sent."""
+
+    def goodbye_received(self) -> None:
+        """Hear that the peer has ended its stream, and said so."""
+
+    def stream_cut(self, error: Exception) -> None:
+        """Hear that the stream broke: a TLS fault, or an end without a goodbye."""
+
+    # --- the event loop's side -------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the handshake."""
+        self._transport = cast("asyncio.Transport", transport)  # we are only used with TCP
+        self._shake_hands()
+
+    def data_received(self, data: bytes) -> None:
+        """Take ciphertext; hand on whatever plaintext it makes."""
+        if self._is_closing:
+            return
+        self._tls.receive(data)
+        try:
+            if not self._tls.is_ready and not self._shake_hands():
+                return
+            plaintext = self._tls.read()
+        except ssl.SSLError as error:
+            # What is due is the alert that tells the peer what we did not like.
+            self._write_ciphertext(self._tls.take_output())
+            self.stream_cut(error)
+            return
+        self._write_ciphertext(self._tls.take_output())
+        if plaintext:
+            self.plaintext_received(plaintext)
+        if self._tls.peer_closed and not self._is_closing:
+            self.goodbye_received()
+
+    def eof_received(self) -> bool:
+        """The end of TCP without the end of TLS: what is not delimited otherwise was cut."""
+        self.stream_cut(ConnectionError("the connection ended without a goodbye"))
+        return False
+
+    # --- for whoever builds on it ----------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether anything can be sent."""
+        transport = self._transport
+        return transport is not None and not self._is_closing and not transport.is_closing()
+
+    def write(self, plaintext: bytes) -> None:
+        """Send plaintext, if anything can be sent."""
+        if self.is_open:
+            self._write_ciphertext(self._tls.write(plaintext))
+
+    def _read_on(self, *, reads: bool) -> None:
+        """Take bytes from the socket, or let them pile up at the peer."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or transport.is_reading() == reads:
+            return
+        if reads:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    def _close(self, *, says_goodbye: bool) -> None:
+        """Close once what was written is sent; without a goodbye the peer sees a cut stream."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._end_writing(says_goodbye=says_goodbye)
+            self._transport.close()
+
+    def _close_our_side(self) -> None:
+        """Say goodbye and send no more, but go on reading (and forgetting) what still comes.
+
+        Closing outright while bytes of the peer are unread resets the connection, and a reset
+        can make the peer lose what it was sent before.
+        """
+        if self.is_open and self._transport is not None:
+            self._end_writing(says_goodbye=True)
+            self._transport.write_eof()
+            self._read_on(reads=True)
+
+    def _abort(self) -> None:
+        """Close at once; what was written and not yet sent is dropped."""
+        self._is_closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _shake_hands(self) -> bool:
+        done = self._tls.handshake()
+        self._write_ciphertext(self._tls.take_output())
+        if done:
+            self.secured()
+        return done
+
+    def _write_ciphertext(self, data: bytes) -> None:
+        if data and self._transport is not None and not self._is_closing:
+            self._transport.write(data)
+
+    def _end_writing(self, *, says_goodbye: bool) -> None:
+        if says_goodbye and self._tls.is_ready:
+            self._write_ciphertext(self._tls.close())
+        self._is_closing = True

@@ -1,0 +1,85 @@
+"""TLS over memory: ciphertext in, plaintext out, and the reverse. No sockets.
+
+`ssl.MemoryBIO` measured faster than the event loop's own TLS, and it lets one connection object
+own its bytes from the socket to the head parser.
+"""
+
+import contextlib
+import ssl
+
+_RECORD_BYTES = 256 * 1024
+
+
+class TLSStream:
+    """One TLS session. Ciphertext to send piles up until `take_output` fetches it."""
+
+    __slots__ = ("_incoming", "_object", "_outgoing", "is_ready", "peer_closed")
+
+    def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=server_hostname is None,
+            server_hostname=server_hostname,
+        )
+        self.is_ready = False
+        self.peer_closed = False
+
+    def handshake(self) -> bool:
+        """Go on with the handshake and tell whether it is done; a failure raises ssl.SSLError."""
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        self.is_ready = True
+        return True
+
+    def receive(self, ciphertext: bytes) -> None:
+        """Take bytes from the socket."""
+        self._incoming.write(ciphertext)
+
+    def read(self) -> bytes:
+        """Return all plaintext there is; sets `peer_closed` when the peer has said goodbye."""
+        pieces: list[bytes] = []
+        while True:
+            try:
+                piece = self._object.read(_RECORD_BYTES)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                piece = b""
+            if not piece:
+                self.peer_closed = True
+                break
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def write(self, plaintext: bytes) -> bytes:
+        """Return plaintext as ciphertext, together with whatever else is due."""
+        view = memoryview(plaintext)
+        while view:
+            view = view[self._object.write(view) :]
+        return self._outgoing.read()
+
+    def take_output(self) -> bytes:
+        """Return ciphertext that is due: handshake messages, alerts, tickets."""
+        return self._outgoing.read()
+
+    def close(self) -> bytes:
+        """Say goodbye; returns the ciphertext of the close alert."""
+        # The peer need not answer our goodbye; we never wait for its own.
+        with contextlib.suppress(ssl.SSLError):
+            self._object.unwrap()
+        return self._outgoing.read()
+
+    def peer_certificate(self) -> bytes | None:
+        """Return the peer's certificate as DER. OpenSSL has verified it in this handshake.
+
+        A resumed session carries the certificate of an earlier handshake, checked against the
+        CAs of that day: its certificate does not count.
+        """
+        if self._object.session_reused:
+            return None
+        return self._object.getpeercert(binary_form=True)

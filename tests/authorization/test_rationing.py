@@ -1,0 +1,51 @@
+import pytest
+
+from proxy.authorization.rationing import Ration, Rationing
+from proxy.core.errors import TooManyRequests
+from tests.support.clock import FakeClock
+
+
+def test_a_burst_passes_and_the_next_question_waits() -> None:
+    rationing = Rationing(Ration(per_second=1, burst=3), FakeClock())
+
+    for _ in range(3):
+        rationing.spend("bob")
+
+    with pytest.raises(TooManyRequests) as refused:
+        rationing.spend("bob")
+    assert (refused.value.code, refused.value.retry_after_seconds) == (429, 1)
+
+
+def test_tokens_come_back_at_the_rate() -> None:
+    clock = FakeClock()
+    rationing = Rationing(Ration(per_second=2, burst=2), clock)
+    rationing.spend("bob")
+    rationing.spend("bob")
+
+    clock.advance(0.5)
+
+    rationing.spend("bob")
+    with pytest.raises(TooManyRequests):
+        rationing.spend("bob")
+
+
+def test_a_quiet_time_fills_no_more_than_the_burst() -> None:
+    clock = FakeClock()
+    rationing = Rationing(Ration(per_second=10, burst=2), clock)
+    rationing.spend("bob")
+    clock.advance(3600)
+
+    rationing.spend("bob")
+    rationing.spend("bob")
+
+    with pytest.raises(TooManyRequests):
+        rationing.spend("bob")
+
+
+def test_one_callers_flood_costs_another_nothing() -> None:
+    rationing = Rationing(Ration(per_second=1, burst=1), FakeClock())
+    rationing.spend("bob")
+    with pytest.raises(TooManyRequests):
+        rationing.spend("bob")
+
+    rationing.spend("alice")

@@ -1,0 +1,102 @@
+import pytest
+
+from proxy.core.action import Action
+from proxy.core.admission import LEGACY_WARNING, Guards, admit_as, admit_self, check_names
+from proxy.core.errors import Forbidden
+from proxy.core.evaluation import Allowed
+from proxy.core.identity import Caller, Identity
+from proxy.core.legacy_policy import LegacyAction, LegacyPolicy
+from proxy.core.modes import Mode
+from proxy.core.plan import Attempt, DecisionRules
+
+BOB = Caller(Identity("bob", groups=("dev",)))
+GUARDS = Guards(own_name="proxy", protected_groups=frozenset({"system:masters", "system:nodes"}))
+
+
+def allowed(acting: Identity, mode: Mode = Mode.USER_INFO) -> Allowed:
+    attempt = Attempt(mode, BOB.identity, acting, Action("get", "/"), DecisionRules())
+    return Allowed(attempt, acting)
+
+
+def test_a_caller_that_wants_nobody_else_acts_as_itself_in_full() -> None:
+    admission = admit_self(BOB, guards=GUARDS)
+
+    assert admission.acting == BOB.identity
+    assert (admission.mode, admission.constraint) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "constraint"), [(Mode.USER_INFO, "impersonate:user-info"), (Mode.LEGACY, None)]
+)
+def test_an_allowed_impersonation_acts_as_its_result(mode: Mode, constraint: str | None) -> None:
+    acting = Identity("alice", groups=("system:authenticated",))
+
+    admission = admit_as(BOB, allowed(acting, mode), guards=GUARDS)
+
+    assert (admission.caller, admission.acting) == (BOB, acting)
+    assert (admission.mode, admission.constraint) == (mode, constraint)
+
+
+@pytest.mark.parametrize("group", ["system:masters", "system:nodes"])
+def test_nobody_acts_with_a_protected_group(group: str) -> None:
+    identity = Identity("alice", groups=("a", group))
+
+    with pytest.raises(Forbidden, match=f"acting with the protected group {group} is not allowed"):
+        admit_self(Caller(identity), guards=GUARDS)
+    with pytest.raises(Forbidden, match=f"acting with the protected group {group} is not allowed"):
+        admit_as(BOB, allowed(identity), guards=GUARDS)
+
+
+def test_masters_are_protected_unless_the_list_is_emptied() -> None:
+    master = Caller(Identity("root", groups=("system:masters",)))
+
+    with pytest.raises(Forbidden):
+        admit_self(master)
+
+    assert admit_self(master, guards=Guards(protected_groups=frozenset())).acting == master.identity
+
+
+def test_the_proxy_itself_is_not_served() -> None:
+    proxy = Caller(Identity("proxy"))
+
+    with pytest.raises(Forbidden, match="requests from the proxy's own identity are not served"):
+        admit_self(proxy, guards=GUARDS)
+    with pytest.raises(Forbidden, match="requests from the proxy's own identity are not served"):
+        admit_as(proxy, allowed(Identity("alice")), guards=GUARDS)
+
+
+def test_nobody_becomes_the_proxy() -> None:
+    with pytest.raises(Forbidden, match="impersonating the proxy's own identity is not allowed"):
+        admit_as(BOB, allowed(Identity("proxy")), guards=GUARDS)
+    with pytest.raises(Forbidden, match="impersonating the proxy's own identity is not allowed"):
+        check_names(BOB, Identity("proxy"), guards=GUARDS)
+
+
+def test_names_are_not_compared_while_our_own_is_unknown() -> None:
+    check_names(Caller(Identity("proxy")), Identity("proxy"), guards=Guards())
+
+
+def test_an_identity_that_would_change_on_the_way_is_not_admitted() -> None:
+    with pytest.raises(Forbidden):
+        admit_self(Caller(Identity("bob\n")), guards=GUARDS)
+    with pytest.raises(Forbidden):
+        admit_as(BOB, allowed(Identity("alice", groups=(" a",))), guards=GUARDS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "action", "warns"),
+    [
+        (Mode.LEGACY, LegacyAction.WARN, True),
+        (Mode.LEGACY, LegacyAction.ALLOW, False),
+        (Mode.USER_INFO, LegacyAction.WARN, False),
+    ],
+)
+def test_only_legacy_impersonation_under_warn_is_warned_of(
+    mode: Mode, action: LegacyAction, *, warns: bool
+) -> None:
+    rules = DecisionRules(legacy=LegacyPolicy(action))
+    attempt = Attempt(mode, BOB.identity, Identity("alice"), Action("get", "/"), rules)
+
+    admission = admit_as(BOB, Allowed(attempt, Identity("alice")), guards=GUARDS)
+
+    assert admission.warning == (LEGACY_WARNING if warns else None)

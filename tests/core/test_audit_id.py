@@ -1,0 +1,31 @@
+import pytest
+
+from proxy.core.audit_id import adopted_audit_id
+from proxy.core.errors import BadRequest
+
+
+@pytest.mark.parametrize(
+    ("value", "adopted"),
+    [
+        (b"1b4e28ba-2fa1-11d2-883f-0016d3cca427", b"1b4e28ba-2fa1-11d2-883f-0016d3cca427"),
+        (b"any printable text", b"any printable text"),
+        (b"x" * 64, b"x" * 64),
+        (b"x" * 65, None),
+        (b"", None),
+        (b"tab\there", None),
+        ("\u00e9".encode(), None),
+    ],
+)
+def test_a_client_s_id_is_adopted_if_it_is_fit_for_a_log(
+    value: bytes, adopted: bytes | None
+) -> None:
+    assert adopted_audit_id([(b"Accept", b"*/*"), (b"audit-ID", value)]) == adopted
+
+
+def test_without_an_id_there_is_none_to_adopt() -> None:
+    assert adopted_audit_id([(b"Accept", b"*/*")]) is None
+
+
+def test_two_ids_are_refused() -> None:
+    with pytest.raises(BadRequest, match="more than one Audit-ID header"):
+        adopted_audit_id([(b"Audit-ID", b"a"), (b"audit-id", b"a")])

@@ -1,0 +1,22 @@
+"""Short names for what most tests against the real API server want."""
+
+import pytest
+
+from proxy.sandbox.api_client import ApiClient
+from proxy.sandbox.api_server import ApiServer
+from proxy.sandbox.objects import create_namespace
+from tests.support.control_plane import fresh_name
+
+
+@pytest.fixture
+def admin(plain_api_server: ApiServer) -> ApiClient:
+    """A client with every right; the native server shows the same objects."""
+    return plain_api_server.admin
+
+
+@pytest.fixture
+def namespace(admin: ApiClient) -> str:
+    """A namespace of the test's own, with its default ServiceAccount."""
+    name = fresh_name("namespace")
+    create_namespace(admin, name)
+    return name

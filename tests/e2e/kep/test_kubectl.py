@@ -1,0 +1,112 @@
+"""kubectl as it is: no new headers, and discovery is impersonated like everything else."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from proxy.sandbox.api_server import ApiServer
+from proxy.sandbox.control_plane import ControlPlane
+from tests.e2e.kep.cast import Cast
+from tests.e2e.kep.understudy import Understudy
+from tests.support.control_plane import fresh_name
+from tests.support.impersonation import Caller, Rights, may, may_be, may_do, may_visit
+from tests.support.kubectl import Kubectl
+from tests.support.old_kubectl import old_kubectl
+
+LOG_LINE = re.compile(r"[EIW]\d{4} ")  # kubectl's own log, which is full of times and numbers
+DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/version", "/openapi/*")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What kubectl printed and how it ended."""
+
+    code: int
+    output: str
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture(params=["1.37", "1.20"])
+def program(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Path:
+    return old_kubectl() if request.param == "1.20" else control_plane.binaries.kubectl
+
+
+@pytest.fixture
+def run(program: Path, understudy: Understudy, native_api_server: ApiServer) -> Run:
+    """Run kubectl at our door; the native server must make it say the same."""
+
+    def run_at_both(caller: Caller, *arguments: str) -> Said:
+        name = fresh_name("kubeconfig")
+        ours, native = (
+            _said(Kubectl(program, door.kubeconfig_for(caller.credential, name=name)), arguments)
+            for door in (understudy.process, native_api_server)
+        )
+        assert ours == native
+        return ours
+
+    return run_at_both
+
+
+def _said(kubectl: Kubectl, arguments: tuple[str, ...]) -> Said:
+    done = kubectl.run(*arguments)
+    lines = (done.stdout + done.stderr).decode().splitlines()
+    return Said(done.returncode, "\n".join(line for line in lines if not LOG_LINE.match(line)))
+
+
+@pytest.fixture
+def bob(cast: Cast, rights: Rights) -> Caller:
+    target = cast.user("bob")
+    rights.grant(target, may("get", "list"))
+    return target
+
+
+@pytest.fixture
+def impersonator(cast: Cast, rights: Rights, bob: Caller) -> Caller:
+    """May get and list pods as bob, and nothing else: no discovery."""
+    caller = cast.user("impersonator")
+    rights.grant(caller, may_be("user-info", "users", bob.name))
+    rights.grant(caller, may_do("user-info", "get", "list"))
+    return caller
+
+
+def test_discovery_needs_permissions_of_its_own(
+    impersonator: Caller, bob: Caller, run: Run, rights: Rights
+) -> None:
+    without = run(impersonator, "get", "pods", "-n", "default", f"--as={bob.name}")
+    rights.grant(impersonator, may_visit("user-info", *DISCOVERY))
+    having = run(impersonator, "get", "pods", "-n", "default", f"--as={bob.name}")
+
+    assert without.code == 1
+    assert having == Said(0, "No resources found in default namespace.")
+
+
+def test_a_refused_action_is_told_in_the_native_words(
+    impersonator: Caller, bob: Caller, run: Run, rights: Rights
+) -> None:
+    rights.grant(impersonator, may_visit("user-info", *DISCOVERY))
+
+    refused = run(impersonator, "get", "secrets", "-n", "default", f"--as={bob.name}")
+
+    assert refused.code == 1
+    assert "Error from server (Forbidden): secrets is forbidden" in refused.output
+    assert "cannot impersonate-on:user-info:list" in refused.output
+
+
+def test_groups_are_asked_for_by_the_flag_they_always_had(
+    impersonator: Caller, bob: Caller, run: Run, rights: Rights
+) -> None:
+    rights.grant(impersonator, may_be("user-info", "groups", "dev"))
+    path = "/api/v1/namespaces/default/pods?labelSelector=none"
+    raw = ("get", "--raw", path, f"--as={bob.name}")
+
+    allowed = run(impersonator, *raw, "--as-group=dev")
+    refused = run(impersonator, *raw, "--as-group=ops")
+
+    assert allowed.code == 0
+    assert refused.code == 1
+    assert 'groups.authentication.k8s.io "ops" is forbidden' in refused.output

@@ -1,0 +1,172 @@
+"""Mistakes on purpose, each of which the run must find: one that finds none shows nothing.
+
+Each is put into a proxy of its own, in its own process, from outside: the product has no switch
+for it. A mistake that no longer fits the code it spoils fails at once, not silently.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from operator import attrgetter
+
+from proxy.authorization import access_reviews, decision_memory, gate
+from proxy.core import cache_keys, evaluation, modes, plan
+from proxy.core.access_check import AccessCheck
+from proxy.core.evaluation import Allowed, Answer, Denied, Evaluation
+from proxy.core.identity import Identity, ServiceAccount, node_name, service_account
+from proxy.core.modes import Mode, acting_identity
+from proxy.core.plan import Attempt, StarCheck, Step, identity_steps
+
+
+def _put(owner: object, name: str, mistake: object) -> None:
+    if not hasattr(owner, name):
+        raise LookupError(f"{owner} has no {name}: the mistake must be made elsewhere now")
+    setattr(owner, name, mistake)
+
+
+def _action_unchecked() -> None:
+    _put(evaluation, "action_checks", lambda attempt: [])
+
+
+def _uid_unchecked() -> None:
+    def without_uid(attempt: Attempt) -> list[Step]:
+        return identity_steps(replace(attempt, wanted=replace(attempt.wanted, uid="")))
+
+    _put(evaluation, "identity_steps", without_uid)
+
+
+def _last_failure_told() -> None:
+    def evaluate(attempts: Iterable[Attempt]) -> Evaluation:
+        last: Denied = Denied(None, "")
+        for attempt in attempts:
+            outcome = yield from evaluation._try(attempt)
+            if isinstance(outcome, Allowed):
+                return outcome
+            last = outcome
+        return last
+
+    _put(gate, "evaluate", evaluate)
+
+
+def _masters_allowed() -> None:
+    _put(plan, "MASTERS", "nobody's group")
+
+
+def _empty_group_allowed() -> None:
+    original = plan._constrained_groups
+
+    def without_refusal(attempt: Attempt) -> list[Step]:
+        groups = tuple(group for group in attempt.wanted.groups if group)
+        return original(replace(attempt, wanted=replace(attempt.wanted, groups=groups)))
+
+    _put(plan, "_constrained_groups", without_refusal)
+
+
+def _star_from_five() -> None:
+    _put(plan, "_MANY", 5)
+
+
+def _star_denial_is_final() -> None:
+    _put(StarCheck, "individual_checks", lambda star: (star.check,))
+
+
+def _node_by_prefix() -> None:
+    def by_prefix(username: str) -> str | None:
+        prefix, mark, name = username.partition("system:node:")
+        return name if mark and not prefix else None
+
+    _put(modes, "node_name", by_prefix)
+    _put(plan, "node_name", by_prefix)
+
+
+def _service_account_by_prefix() -> None:
+    def by_prefix(username: str) -> ServiceAccount | None:
+        prefix, mark, rest = username.partition("system:serviceaccount:")
+        namespace, _, name = rest.partition(":")
+        return ServiceAccount(namespace, name) if mark and not prefix else None
+
+    _put(modes, "service_account", by_prefix)
+    _put(plan, "service_account", by_prefix)
+
+
+def _any_node_is_associated() -> None:
+    _put(modes, "_runs_on", lambda caller, node: service_account(caller.name) is not None)
+
+
+def _associated_extras_shown() -> None:
+    _put(plan, "_reviewed_caller", lambda mode, caller: caller)
+
+
+def _associated_by_name() -> None:
+    original = plan._username_check
+
+    def by_name(attempt: Attempt) -> AccessCheck:
+        check = original(attempt)
+        if attempt.mode is not Mode.ASSOCIATED_NODE:
+            return check
+        return replace(check, name=node_name(attempt.wanted.name) or "")
+
+    _put(plan, "_username_check", by_name)
+
+
+def _node_group_forgotten() -> None:
+    def without_nodes(mode: Mode, wanted: Identity) -> Identity:
+        acting = acting_identity(mode, wanted)
+        return replace(acting, groups=tuple(one for one in acting.groups if one != "system:nodes"))
+
+    _put(evaluation, "acting_identity", without_nodes)
+
+
+def _modes_not_remembered() -> None:
+    _put(decision_memory.ModeMemory, "learn", lambda memory, caller, mode: None)
+
+
+def _request_key_too_short() -> None:
+    _put(cache_keys, "_action_fields", attrgetter("verb", "resource"))
+
+
+def _nothing_remembered() -> None:
+    _put(decision_memory.DecisionMemory, "knows", lambda memory, attempt, layer: False)
+
+
+def _extra_keys_unchecked() -> None:
+    _put(plan, "extra_fault", lambda extra: None)
+
+
+def _error_text_lost() -> None:
+    def denied(attempt: Attempt, check: AccessCheck, answer: Answer) -> Denied:
+        return Denied(check, answer.reason)
+
+    _put(evaluation, "_denied", denied)
+
+
+def _constraint_not_audited() -> None:
+    _put(Mode, "constraint", property(lambda mode: None))
+
+
+def _selectors_not_reviewed() -> None:
+    _put(access_reviews, "field_review", lambda fields: [])
+    _put(access_reviews, "label_review", lambda labels: [])
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "action-unchecked": _action_unchecked,
+    "uid-unchecked": _uid_unchecked,
+    "last-failure-told": _last_failure_told,
+    "masters-allowed": _masters_allowed,
+    "empty-group-allowed": _empty_group_allowed,
+    "star-from-five": _star_from_five,
+    "star-denial-is-final": _star_denial_is_final,
+    "node-by-prefix": _node_by_prefix,
+    "service-account-by-prefix": _service_account_by_prefix,
+    "any-node-is-associated": _any_node_is_associated,
+    "associated-extras-shown": _associated_extras_shown,
+    "associated-by-name": _associated_by_name,
+    "node-group-forgotten": _node_group_forgotten,
+    "modes-not-remembered": _modes_not_remembered,
+    "request-key-too-short": _request_key_too_short,
+    "nothing-remembered": _nothing_remembered,
+    "extra-keys-unchecked": _extra_keys_unchecked,
+    "error-text-lost": _error_text_lost,
+    "constraint-not-audited": _constraint_not_audited,
+    "selectors-not-reviewed": _selectors_not_reviewed,
+}

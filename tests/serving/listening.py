@@ -1,0 +1,101 @@
+"""A listener with a handler that does what the test wants."""
+
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from proxy.core.errors import Refusal
+from proxy.serving.connection import ConnectionLimits
+from proxy.serving.listener import Listener
+from proxy.wire.exchange import ClientExchange, Outcome
+from tests.support.certificates import Certificates
+from tests.support.clock import FakeClock
+from tests.support.event_loops import eventually
+
+LIMITS = ConnectionLimits(handshake_seconds=10, head_seconds=30, idle_seconds=90)
+
+
+class Handler:
+    """Answers each request with its target at once, unless told to hold it or to break it off."""
+
+    def __init__(self) -> None:
+        self.holds = False
+        self.breaks = False
+        self.body: bytes | None = None
+        self.held: list[ClientExchange] = []
+        self.targets: list[bytes] = []
+        self.refusals: list[int] = []
+        self.outcomes: list[Outcome] = []
+
+    def begin(self, exchange: ClientExchange) -> None:
+        self.targets.append(exchange.request.target)
+        exchange.when_ended(self.outcomes.append)
+        if self.holds:
+            self.held.append(exchange)
+        elif self.breaks:
+            exchange.abort()
+        else:
+            exchange.respond(200, [], self.body or exchange.request.target)
+
+    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
+        self.refusals.append(refusal.code)
+        exchange.respond(refusal.code, [], refusal.message.encode())
+
+
+class Receiver:
+    """Takes a request's body, and remembers what it heard."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.heard: list[str] = []
+        self.on_data: Callable[[], None] = lambda: None
+
+    def request_data(self, payload: bytes) -> None:
+        self.body += payload
+        self.on_data()
+
+    def request_ended(self) -> None:
+        self.heard.append("ended")
+
+    def request_failed(self, refusal: Refusal) -> None:
+        self.heard.append(f"failed {refusal.code}")
+
+    def client_gone(self) -> None:
+        self.heard.append("gone")
+
+    def pause_response(self) -> None:
+        self.heard.append("pause")
+
+    def resume_response(self) -> None:
+        self.heard.append("resume")
+
+
+class Place:
+    """Where the listener is, and what is behind it."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.clock = FakeClock()
+        self.handler = Handler()
+        self.listener = Listener(
+            context=context, handler=self.handler, limits=LIMITS, clock=self.clock
+        )
+        self.address = ("", 0)
+
+
+@asynccontextmanager
+async def listening(certificates: Certificates) -> AsyncIterator[Place]:
+    """Listen for the time of the context."""
+    context = certificates.server_context()
+    context.verify_mode = ssl.CERT_OPTIONAL
+    certificates.clients.configure_trust(context)
+    place = Place(context)
+    place.address = await place.listener.start("127.0.0.1", 0)
+    try:
+        yield place
+    finally:
+        await place.listener.stop()
+
+
+async def held(place: Place, count: int = 1) -> None:
+    """Wait until the handler holds that many requests."""
+    await eventually(lambda: len(place.handler.held) == count)

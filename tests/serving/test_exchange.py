@@ -1,0 +1,198 @@
+"""The answer to one request: its framing, its end, and how a cut shows."""
+
+import asyncio
+
+import pytest
+
+from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE
+from tests.serving.listening import Place, Receiver, held
+from tests.support.event_loops import eventually
+from tests.support.http_client import Cut, HttpClient, request_bytes
+
+
+async def test_an_answer_of_unknown_length_is_chunked_and_the_connection_goes_on(
+    place: Place, client: HttpClient
+) -> None:
+    place.handler.holds = True
+    for framing in (CHUNKED, UNTIL_CLOSE):
+        place.handler.held.clear()
+        await client.send(request_bytes())
+        await held(place)
+        exchange = place.handler.held[0]
+        exchange.start(200, [], framing)
+        exchange.send(b"one")
+        exchange.send(b"two")
+        exchange.end()
+
+        answer = await client.read_response()
+
+        assert answer.values("transfer-encoding") == ["chunked"]
+        assert answer.body == b"onetwo"
+        assert answer.values("connection") == []
+
+
+@pytest.mark.parametrize("framing", [CHUNKED, UNTIL_CLOSE], ids=["chunked", "until close"])
+async def test_for_http_1_0_an_answer_of_unknown_length_ends_with_the_connection(
+    place: Place, client: HttpClient, framing: object
+) -> None:
+    place.handler.holds = True
+    await client.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")
+    await held(place)
+    exchange = place.handler.held[0]
+    exchange.start(200, [], CHUNKED if framing is CHUNKED else UNTIL_CLOSE)
+    exchange.send(b"one")
+    exchange.end()
+
+    answer = await client.read_response()
+
+    assert answer.values("transfer-encoding") == []
+    assert answer.body == b"one"
+    assert client.ended_with_goodbye
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+async def test_a_broken_answer_never_looks_complete(
+    place: Place, client: HttpClient, version: str
+) -> None:
+    place.handler.holds = True
+    await client.send(f"GET / HTTP/{version}\r\nHost: a\r\n\r\n".encode())
+    await held(place)
+    exchange = place.handler.held[0]
+    exchange.start(200, [], CHUNKED)
+    exchange.send(b"half")
+    exchange.abort()
+
+    with pytest.raises(Cut) as cut:
+        await client.read_response()
+
+    assert cut.value.received == b"half"
+    assert not client.ended_with_goodbye
+    assert [outcome.is_complete for outcome in place.handler.outcomes] == [False]
+
+
+async def test_an_answer_to_head_has_a_length_and_no_body(place: Place, client: HttpClient) -> None:
+    answers = [await client.request(method, "/abc") for method in ("HEAD", "GET")]
+
+    assert [answer.values("content-length") for answer in answers] == [["4"], ["4"]]
+    assert [answer.body for answer in answers] == [b"", b"/abc"]
+
+
+async def test_an_answer_without_a_body_has_no_framing(place: Place, client: HttpClient) -> None:
+    place.handler.holds = True
+    await client.send(request_bytes())
+    await held(place)
+    place.handler.held[0].start(204, [(b"X", b"y")], NO_BODY)
+    place.handler.held[0].end()
+
+    answer = await client.read_response()
+
+    assert (answer.status, answer.headers) == (204, [("X", "y")])
+
+
+async def test_a_late_word_of_an_old_exchange_is_not_heard(
+    place: Place, client: HttpClient
+) -> None:
+    place.handler.holds = True
+    await client.send(request_bytes() * 2)
+    await held(place)
+    old = place.handler.held[0]
+    old.respond(200, [], b"first")
+    await held(place, 2)
+
+    old.send(b"late")
+    old.end()
+    old.abort()
+    old.respond(500, [], b"late")
+    place.handler.held[1].respond(200, [], b"second")
+
+    assert (await client.read_response()).body == b"first"
+    assert (await client.read_response()).body == b"second"
+    assert len(place.handler.outcomes) == 2
+
+
+async def test_the_source_is_paused_while_the_client_takes_nothing(
+    place: Place, client: HttpClient
+) -> None:
+    place.handler.holds = True
+    receiver = Receiver()
+    await client.send(request_bytes())
+    await held(place)
+    exchange = place.handler.held[0]
+    exchange.attach(receiver)
+    exchange.start(200, [], CHUNKED)
+    while "pause" not in receiver.heard:
+        exchange.send(b"x" * 100_000)
+        await asyncio.sleep(0)
+
+    head = await client.read_head()
+    reading = asyncio.ensure_future(client._read_chunks())
+    await eventually(lambda: receiver.heard[-1] == "resume")
+    exchange.end()
+
+    assert head.status == 200
+    assert set(await reading) == {ord("x")}
+
+
+async def test_who_takes_no_answers_is_asked_for_no_more_requests(
+    place: Place, client: HttpClient
+) -> None:
+    """Else a client could fill our memory with answers by sending small requests alone."""
+    count = 400
+    place.handler.body = b"x" * 100_000
+
+    await client.send(request_bytes() * count)
+    (connection,) = place.listener._connections
+    await eventually(lambda: connection._is_write_blocked)
+    assert connection._transport is not None
+    assert connection._transport.get_write_buffer_size() < 1_000_000
+
+    for _ in range(count):
+        assert len((await client.read_response()).body) == 100_000
+    assert len(place.handler.targets) == count
+
+
+async def test_a_goodbye_is_heard_though_the_client_takes_nothing_any_more(
+    place: Place, client: HttpClient
+) -> None:
+    place.handler.holds = True
+    receiver = Receiver()
+    client.stop_reading()
+    await client.send(request_bytes())
+    await held(place)
+    exchange = place.handler.held[0]
+    exchange.attach(receiver)
+    exchange.start(200, [], CHUNKED)
+    exchange.send(b"x" * 30_000_000)
+
+    await client.say_goodbye()
+
+    await eventually(lambda: receiver.heard[-1] == "gone")
+    assert len(place.listener._connections) == 1
+
+
+@pytest.mark.parametrize("leave", ["goodbye", "vanish", "half-close"])
+@pytest.mark.parametrize("is_taken", [False, True], ids=["undecided", "taken"])
+async def test_whoever_works_for_a_client_hears_that_it_has_left(
+    place: Place, client: HttpClient, leave: str, is_taken: object
+) -> None:
+    place.handler.holds = True
+    receiver = Receiver()
+    await client.send(request_bytes())
+    await held(place)
+    exchange = place.handler.held[0]
+    exchange.when_gone(lambda: receiver.heard.append("gone before it was taken"))
+    if is_taken:
+        exchange.attach(receiver)
+
+    if leave == "goodbye":
+        await client.close()
+    elif leave == "vanish":
+        client.vanish()
+    else:
+        client._writer.write_eof()
+
+    expected = ["ended", "gone"] if is_taken else ["gone before it was taken"]
+    await eventually(lambda: receiver.heard == expected)
+    assert not exchange.is_open
+    assert [outcome.is_complete for outcome in place.handler.outcomes] == [False]
+    exchange.respond(200, [], b"too late")

@@ -1,0 +1,120 @@
+"""The fake kubelet as a Node of a running API server.
+
+    with running_kubelet(control_plane, server) as kubelet:
+        pod = kubelet.create_pod()
+        Kubectl(program, kubeconfig).run("exec", pod, "--", "echo", "hello")
+
+Its source is in `fake_kubelet/`; containers run programs of this machine, see there.
+"""
+
+import hashlib
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proxy.sandbox.api_server import ApiServer
+from proxy.sandbox.control_plane import ControlPlane
+from proxy.sandbox.objects import create_namespace, create_node, create_pod
+from proxy.sandbox.processes import ChildProcess, start_child
+from tests.support.build_once import build_once, report_missing
+from tests.support.streaming import wait_until
+
+SOURCE = Path(__file__).with_name("fake_kubelet")
+BUILD_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class FakeKubelet:
+    """A registered Node; all its pods are in one namespace."""
+
+    server: ApiServer
+    node: str
+    namespace: str
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def create_pod(self) -> str:
+        """Create a running Pod with a container of its own, and return its name."""
+        name = f"{self.node}-pod-{next(self._numbers)}"
+        create_pod(self.server.admin, self.namespace, name, node=self.node)
+        return name
+
+
+@contextmanager
+def running_kubelet(
+    control_plane: ControlPlane,
+    server: ApiServer,
+    *,
+    node: str = "kubelet-node",
+    namespace: str = "default",
+) -> Iterator[FakeKubelet]:
+    """Start a fake kubelet, register it, and stop it with all its commands on leaving."""
+    program = fake_kubelet_program()
+    directory = control_plane.directory / node
+    directory.mkdir()
+    process = _start(program, control_plane, directory)
+    try:
+        port = _announced_port(process, directory / "port")
+        create_namespace(server.admin, namespace)
+        create_node(server.admin, node, kubelet_port=port)
+        yield FakeKubelet(server, node, namespace)
+    finally:
+        process.stop()
+
+
+def fake_kubelet_program() -> Path:
+    """Return the program, built once for its sources; skip or fail the test if Go cannot."""
+    try:
+        return build_once(f"fake-kubelet-{_source_digest()}", _build) / "fake-kubelet"
+    except (OSError, subprocess.SubprocessError) as error:
+        details = getattr(error, "stderr", None) or error
+        report_missing(f"the fake kubelet cannot be built with Go: {details}")
+
+
+def _build(directory: Path) -> None:
+    subprocess.run(
+        ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", directory / "fake-kubelet", "."],
+        cwd=SOURCE,
+        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+        check=True,
+    )
+
+
+def _source_digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted([*SOURCE.glob("*.go"), SOURCE / "go.mod", SOURCE / "go.sum"]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _start(program: Path, control_plane: ControlPlane, directory: Path) -> ChildProcess:
+    serving = control_plane.servers.issue_server("127.0.0.1")
+    certificate, key = serving.write(directory, "serving")
+    client_authority = directory / "clients.crt"
+    client_authority.write_bytes(control_plane.clients.certificate_pem)
+    return start_child(
+        [
+            program,
+            f"--certificate={certificate}",
+            f"--key={key}",
+            f"--client-authority={client_authority}",
+            f"--directory={directory}",
+            f"--port-file={directory / 'port'}",
+        ],
+        log_file=directory / "fake-kubelet.log",
+    )
+
+
+def _announced_port(process: ChildProcess, port_file: Path) -> int:
+    def is_announced() -> bool:
+        process.ensure_running()
+        return port_file.exists()
+
+    wait_until(is_announced, "the fake kubelet does not listen")
+    return int(port_file.read_text())

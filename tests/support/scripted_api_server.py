@@ -1,0 +1,241 @@
+"""An API server that does as it is told, down to the byte.
+
+It answers reviews by itself. Everything else is recorded, held against the one rule that no
+request may break (exactly one identity, ours the only credential), and answered by a script.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.certificates import Certificates
+
+OWN_TOKEN = "the-token-of-the-proxy"
+OWN_NAME = "system:serviceaccount:understudy:proxy"
+REVIEWS = "/apis/auth"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    """A request as it arrived; headers keep their order and spelling."""
+
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    connection: int
+
+    def values(self, name: str) -> list[str]:
+        """Return every value of a header, in order."""
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+    @property
+    def user(self) -> str:
+        """Who the request is to be carried out as."""
+        return self.values("impersonate-user")[0]
+
+
+class ScriptedConnection:
+    """One connection of the proxy."""
+
+    def __init__(
+        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.number = number
+        self.reader = reader
+        self.writer = writer
+        self.closed = asyncio.Event()
+
+    async def read_head(self) -> SeenRequest:
+        """Read a request up to its body."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head.split("\r\n")[:-2]
+        method, target, version = first.split(" ")
+        assert version == "HTTP/1.1"
+        headers = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+        return SeenRequest(method, target, headers, b"", self.number)
+
+    async def read_body(self, head: SeenRequest) -> bytes:
+        """Read the body that the head announces."""
+        if head.values("transfer-encoding"):
+            assert head.values("transfer-encoding") == ["chunked"]
+            assert not head.values("content-length")
+            return await self._read_chunks()
+        lengths = head.values("content-length")
+        return await self.reader.readexactly(int(lengths[0])) if lengths else b""
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def respond(
+        self, body: bytes = b"ok", *, status: str = "200 OK", headers: tuple[str, ...] = ()
+    ) -> None:
+        """Send a whole answer with its length."""
+        lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", ""]
+        await self.send("\r\n".join(lines).encode() + body)
+
+    async def cut(self) -> None:
+        """End the stream without a goodbye, after what was sent before."""
+        # uvloop writes at the end of its turn; what it has not written, an abort drops.
+        for _ in range(2):
+            await asyncio.sleep(0)
+        self.writer.transport.abort()
+
+    def close(self) -> None:
+        """Say goodbye and close."""
+        self.writer.close()
+
+    async def _read_chunks(self) -> bytes:
+        pieces = []
+        while size := int(await self.reader.readuntil(b"\r\n"), 16):
+            pieces.append(await self.reader.readexactly(size))
+            assert await self.reader.readexactly(2) == b"\r\n"
+        assert await self.reader.readexactly(2) == b"\r\n"
+        return b"".join(pieces)
+
+
+Script = Callable[[ScriptedConnection, SeenRequest], Awaitable[None]]
+
+
+async def echo(connection: ScriptedConnection, request: SeenRequest) -> None:
+    """Read the whole request, and answer whom it was carried out as."""
+    body = await connection.read_body(request)
+    answer = {"user": request.user, "target": request.target, "bytes": len(body)}
+    await connection.respond(
+        b"" if request.method == "HEAD" else json.dumps(answer).encode(),
+        headers=("Content-Type: application/json",),
+    )
+
+
+@dataclass(slots=True)
+class ScriptedApiServer:
+    """What the script is, and what was seen."""
+
+    address: tuple[str, int]
+    script: Script = echo
+    tokens: dict[str, str] = field(default_factory=dict)
+    review_status: str = "201 Created"
+    review_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: list[SeenRequest] = field(default_factory=list)
+    under_review: list[str] = field(default_factory=list)
+    reviewed_tokens: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    connections: dict[int, ScriptedConnection] = field(default_factory=dict)
+    opened: int = 0
+    stop_listening: Callable[[], None] = lambda: None
+    forwarding: set[int] = field(default_factory=set)
+
+    @property
+    def open_forwarding(self) -> int:
+        """How many open connections have carried forwarded requests."""
+        return len(self.forwarding & self.connections.keys())
+
+    def write_kubeconfig(self, directory: Path, ca_file: Path) -> Path:
+        """Write the proxy's own credential for this server."""
+        host, port = self.address
+        server = f"https://{host}:{port}"
+        file = directory / "kubeconfig.yaml"
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [
+                {"name": "c", "cluster": {"server": server, "certificate-authority": str(ca_file)}}
+            ],
+            "users": [{"name": "u", "user": {"token": OWN_TOKEN}}],
+        }
+        file.write_text(json.dumps(document))
+        return file
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection until it ends, however that is."""
+        connection = ScriptedConnection(self.opened, reader, writer)
+        self.opened += 1
+        self.connections[connection.number] = connection
+        try:
+            while not writer.is_closing():
+                await self._serve_one(connection)
+        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            pass  # The proxy has left, or the script has cut it off.
+        except Exception as error:  # noqa: BLE001 - a faulty script must not go unseen
+            self.violations.append(f"the script failed: {error!r}")
+        finally:
+            del self.connections[connection.number]
+            connection.closed.set()
+            writer.close()
+
+    async def _serve_one(self, connection: ScriptedConnection) -> None:
+        request = await connection.read_head()
+        if request.target.startswith(REVIEWS):
+            await self._review(connection, request)
+            return
+        self.forwarding.add(connection.number)
+        self.requests.append(request)
+        self.violations += violations_of(request)
+        await self.script(connection, request)
+
+    async def _review(self, connection: ScriptedConnection, request: SeenRequest) -> None:
+        review = json.loads(await connection.read_body(request))
+        if request.values("impersonate-user"):
+            self.violations.append("a review carries an impersonation")
+        self.under_review.append(request.target)
+        await self.review_gate.wait()
+        self.under_review.remove(request.target)
+        review["status"] = self._review_status(request.target, review)
+        await connection.respond(
+            json.dumps(review).encode(),
+            status=self.review_status,
+            headers=("Content-Type: application/json",),
+        )
+
+    def _review_status(self, target: str, review: dict[str, dict[str, str]]) -> dict[str, object]:
+        if target.endswith("/selfsubjectreviews"):
+            return {"userInfo": {"username": OWN_NAME}}
+        if target.endswith("/subjectaccessreviews"):
+            return {"allowed": True}
+        token = review["spec"]["token"]
+        self.reviewed_tokens.append(token)
+        user = self.tokens.get(token)
+        return {"authenticated": user is not None, "user": {"username": user or ""}}
+
+
+def violations_of(request: SeenRequest) -> list[str]:
+    """Return how a forwarded request breaks the rule."""
+    names = [name.lower() for name, _ in request.headers]
+    found = []
+    if names.count("impersonate-user") != 1 or not request.user:
+        found.append("not exactly one identity")
+    if request.values("authorization") != [f"Bearer {OWN_TOKEN}"]:
+        found.append("not our credential alone")
+    if any(name.startswith(("x-remote-", "x_remote", "impersonate_")) for name in names):
+        found.append("an identity from elsewhere")
+    if names.count("host") != 1 or names.count("audit-id") != 1:
+        found.append("not one Host and one Audit-ID")
+    return [f"{request.method} {request.target}: {fault}" for fault in found]
+
+
+@asynccontextmanager
+async def scripted_api_server(certificates: Certificates) -> AsyncIterator[ScriptedApiServer]:
+    """Run a scripted server; the script can be changed at any time."""
+    api = ScriptedApiServer(("127.0.0.1", 0))
+    api.review_gate.set()
+    server = await asyncio.start_server(
+        api.serve, "127.0.0.1", 0, ssl=certificates.server_context(), limit=2 * 1024 * 1024
+    )
+    host, port = server.sockets[0].getsockname()[:2]
+    api.address = (host, port)
+    api.stop_listening = server.close
+    try:
+        yield api
+    finally:
+        server.close()
+        for connection in list(api.connections.values()):
+            await connection.cut()
+            await connection.closed.wait()

@@ -1,0 +1,125 @@
+"""One line per fact, whatever is in it, and nothing from libraries that talk too much."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+
+from proxy.telemetry.logs import configure_logs, fields
+
+log = logging.getLogger("understudy.test")
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    """Give the root logger back as it was."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    levels = {name: logging.getLogger(name).level for name in ("aiohttp", "kubernetes_asyncio")}
+    yield
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def configured(style: Literal["json", "text"], level: str = "debug") -> io.StringIO:
+    stream = io.StringIO()
+    configure_logs(style=style, level=level, stream=stream)
+    return stream
+
+
+def test_a_json_line_holds_the_event_and_its_fields() -> None:
+    stream = configured("json")
+
+    log.info("request", extra=fields(code=200, user="alice"))
+
+    line = json.loads(stream.getvalue())
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info",
+        "message": "request",
+        "logger": "understudy.test",
+        "code": 200,
+        "user": "alice",
+    }
+
+
+def test_a_text_line_holds_the_event_and_its_fields() -> None:
+    stream = configured("text")
+
+    log.warning("request", extra=fields(code=200, user="alice bob"))
+
+    time, level, rest = stream.getvalue().split(" ", 2)
+    assert time.endswith("Z")
+    assert (level, rest) == ("warning", 'request code=200 user="alice bob"\n')
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+@pytest.mark.parametrize("forged", ["\n", "\r", "\u2028", "\x1b[2K", "\x85", "\0"])
+def test_no_text_can_forge_a_line_or_a_terminal_command(
+    style: Literal["json", "text"], forged: str
+) -> None:
+    stream = configured(style)
+
+    log.info("caller said %s", forged + "error forged", extra=fields(user=forged + "forged"))
+
+    written = stream.getvalue()
+    assert written.count("\n") == 1
+    assert written.isascii()
+    assert written.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_a_traceback_stays_in_its_line(style: Literal["json", "text"]) -> None:
+    stream = configured(style)
+
+    try:
+        int("what happened")
+    except ValueError:
+        log.exception("request failed")
+
+    assert stream.getvalue().count("\n") == 1
+    assert "what happened" in stream.getvalue()
+    assert "test_logs.py" in stream.getvalue()
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_any_value_can_be_a_field(style: Literal["json", "text"]) -> None:
+    stream = configured(style)
+
+    log.info("odd", extra=fields(raw=b"\xff", nothing=None, error=ValueError("x"), lone="\ud800"))
+
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_less_than_the_level_is_not_written() -> None:
+    stream = configured("json", "warning")
+
+    log.info("unimportant")
+    log.warning("important")
+
+    assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["important"]
+
+
+def test_libraries_that_print_whole_answers_stay_quiet_at_debug() -> None:
+    stream = configured("json", "debug")
+
+    for name in ("aiohttp.client", "kubernetes_asyncio.client.rest", "urllib3", "asyncio"):
+        logging.getLogger(name).debug("response body: canary")
+    log.debug("ours")
+
+    assert "canary" not in stream.getvalue()
+    assert "ours" in stream.getvalue()
+
+
+def test_configuring_again_does_not_double_the_lines() -> None:
+    configured("json")
+    stream = configured("json")
+
+    log.info("once")
+
+    assert stream.getvalue().count("once") == 1

@@ -1,0 +1,182 @@
+"""Forwarding, where the moment matters: who has left meanwhile, and which connection has."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from proxy.core.admission import admit_self
+from proxy.core.errors import Refusal, UpstreamUnavailable
+from proxy.core.identity import Caller, Identity
+from proxy.serving.connection import ConnectionLimits
+from proxy.serving.listener import Listener
+from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.credentials import Endpoint
+from proxy.upstream.forwarder import Forwarder
+from proxy.upstream.pool import Pool
+from proxy.wire.exchange import ClientExchange
+from proxy.wire.tasks import Tasks
+from tests.support.certificates import Certificates, new_certificates
+from tests.support.event_loops import eventually
+from tests.support.http_client import connected, request_bytes
+from tests.support.scripted_api_server import (
+    OWN_TOKEN,
+    ScriptedApiServer,
+    ScriptedConnection,
+    SeenRequest,
+    scripted_api_server,
+)
+
+
+class GatedPool(Pool):
+    """A pool that opens connections only when it is let, and may hand out one that has ended."""
+
+    gate: asyncio.Event
+    hands_out_ended = False
+
+    async def connect(self) -> UpstreamConnection:
+        await self.gate.wait()
+        connection = await super().connect()
+        if self.hands_out_ended:
+            connection.close()
+        return connection
+
+
+class OwnToken:
+    """Our own credential."""
+
+    authorization: bytes | None = f"Bearer {OWN_TOKEN}".encode()
+
+
+class Proxy:
+    """The two sides of the data path with nothing decided between them: everybody is alice."""
+
+    def __init__(self, api: ScriptedApiServer, certificates: Certificates) -> None:
+        clock = asyncio.get_running_loop().time
+        self.failures: list[BaseException] = []
+        self.tasks = Tasks(self.failures.append)
+        self.pool = GatedPool(
+            Endpoint(*api.address, "127.0.0.1", certificates.client_context()),
+            connect_timeout_seconds=5,
+            clock=clock,
+            tasks=self.tasks,
+        )
+        self.pool.gate = asyncio.Event()
+        self.pool.gate.set()
+        self._forwarder = Forwarder(
+            self.pool, OwnToken(), response_timeout_seconds=5, tasks=self.tasks
+        )
+        self.listener = Listener(
+            context=certificates.server_context(),
+            handler=self,
+            limits=ConnectionLimits(),
+            clock=clock,
+        )
+        self.address = ("", 0)
+
+    def begin(self, exchange: ClientExchange) -> None:
+        task = self.tasks.start_now(self._forward(exchange))
+        if task is not None:
+            exchange.when_gone(task.cancel)
+
+    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
+        exchange.respond(refusal.code, [], refusal.message.encode())
+
+    async def _forward(self, exchange: ClientExchange) -> None:
+        try:
+            await self._forwarder.forward(
+                exchange,
+                admit_self(Caller(Identity("alice"))),
+                audit_id=b"id",
+                is_long_running=True,
+                refuse=lambda refusal: self.refuse(exchange, refusal),
+            )
+        except UpstreamUnavailable as refusal:
+            self.refuse(exchange, refusal)
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Certificates:
+    return new_certificates()
+
+
+@pytest.fixture
+async def api(certificates: Certificates) -> AsyncIterator[ScriptedApiServer]:
+    async with scripted_api_server(certificates) as api:
+        yield api
+        assert api.violations == []
+
+
+@pytest.fixture
+async def proxy(api: ScriptedApiServer, certificates: Certificates) -> AsyncIterator[Proxy]:
+    proxy = Proxy(api, certificates)
+    async with AsyncExitStack() as stack:
+        proxy.address = await proxy.listener.start("127.0.0.1", 0)
+        stack.push_async_callback(proxy.tasks.stop)
+        stack.callback(proxy.pool.close)
+        stack.push_async_callback(proxy.listener.stop)
+        yield proxy
+    assert all(isinstance(failure, Refusal) for failure in proxy.failures)
+
+
+async def drop(connection: ScriptedConnection, request: SeenRequest) -> None:
+    await connection.cut()
+
+
+async def test_who_leaves_while_its_request_is_to_be_repeated_is_forgotten(
+    api: ScriptedApiServer, proxy: Proxy, certificates: Certificates
+) -> None:
+    """A watch for nobody would stay for an hour."""
+    async with connected(proxy.address, certificates.client_context()) as client:
+        assert (await client.request()).status == 200
+        api.script = drop
+        proxy.pool.gate.clear()
+        await client.send(request_bytes(target="/api/v1/pods?watch=1"))
+        await eventually(lambda: len(api.requests) == 2 and api.open_forwarding == 0)
+    await eventually(lambda: not proxy.listener._connections)
+
+    proxy.pool.gate.set()
+
+    await eventually(lambda: proxy.pool._idle)
+    assert len(api.requests) == 2
+
+
+async def test_who_leaves_while_a_connection_is_opened_for_it_is_forgotten(
+    api: ScriptedApiServer, proxy: Proxy, certificates: Certificates
+) -> None:
+    proxy.pool.gate.clear()
+    async with connected(proxy.address, certificates.client_context()) as client:
+        await client.send(request_bytes("POST", body=b"x"))
+        await eventually(lambda: proxy.tasks._running)
+    await eventually(lambda: not proxy.tasks._running)
+
+    proxy.pool.gate.set()
+
+    assert api.requests == []
+    assert api.opened == 0
+
+
+async def test_a_connection_that_ends_before_it_is_used_is_a_503_and_nobody_hangs(
+    api: ScriptedApiServer, proxy: Proxy, certificates: Certificates
+) -> None:
+    proxy.pool.hands_out_ended = True
+    async with connected(proxy.address, certificates.client_context()) as client:
+        answer = await client.request(target="/api/v1/pods?watch=1")
+
+    assert answer.status == 503
+    assert api.requests == []
+
+
+async def test_a_request_that_cannot_be_repeated_is_a_503(
+    api: ScriptedApiServer, proxy: Proxy, certificates: Certificates
+) -> None:
+    async with connected(proxy.address, certificates.client_context()) as client:
+        assert (await client.request()).status == 200
+        api.script = drop
+        api.stop_listening()
+
+        answer = await client.request()
+
+    assert answer.status == 503
+    assert len(api.requests) == 2

@@ -1,0 +1,171 @@
+"""TLS over memory: two streams that talk to each other without a socket."""
+
+import contextlib
+import ssl
+
+import pytest
+
+from proxy.wire.tls import TLSStream
+from tests.support.certificates import Certificates, new_certificates
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Certificates:
+    return new_certificates()
+
+
+def serving(certificates: Certificates) -> ssl.SSLContext:
+    """A server that takes client certificates."""
+    context = certificates.server_context()
+    context.verify_mode = ssl.CERT_OPTIONAL
+    certificates.clients.configure_trust(context)
+    return context
+
+
+def shake_hands(client: TLSStream, server: TLSStream) -> None:
+    """Carry handshake messages to and fro until both are ready."""
+    for _ in range(4):
+        for one, other in ((client, server), (server, client)):
+            if not one.is_ready:
+                one.handshake()
+            other.receive(one.take_output())
+
+
+def pair(certificates: Certificates, user: str | None = None) -> tuple[TLSStream, TLSStream]:
+    """Return a client and a server that have shaken hands."""
+    client = TLSStream(certificates.client_context(user), server_hostname=HOST)
+    server = TLSStream(serving(certificates))
+    shake_hands(client, server)
+    return client, server
+
+
+def test_a_handshake_makes_both_sides_ready(certificates: Certificates) -> None:
+    client, server = pair(certificates)
+
+    assert client.is_ready
+    assert server.is_ready
+
+
+@pytest.mark.parametrize("size", [1, 16 * 1024, 16 * 1024 + 1, 1024 * 1024])
+def test_plaintext_crosses_in_both_directions(certificates: Certificates, size: int) -> None:
+    client, server = pair(certificates)
+    there, back = b"a" * size, b"b" * size
+
+    server.receive(client.write(there))
+    client.receive(server.write(back))
+
+    assert (server.read(), client.read()) == (there, back)
+    assert not server.peer_closed
+
+
+def test_ciphertext_may_come_byte_by_byte(certificates: Certificates) -> None:
+    client, server = pair(certificates)
+    plaintext = b""
+
+    for byte in client.write(b"hello"):
+        server.receive(bytes([byte]))
+        plaintext += server.read()
+
+    assert plaintext == b"hello"
+
+
+def test_a_goodbye_is_told_from_silence(certificates: Certificates) -> None:
+    client, server = pair(certificates)
+
+    server.receive(client.write(b"last words") + client.close())
+
+    assert server.read() == b"last words"
+    assert server.peer_closed
+    assert server.read() == b""
+
+
+def test_two_goodbyes_may_cross(certificates: Certificates) -> None:
+    client, server = pair(certificates)
+    goodbye = server.close()
+    server.receive(client.close())
+
+    assert goodbye
+    assert server.read() == b""
+    assert server.peer_closed
+
+
+def test_a_tampered_record_is_an_error(certificates: Certificates) -> None:
+    client, server = pair(certificates)
+    record = bytearray(client.write(b"hello"))
+    record[-1] ^= 1
+    server.receive(bytes(record))
+
+    with pytest.raises(ssl.SSLError):
+        server.read()
+
+
+def test_what_is_not_tls_is_an_error(certificates: Certificates) -> None:
+    server = TLSStream(serving(certificates))
+    server.receive(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    with pytest.raises(ssl.SSLError):
+        server.handshake()
+
+
+def test_a_verified_certificate_is_told(certificates: Certificates) -> None:
+    context = certificates.client_context("alice")
+    client = TLSStream(context, server_hostname=HOST)
+    server = TLSStream(serving(certificates))
+
+    shake_hands(client, server)
+
+    certificate = server.peer_certificate()
+    assert certificate is not None
+    assert b"alice" in certificate
+
+
+def test_without_a_certificate_there_is_nothing_to_tell(certificates: Certificates) -> None:
+    _, server = pair(certificates)
+
+    assert server.peer_certificate() is None
+
+
+def test_a_certificate_of_another_ca_ends_the_handshake(certificates: Certificates) -> None:
+    stranger = new_certificates().clients.issue_cert(common_name="mallory")
+    context = certificates.client_context()
+    stranger.configure_cert(context)
+
+    with pytest.raises(ssl.SSLError):
+        shake_hands(TLSStream(context, server_hostname=HOST), TLSStream(serving(certificates)))
+
+
+@pytest.mark.parametrize("hostname", ["localhost", "127.0.0.2"])
+def test_a_server_of_another_name_is_not_trusted(certificates: Certificates, hostname: str) -> None:
+    client = TLSStream(certificates.client_context(), server_hostname=hostname)
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(client, TLSStream(serving(certificates)))
+
+
+def test_a_resumed_session_carries_no_certificate(certificates: Certificates) -> None:
+    """Its certificate was checked against the CAs of an earlier day."""
+    context = certificates.client_context("alice")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    server_context = serving(certificates)
+
+    def connect(session: ssl.SSLSession | None) -> tuple[ssl.SSLObject, bytes | None]:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = context.wrap_bio(incoming, outgoing, server_hostname=HOST, session=session)
+        server = TLSStream(server_context)
+        for _ in range(4):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+            server.receive(outgoing.read())
+            if not server.is_ready:
+                server.handshake()
+            incoming.write(server.take_output())
+        return client, server.peer_certificate()
+
+    first, certificate = connect(None)
+    second, resumed_certificate = connect(first.session)
+
+    assert certificate is not None
+    assert second.session_reused
+    assert resumed_certificate is None
