@@ -1,5 +1,7 @@
 """The desk where checks are handed in: each asked once, in bounded numbers, or refused at once.
 
+Callers take turns, so that nobody waits behind another one's flood.
+
 A question belongs to no request: identical ones that are under way share one answer, and a client
 that leaves does not take it away from others.
 """
@@ -8,6 +10,7 @@ import asyncio
 from typing import Protocol
 
 from proxy.authorization.breaker import Breaker
+from proxy.authorization.fair_turns import FairTurns
 from proxy.authorization.rationing import Rationing
 from proxy.core.access_check import AccessCheck
 from proxy.core.errors import Refusal, UpstreamUnavailable
@@ -44,12 +47,12 @@ class ReviewDesk:
         limits: tuple[int, float],
         tasks: Tasks,
     ) -> None:
-        """`limits`: reviews in flight, and seconds for one, its waiting for a slot included."""
+        """`limits`: reviews in flight, and seconds for one, its waiting for a turn included."""
         self._reviewer = reviewer
         self._rationing = rationing
         self._breaker = breaker
         self._counter = counter
-        self._slots = asyncio.Semaphore(limits[0])
+        self._turns = FairTurns(limits[0])
         self._timeout_seconds = limits[1]
         self._tasks = tasks
         self._asking: dict[AccessCheck, asyncio.Task[Answer]] = {}
@@ -66,21 +69,24 @@ class ReviewDesk:
         return asking
 
     async def _ask(self, check: AccessCheck) -> Answer:
+        is_asked = False
         try:
-            answer = await self._ask_in_time(check)
-        except Refusal:
-            self._breaker.failed()
+            async with asyncio.timeout(self._timeout_seconds), self._turns.turn_of(check.user.name):
+                is_asked = True
+                answer = await self._reviewer.review(check)
+        except (Refusal, TimeoutError) as error:
+            # A question that never had its turn says nothing about the API server: else a flood
+            # of one caller could open the breaker for all.
+            if is_asked:
+                self._breaker.failed()
             self._counter.review_ended("error")
-            raise
+            raise _refusal(error) from error
         self._breaker.succeeded()
         self._counter.review_ended("allowed" if answer.allowed else "denied")
         return answer
 
-    async def _ask_in_time(self, check: AccessCheck) -> Answer:
-        try:
-            async with asyncio.timeout(self._timeout_seconds), self._slots:
-                return await self._reviewer.review(check)
-        except TimeoutError as error:
-            raise UpstreamUnavailable(
-                "access was not reviewed in time", retry_after_seconds=1
-            ) from error
+
+def _refusal(error: Refusal | TimeoutError) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    return UpstreamUnavailable("access was not reviewed in time", retry_after_seconds=1)

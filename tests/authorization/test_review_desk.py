@@ -146,6 +146,33 @@ async def test_a_late_answer_is_no_answer() -> None:
     assert counter.counted == {"error": 1}
 
 
+async def test_a_caller_with_many_questions_does_not_make_another_wait_behind_them_all() -> None:
+    reviewer = Reviewer()
+    desk = desk_for(reviewer, in_flight=2)
+    flood = [AccessCheck(Identity("bob"), "impersonate", name=str(number)) for number in range(50)]
+    alone = AccessCheck(Identity("dave"), "impersonate", name="eve")
+
+    waiting = [desk.begin(check) for check in (*flood, alone)]
+    await asyncio.sleep(0)
+    reviewer.open.set()
+    await asyncio.gather(*waiting)
+
+    assert reviewer.asked.index(alone) <= 3
+
+
+async def test_questions_that_never_had_their_turn_do_not_open_the_breaker() -> None:
+    reviewer = Reviewer()
+    desk = desk_for(reviewer, in_flight=1, timeout_seconds=0.01)
+    checks = [AccessCheck(Identity("bob"), "impersonate", name=str(number)) for number in range(9)]
+
+    waiting = [desk.begin(check) for check in checks]
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    reviewer.open.set()
+
+    assert all(isinstance(error, UpstreamUnavailable) for error in ended)
+    assert await desk.begin(OTHER) == YES
+
+
 async def test_failures_open_the_breaker_and_nothing_is_asked_any_more() -> None:
     reviewer = Reviewer()
     reviewer.open.set()
