@@ -26,8 +26,8 @@ from tests.support.control_plane import fresh_name
 log = logging.getLogger(__name__)
 
 TTL_SECONDS = 2
-# What else runs on the machine can only make a measurement worse, so the best of a few counts.
-ATTEMPTS = 3
+# What else runs on the machine can only make a time longer, so of each kind the shortest counts.
+ROUNDS = 5
 WITHOUT_LIMITS = (
     "--enable-priority-and-fairness=false",
     "--max-requests-inflight=0",
@@ -251,7 +251,7 @@ def test_a_flood_of_denied_requests_leaves_others_alone(
     url, headers = understudy.url + PODS, dict(impersonator.headers)
     statuses: list[int] = []
 
-    async def measure() -> float:
+    async def measure() -> tuple[float, float]:
         limited = asyncio.Event()
         async with (
             session_of(flooder, understudy) as flooding,
@@ -266,10 +266,11 @@ def test_a_flood_of_denied_requests_leaves_others_alone(
             for task in flooders:
                 task.cancel()
             await asyncio.wait(flooders)
-        return loaded / quiet
+        return quiet, loaded
 
-    ratios = [asyncio.run(measure()) for _ in range(ATTEMPTS)]
+    rounds = [asyncio.run(measure()) for _ in range(ROUNDS)]
+    quiet, loaded = (min(column) for column in zip(*rounds, strict=True))
 
-    log.info("p99 under the flood by p99 without: %s", ratios)
+    log.info("p99 without and with the flood: %s, by the best: %.2f", rounds, loaded / quiet)
     assert set(statuses) == {403, 429}
-    assert min(ratios) < 2
+    assert loaded < 2 * quiet
