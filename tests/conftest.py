@@ -5,6 +5,7 @@ another fixture, carries the mark `e2e` by that alone: `pytest -m 'not e2e'` nee
 """
 
 import inspect
+import signal
 import time
 from collections.abc import Iterator
 
@@ -75,6 +76,12 @@ def native_api_server(api_servers: tuple[ApiServer, ApiServer]) -> ApiServer:
 def plain_api_server(api_servers: tuple[ApiServer, ApiServer]) -> ApiServer:
     """A cluster without the feature; it shares every object with the native server."""
     return api_servers[1]
+
+
+def pytest_configure() -> None:
+    # A run in the background inherits ignored interrupts and hands them on to the programs it
+    # starts, which then could not be interrupted by the tests that do so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by mark
