@@ -107,7 +107,7 @@ def check_port_forward_serves_requests_at_once(
 ) -> None:
     paths = [f"/{number}" for number in range(requests)]
 
-    with _web_server() as port, kubectl.started("port-forward", pod, f":{port}") as forward:
+    with _web_server(at_once) as port, kubectl.started("port-forward", pod, f":{port}") as forward:
         local = forward.line().removeprefix("Forwarding from ").partition(" -> ")[0]
         with ThreadPoolExecutor(at_once) as pool:
             answers = list(pool.map(lambda path: _fetch(f"http://{local}{path}"), paths))
@@ -184,9 +184,10 @@ def _read_until(terminal: int, wanted: bytes) -> None:
 
 
 @contextmanager
-def _web_server() -> Iterator[int]:
-    """Serve pages on a port of 127.0.0.1."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as server:
+def _web_server(at_once: int) -> Iterator[int]:
+    """Serve pages on a port of 127.0.0.1, none before so many are asked for at once."""
+    with _WebServer(("127.0.0.1", 0), _Pages) as server:
+        server.all_here = threading.Barrier(at_once, timeout=PATIENCE_SECONDS)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -196,8 +197,16 @@ def _web_server() -> Iterator[int]:
             thread.join()
 
 
+class _WebServer(ThreadingHTTPServer):
+    request_queue_size = 128  # all requests may knock in the same moment
+    all_here: threading.Barrier
+
+
 class _Pages(BaseHTTPRequestHandler):
+    server: _WebServer
+
     def do_GET(self) -> None:
+        self.server.all_here.wait()
         page = _page(self.path)
         self.send_response(200)
         self.send_header("Content-Length", str(len(page)))
