@@ -1,13 +1,13 @@
 """One command line at two doors of one cluster: the client must say the same, byte for byte.
 
-    doors = BothDoors(program, ours=understudy.process, native=native_api_server)
+    doors = BothDoors(partial(Kubectl, program), understudy.process, native_api_server)
     said = doors.say(alice, "get", "pods", "-n", "default")
 
 What no two runs of one command share is masked: times, uids, revisions, the door's own address.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,10 +61,9 @@ class Command:
 class BothDoors:
     """A kubectl at our door and the same one at the native door."""
 
-    program: Path
+    with_kubeconfig: Callable[[Path], Kubectl]
     ours: Door
     native: Door
-    websockets: bool = True
 
     def say(self, caller: Caller, *arguments: str, stdin: bytes = b"") -> Said:
         """Run one command at both doors, and return what both said."""
@@ -98,9 +97,8 @@ class BothDoors:
     def _kubectls(self, caller: Caller) -> list[tuple[Door, Kubectl]]:
         name = fresh_name("kubeconfig")
         return [
-            (door, Kubectl(self.program, kubeconfig, websockets=self.websockets))
+            (door, self.with_kubeconfig(door.kubeconfig_for(caller.credential, name=name)))
             for door in (self.ours, self.native)
-            for kubeconfig in [door.kubeconfig_for(caller.credential, name=name)]
         ]
 
 

@@ -203,9 +203,8 @@ class _WebServer(ThreadingHTTPServer):
 
 
 class _Pages(BaseHTTPRequestHandler):
-    server: _WebServer
-
     def do_GET(self) -> None:
+        assert isinstance(self.server, _WebServer)
         self.server.all_here.wait()
         page = _page(self.path)
         self.send_response(200)

@@ -1,6 +1,7 @@
 """Our door and the native one of one cluster, with callers, grants, and a node to run pods on."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,7 @@ from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
 from tests.support.both_doors import BothDoors
 from tests.support.impersonation import Rights
-from tests.support.kubectl import STREAMING_CLIENTS, streaming_kubectl
+from tests.support.kubectl import STREAMING_CLIENTS, Kubectl, streaming_kubectl
 from tests.support.kubelet import FakeKubelet, running_kubelet
 from tests.support.old_kubectl import old_kubectl
 
@@ -65,7 +66,7 @@ def kubectl(
 ) -> BothDoors:
     """The newest kubectl and the oldest, at both doors."""
     program = old_kubectl() if request.param == "1.20" else control_plane.binaries.kubectl
-    return BothDoors(program, understudy, native_api_server)
+    return BothDoors(partial(Kubectl, program), understudy, native_api_server)
 
 
 @pytest.fixture
@@ -73,7 +74,8 @@ def new_kubectl(
     control_plane: ControlPlane, understudy: ProxyProcess, native_api_server: ApiServer
 ) -> BothDoors:
     """The newest kubectl, for what the oldest does not know."""
-    return BothDoors(control_plane.binaries.kubectl, understudy, native_api_server)
+    program = control_plane.binaries.kubectl
+    return BothDoors(partial(Kubectl, program), understudy, native_api_server)
 
 
 @pytest.fixture(params=STREAMING_CLIENTS)
@@ -84,7 +86,5 @@ def streaming(
     native_api_server: ApiServer,
 ) -> BothDoors:
     """Every kubectl by every way to stream, at both doors."""
-    ours, native = understudy, native_api_server
-    new = control_plane.binaries.kubectl
-    one = streaming_kubectl(request.param, new, ours.directory / "unused.yaml")
-    return BothDoors(one.program, ours, native, websockets=one.websockets)
+    with_kubeconfig = partial(streaming_kubectl, request.param, control_plane.binaries.kubectl)
+    return BothDoors(with_kubeconfig, understudy, native_api_server)

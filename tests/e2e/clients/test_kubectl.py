@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from proxy.sandbox.aggregated_server import GROUP
 from proxy.sandbox.api_client import ApiClient, Manifest
 from proxy.sandbox.objects import apply
 from tests.e2e.kep.cast import Cast
@@ -32,7 +33,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def deployment(name: str, *, replicas: int, image: str = "none") -> Manifest:
+def deployment(name: str, *, replicas: int = 1, image: str = "none") -> dict[str, Any]:
     labels = {"app": name}
     template = {
         "metadata": {"labels": labels},
@@ -171,6 +172,42 @@ def test_a_watch_without_permission_ends_alike(
 
     assert said.code == 1
     assert f'User "{editor.name}" cannot list resource "pods"' in said.errors
+
+
+def test_each_warning_of_the_server_reaches_the_person(
+    kubectl: BothDoors, editor: Caller, story: Story
+) -> None:
+    old_labels = ("beta.kubernetes.io/arch", "beta.kubernetes.io/os")
+    manifest = deployment("old")
+    manifest["spec"]["template"]["spec"]["nodeSelector"] = dict.fromkeys(old_labels, "any")
+    story.then("create", "-f", "-", given=manifest)
+    story.then("delete", "deployment", "old")
+
+    said = kubectl.tell(editor, story.commands)
+
+    warnings = [line for line in said[0].errors.splitlines() if line.startswith("Warning: ")]
+    assert [label for label in old_labels if any(label in line for line in warnings)] == [
+        *old_labels
+    ]
+    assert said[0].output == "deployment.apps/old created\n"
+
+
+def test_an_aggregated_server_is_reached_as_the_same_user(
+    kubectl: BothDoors, editor: Caller, rights: Rights, namespace: str
+) -> None:
+    console = f"/apis/{GROUP}/v1/namespaces/{namespace}/virtualmachines/one/console"
+    rights.grant(
+        editor,
+        may("get", resources=["virtualmachines/console"], group=GROUP),
+        namespace=namespace,
+    )
+
+    shown = kubectl.say(editor, "get", "--raw", console)
+    refused = kubectl.say(editor, "get", "--raw", console.replace("console", "vnc"))
+
+    assert json.loads(shown.output)["remote"]["x-remote-user"] == [editor.name]
+    assert refused.code == 1
+    assert "virtualmachines/vnc" in refused.errors
 
 
 def test_what_one_may_do_and_what_there_is_reads_the_same(

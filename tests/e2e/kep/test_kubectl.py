@@ -1,5 +1,6 @@
 """kubectl as it is: no new headers, and discovery is impersonated like everything else."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy
 from tests.support.both_doors import BothDoors, Said
 from tests.support.impersonation import Caller, Rights, may, may_be, may_do, may_visit
+from tests.support.kubectl import Kubectl
 from tests.support.old_kubectl import old_kubectl
 
 DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/version", "/openapi/*")
@@ -23,7 +25,7 @@ def program(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Path
 @pytest.fixture
 def kubectl(program: Path, understudy: Understudy, native_api_server: ApiServer) -> BothDoors:
     """kubectl at our door; the native server must make it say the same."""
-    return BothDoors(program, understudy.process, native_api_server)
+    return BothDoors(partial(Kubectl, program), understudy.process, native_api_server)
 
 
 @pytest.fixture

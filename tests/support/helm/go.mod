@@ -1,3 +1,4 @@
+// Helm, pinned: tests run it as one more real client. Its sums are in go.sum.
 module kube-understudy.invalid/helm
 
 go 1.26.0
