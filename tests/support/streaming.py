@@ -27,6 +27,8 @@ from tests.support.kubectl import Kubectl
 MEBIBYTE = 1024 * 1024
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0
+# A hundred megabytes and more on a busy machine; the test's own timeout is what bounds it.
+TRANSFER_SECONDS = 600.0
 
 
 def check_exec_reports_output_and_exit_code(kubectl: Kubectl, pod: str) -> None:
@@ -42,7 +44,9 @@ def check_exec_reports_output_and_exit_code(kubectl: Kubectl, pod: str) -> None:
 def check_exec_carries_standard_input(kubectl: Kubectl, pod: str, size: int) -> None:
     content = _noise(size)
 
-    done = kubectl.run("exec", "-i", pod, "--", "sha256sum", stdin=content)
+    done = kubectl.run(
+        "exec", "-i", pod, "--", "sha256sum", stdin=content, timeout_seconds=TRANSFER_SECONDS
+    )
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0].decode() == hashlib.sha256(content).hexdigest()
@@ -55,8 +59,9 @@ def check_copy_keeps_a_file_both_ways(
     there.write_bytes(_noise(size))
 
     # kubectl tells a local path from a remote one by the colon, so this works for any pod name.
-    sent = kubectl.run("cp", str(there), f"{pod}:in-the-pod")
-    fetched = kubectl.run("cp", f"{pod}:in-the-pod", str(back))
+    remote = f"{pod}:in-the-pod"
+    sent = kubectl.run("cp", str(there), remote, timeout_seconds=TRANSFER_SECONDS)
+    fetched = kubectl.run("cp", remote, str(back), timeout_seconds=TRANSFER_SECONDS)
 
     assert sent.returncode == 0, sent.stderr
     assert fetched.returncode == 0, fetched.stderr
