@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from difflib import unified_diff
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,7 @@ MASKS = tuple(
         # kubectl's own log: level and date, time, and a process id.
         (r"^([EIW])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", r"\1 "),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+        (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
         (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
         (r"(\"?resourceVersion\"?: ?)\"\d+\"", r'\1"REVISION"'),
         (r"(?<=\s)(\d+[dhms]){1,2}$", "AGE"),
@@ -79,7 +81,7 @@ class BothDoors:
             for door, kubectl in self._kubectls(caller)
         )
         for command, mine, reference in zip(story, ours, native, strict=True):
-            assert mine == reference, f"kubectl {' '.join(command.arguments)}"
+            assert mine == reference, _difference(command.arguments, mine, reference)
         return ours
 
     @contextmanager
@@ -107,6 +109,15 @@ def masked(text: str, door: Door) -> str:
     for pattern, mask in MASKS:
         text = pattern.sub(mask, text)
     return text.replace(door.url, "https://DOOR")
+
+
+def _difference(arguments: Sequence[str], ours: Said, native: Said) -> str:
+    told = unified_diff(_lines(native), _lines(ours), "native", "ours", lineterm="")
+    return "\n".join([" ".join(arguments), *told])
+
+
+def _lines(said: Said) -> list[str]:
+    return [f"exit code {said.code}", *said.output.splitlines(), *said.errors.splitlines()]
 
 
 def _said(door: Door, kubectl: Kubectl, command: Command) -> Said:

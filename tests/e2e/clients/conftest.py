@@ -18,6 +18,9 @@ from tests.support.kubectl import STREAMING_CLIENTS, Kubectl, streaming_kubectl
 from tests.support.kubelet import FakeKubelet, running_kubelet
 from tests.support.old_kubectl import old_kubectl
 
+# Not the default namespace: others look there, and expect it empty.
+PODS_NAMESPACE = "clients"
+
 
 @pytest.fixture(scope="package")
 def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
@@ -28,7 +31,10 @@ def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iter
 @pytest.fixture(scope="package")
 def kubelet(control_plane: ControlPlane, native_api_server: ApiServer) -> Iterator[FakeKubelet]:
     """A node whose pods both servers reach."""
-    with running_kubelet(control_plane, native_api_server, node="clients-node") as running:
+    node = "clients-node"
+    with running_kubelet(
+        control_plane, native_api_server, node=node, namespace=PODS_NAMESPACE
+    ) as running:
         yield running
 
 

@@ -15,6 +15,7 @@ from kubernetes_asyncio.stream import WsApiClient
 from kubernetes_asyncio.stream.ws_client import ERROR_CHANNEL, STDIN_CHANNEL, STDOUT_CHANNEL
 
 from proxy.sandbox.proxy_process import ProxyProcess
+from tests.e2e.clients.conftest import PODS_NAMESPACE
 from tests.e2e.kep.cast import Cast
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import Caller, Rights, may, may_be, may_do
@@ -24,7 +25,6 @@ from tests.support.kubelet import FakeKubelet
 pytestmark = pytest.mark.timeout(300)
 
 EXEC = ("create", "get")
-KUBELET_NAMESPACE = "default"
 SEVERAL = 20
 
 
@@ -52,7 +52,7 @@ class Visitor:
 def alice(cast: Cast, rights: Rights, namespace: str) -> Caller:
     caller = cast.user("alice")
     rights.grant(caller, may("*", resources=["configmaps"]), namespace=namespace)
-    rights.grant(caller, may(*EXEC, resources=["pods/exec"]), namespace=KUBELET_NAMESPACE)
+    rights.grant(caller, may(*EXEC, resources=["pods/exec"]), namespace=PODS_NAMESPACE)
     return caller
 
 
@@ -110,7 +110,7 @@ async def execute(core: CoreV1Api, pod: str, script: str, **options: Any) -> Any
     """Run a script in a pod of the kubelet."""
     command: Any = ["sh", "-c", script]  # the library takes a list, its types know one word only
     return await core.connect_get_namespaced_pod_exec(
-        pod, KUBELET_NAMESPACE, command=command, stdout=True, **options
+        pod, PODS_NAMESPACE, command=command, stdout=True, **options
     )
 
 
