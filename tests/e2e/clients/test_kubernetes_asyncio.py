@@ -1,7 +1,7 @@
 """kubernetes-asyncio through the proxy, as oneself and as another: list, watch, exec."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.clients.conftest import PODS_NAMESPACE
 from tests.e2e.kep.cast import Cast
 from tests.support.control_plane import fresh_name
+from tests.support.event_loops import eventually
 from tests.support.impersonation import Caller, Rights, may, may_be, may_do
 from tests.support.kubelet import FakeKubelet
 
@@ -37,7 +38,8 @@ class Visitor:
 
     @asynccontextmanager
     async def client(self, kind: Callable[..., Any] = ApiClient) -> AsyncIterator[CoreV1Api]:
-        """Open the API with a client of this kind."""
+        """Open the API with a client of this kind; return when every connection is closed."""
+        before = open_sockets()
         settings = Configuration()
         await config.load_kube_config(
             str(self.kubeconfig), client_configuration=settings, persist_config=False
@@ -46,13 +48,24 @@ class Visitor:
             for name, value in self.headers.items():
                 client.set_default_header(name, value)
             yield CoreV1Api(client)
+        # The library closes its session, but does not wait for the far end of a WebSocket.
+        await eventually(lambda: open_sockets() <= before, seconds=20)
+
+
+def open_sockets() -> set[str]:
+    """Return the sockets this process has open."""
+    links = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was the directory's own
+            links.append(str(entry.readlink()))
+    return {link for link in links if link.startswith("socket:")}
 
 
 @pytest.fixture
-def alice(cast: Cast, rights: Rights, namespace: str) -> Caller:
+def alice(cast: Cast, rights: Rights, namespace: str, kubelet: FakeKubelet) -> Caller:
     caller = cast.user("alice")
     rights.grant(caller, may("*", resources=["configmaps"]), namespace=namespace)
-    rights.grant(caller, may(*EXEC, resources=["pods/exec"]), namespace=PODS_NAMESPACE)
+    rights.grant(caller, may(*EXEC, resources=["pods/exec"]), namespace=kubelet.namespace)
     return caller
 
 
