@@ -99,7 +99,7 @@ def test_logs_follow_until_the_container_ends(kubectl: Kubectl, pod: str) -> Non
 
 
 def test_port_forward_serves_requests_at_once(kubectl: Kubectl, pod: str) -> None:
-    streaming.check_port_forward_serves_requests_at_once(kubectl, pod, requests=50, at_once=25)
+    streaming.check_port_forward_serves_requests_at_once(kubectl, pod, requests=50, at_once=50)
 
 
 def test_a_command_ends_when_its_client_leaves(kubectl: Kubectl, pod: str) -> None:

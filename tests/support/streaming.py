@@ -27,6 +27,8 @@ from tests.support.kubectl import Kubectl
 MEBIBYTE = 1024 * 1024
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0
+# A hundred megabytes and more on a busy machine; the test's own timeout is what bounds it.
+TRANSFER_SECONDS = 600.0
 
 
 def check_exec_reports_output_and_exit_code(kubectl: Kubectl, pod: str) -> None:
@@ -42,7 +44,9 @@ def check_exec_reports_output_and_exit_code(kubectl: Kubectl, pod: str) -> None:
 def check_exec_carries_standard_input(kubectl: Kubectl, pod: str, size: int) -> None:
     content = _noise(size)
 
-    done = kubectl.run("exec", "-i", pod, "--", "sha256sum", stdin=content)
+    done = kubectl.run(
+        "exec", "-i", pod, "--", "sha256sum", stdin=content, timeout_seconds=TRANSFER_SECONDS
+    )
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0].decode() == hashlib.sha256(content).hexdigest()
@@ -55,8 +59,9 @@ def check_copy_keeps_a_file_both_ways(
     there.write_bytes(_noise(size))
 
     # kubectl tells a local path from a remote one by the colon, so this works for any pod name.
-    sent = kubectl.run("cp", str(there), f"{pod}:in-the-pod")
-    fetched = kubectl.run("cp", f"{pod}:in-the-pod", str(back))
+    remote = f"{pod}:in-the-pod"
+    sent = kubectl.run("cp", str(there), remote, timeout_seconds=TRANSFER_SECONDS)
+    fetched = kubectl.run("cp", remote, str(back), timeout_seconds=TRANSFER_SECONDS)
 
     assert sent.returncode == 0, sent.stderr
     assert fetched.returncode == 0, fetched.stderr
@@ -107,7 +112,7 @@ def check_port_forward_serves_requests_at_once(
 ) -> None:
     paths = [f"/{number}" for number in range(requests)]
 
-    with _web_server() as port, kubectl.started("port-forward", pod, f":{port}") as forward:
+    with _web_server(at_once) as port, kubectl.started("port-forward", pod, f":{port}") as forward:
         local = forward.line().removeprefix("Forwarding from ").partition(" -> ")[0]
         with ThreadPoolExecutor(at_once) as pool:
             answers = list(pool.map(lambda path: _fetch(f"http://{local}{path}"), paths))
@@ -184,9 +189,10 @@ def _read_until(terminal: int, wanted: bytes) -> None:
 
 
 @contextmanager
-def _web_server() -> Iterator[int]:
-    """Serve pages on a port of 127.0.0.1."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as server:
+def _web_server(at_once: int) -> Iterator[int]:
+    """Serve pages on a port of 127.0.0.1, none before so many are asked for at once."""
+    with _WebServer(("127.0.0.1", 0), _Pages) as server:
+        server.all_here = threading.Barrier(at_once, timeout=PATIENCE_SECONDS)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -196,8 +202,15 @@ def _web_server() -> Iterator[int]:
             thread.join()
 
 
+class _WebServer(ThreadingHTTPServer):
+    request_queue_size = 128  # all requests may knock in the same moment
+    all_here: threading.Barrier
+
+
 class _Pages(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        assert isinstance(self.server, _WebServer)
+        self.server.all_here.wait()
         page = _page(self.path)
         self.send_response(200)
         self.send_header("Content-Length", str(len(page)))

@@ -1,8 +1,6 @@
 """kubectl as it is: no new headers, and discovery is impersonated like everything else."""
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,26 +9,12 @@ from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy
-from tests.support.control_plane import fresh_name
+from tests.support.both_doors import BothDoors, Said
 from tests.support.impersonation import Caller, Rights, may, may_be, may_do, may_visit
 from tests.support.kubectl import Kubectl
 from tests.support.old_kubectl import old_kubectl
 
-LOG_LINE = re.compile(r"[EIW]\d{4} ")  # kubectl's own log, which is full of times and numbers
-# Of a list it is the whole store's revision, which moves on between two lists of the same pods.
-REVISION = re.compile(r'"resourceVersion":"\d+"')
 DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/version", "/openapi/*")
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What kubectl printed and how it ended."""
-
-    code: int
-    output: str
-
-
-Run = Callable[..., Said]
 
 
 @pytest.fixture(params=["1.37", "1.20"])
@@ -39,26 +23,9 @@ def program(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Path
 
 
 @pytest.fixture
-def run(program: Path, understudy: Understudy, native_api_server: ApiServer) -> Run:
-    """Run kubectl at our door; the native server must make it say the same."""
-
-    def run_at_both(caller: Caller, *arguments: str) -> Said:
-        name = fresh_name("kubeconfig")
-        ours, native = (
-            _said(Kubectl(program, door.kubeconfig_for(caller.credential, name=name)), arguments)
-            for door in (understudy.process, native_api_server)
-        )
-        assert ours == native
-        return ours
-
-    return run_at_both
-
-
-def _said(kubectl: Kubectl, arguments: tuple[str, ...]) -> Said:
-    done = kubectl.run(*arguments)
-    said = REVISION.sub('"resourceVersion":"N"', (done.stdout + done.stderr).decode())
-    lines = (line for line in said.splitlines() if not LOG_LINE.match(line))
-    return Said(done.returncode, "\n".join(lines))
+def kubectl(program: Path, understudy: Understudy, native_api_server: ApiServer) -> BothDoors:
+    """kubectl at our door; the native server must make it say the same."""
+    return BothDoors(partial(Kubectl, program), understudy.process, native_api_server)
 
 
 @pytest.fixture
@@ -78,38 +45,38 @@ def impersonator(cast: Cast, rights: Rights, bob: Caller) -> Caller:
 
 
 def test_discovery_needs_permissions_of_its_own(
-    impersonator: Caller, bob: Caller, run: Run, rights: Rights
+    impersonator: Caller, bob: Caller, kubectl: BothDoors, rights: Rights
 ) -> None:
-    without = run(impersonator, "get", "pods", "-n", "default", f"--as={bob.name}")
+    without = kubectl.say(impersonator, "get", "pods", "-n", "default", f"--as={bob.name}")
     rights.grant(impersonator, may_visit("user-info", *DISCOVERY))
-    having = run(impersonator, "get", "pods", "-n", "default", f"--as={bob.name}")
+    having = kubectl.say(impersonator, "get", "pods", "-n", "default", f"--as={bob.name}")
 
     assert without.code == 1
-    assert having == Said(0, "No resources found in default namespace.")
+    assert having == Said(0, "", "No resources found in default namespace.\n")
 
 
 def test_a_refused_action_is_told_in_the_native_words(
-    impersonator: Caller, bob: Caller, run: Run, rights: Rights
+    impersonator: Caller, bob: Caller, kubectl: BothDoors, rights: Rights
 ) -> None:
     rights.grant(impersonator, may_visit("user-info", *DISCOVERY))
 
-    refused = run(impersonator, "get", "secrets", "-n", "default", f"--as={bob.name}")
+    refused = kubectl.say(impersonator, "get", "secrets", "-n", "default", f"--as={bob.name}")
 
     assert refused.code == 1
-    assert "Error from server (Forbidden): secrets is forbidden" in refused.output
-    assert "cannot impersonate-on:user-info:list" in refused.output
+    assert "Error from server (Forbidden): secrets is forbidden" in refused.errors
+    assert "cannot impersonate-on:user-info:list" in refused.errors
 
 
 def test_groups_are_asked_for_by_the_flag_they_always_had(
-    impersonator: Caller, bob: Caller, run: Run, rights: Rights
+    impersonator: Caller, bob: Caller, kubectl: BothDoors, rights: Rights
 ) -> None:
     rights.grant(impersonator, may_be("user-info", "groups", "dev"))
     path = "/api/v1/namespaces/default/pods?labelSelector=none"
     raw = ("get", "--raw", path, f"--as={bob.name}")
 
-    allowed = run(impersonator, *raw, "--as-group=dev")
-    refused = run(impersonator, *raw, "--as-group=ops")
+    allowed = kubectl.say(impersonator, *raw, "--as-group=dev")
+    refused = kubectl.say(impersonator, *raw, "--as-group=ops")
 
     assert allowed.code == 0
     assert refused.code == 1
-    assert 'groups.authentication.k8s.io "ops" is forbidden' in refused.output
+    assert 'groups.authentication.k8s.io "ops" is forbidden' in refused.errors

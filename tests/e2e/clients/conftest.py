@@ -1,0 +1,96 @@
+"""Our door and the native one of one cluster, with callers, grants, and a node to run pods on."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from proxy.sandbox.aggregated import AggregatedServer
+from proxy.sandbox.aggregated_server import GROUP
+from proxy.sandbox.api_client import ApiClient
+from proxy.sandbox.api_server import ApiServer
+from proxy.sandbox.control_plane import ControlPlane
+from proxy.sandbox.proxy_process import ProxyProcess
+from tests.e2e.kep.cast import Cast
+from tests.support.both_doors import BothDoors
+from tests.support.impersonation import Rights
+from tests.support.kubectl import STREAMING_CLIENTS, Kubectl, streaming_kubectl
+from tests.support.kubelet import FakeKubelet, running_kubelet
+from tests.support.old_kubectl import old_kubectl
+
+# Not the default namespace: others look there, and expect it empty.
+PODS_NAMESPACE = "clients"
+
+
+@pytest.fixture(scope="package")
+def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
+    with ProxyProcess(control_plane, plain_api_server) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def kubelet(control_plane: ControlPlane, native_api_server: ApiServer) -> Iterator[FakeKubelet]:
+    """A node whose pods both servers reach."""
+    node = "clients-node"
+    with running_kubelet(
+        control_plane, native_api_server, node=node, namespace=PODS_NAMESPACE
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def aggregated(
+    control_plane: ControlPlane, plain_api_server: ApiServer, native_api_server: ApiServer
+) -> Iterator[AggregatedServer]:
+    """A group of its own, served behind both doors; discovery shows it as long as it lasts."""
+    admins = plain_api_server.admin, native_api_server.admin
+    with AggregatedServer(control_plane) as server:
+        server.register(*admins)
+        yield server
+    # A group that nobody serves any more would be an error in every later discovery.
+    admins[0].call("DELETE", f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{GROUP}")
+
+
+@pytest.fixture
+def cast(control_plane: ControlPlane, admin: ApiClient) -> Cast:
+    return Cast(control_plane, admin)
+
+
+@pytest.fixture
+def rights(plain_api_server: ApiServer, native_api_server: ApiServer) -> Rights:
+    """Grants that both doors know of as soon as they are made."""
+    return Rights(plain_api_server, native_api_server)
+
+
+@pytest.fixture(params=["1.37", "1.20"])
+def kubectl(
+    request: pytest.FixtureRequest,
+    control_plane: ControlPlane,
+    understudy: ProxyProcess,
+    native_api_server: ApiServer,
+    aggregated: AggregatedServer,
+) -> BothDoors:
+    """The newest kubectl and the oldest, at both doors."""
+    program = old_kubectl() if request.param == "1.20" else control_plane.binaries.kubectl
+    return BothDoors(partial(Kubectl, program), understudy, native_api_server)
+
+
+@pytest.fixture
+def new_kubectl(
+    control_plane: ControlPlane, understudy: ProxyProcess, native_api_server: ApiServer
+) -> BothDoors:
+    """The newest kubectl, for what the oldest does not know."""
+    program = control_plane.binaries.kubectl
+    return BothDoors(partial(Kubectl, program), understudy, native_api_server)
+
+
+@pytest.fixture(params=STREAMING_CLIENTS)
+def streaming(
+    request: pytest.FixtureRequest,
+    control_plane: ControlPlane,
+    understudy: ProxyProcess,
+    native_api_server: ApiServer,
+) -> BothDoors:
+    """Every kubectl by every way to stream, at both doors."""
+    with_kubeconfig = partial(streaming_kubectl, request.param, control_plane.binaries.kubectl)
+    return BothDoors(with_kubeconfig, understudy, native_api_server)
