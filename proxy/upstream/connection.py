@@ -6,7 +6,9 @@ reach another.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from proxy.upstream.credentials import Endpoint
@@ -23,6 +25,7 @@ from proxy.wire.secure_connection import SecureConnection
 from proxy.wire.tls import TLSStream
 
 _FINISH_SECONDS = 10.0
+_LAST_WORDS_BYTES = 1024 * 1024
 
 
 class ResponseReceiver(Protocol):
@@ -115,6 +118,8 @@ class UpstreamConnection(SecureConnection):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the receiver, unless its answer was complete."""
+        if error is not None and self._receiver is not None:
+            self._take_last_words()
         self._transport = None
         self._fail(error or ConnectionError("the API server closed the connection"))
         self._on_lost(self)
@@ -179,6 +184,20 @@ class UpstreamConnection(SecureConnection):
         self._close(says_goodbye=True)
 
     # --- inside ----------------------------------------------------------------------------
+
+    def _take_last_words(self) -> None:
+        """Read what the API server said before it broke off.
+
+        Who refuses a large body early may close without reading the rest of it, and that resets
+        the connection. If we write before we read, the write meets the reset and ends the
+        transport, while the whole answer still waits in the socket.
+        """
+        if self._transport is None:
+            return
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        # The event loop closes the socket only after it has told us; reading it never blocks.
+        with suppress(OSError):
+            self.data_received(os.read(descriptor, _LAST_WORDS_BYTES))
 
     def _read_head(self, searched: int) -> None:
         while self._receiver is not None:

@@ -72,6 +72,34 @@ async def test_an_answer_before_the_body_is_read_reaches_the_client(
     await eventually(lambda: api.open_forwarding == 0)
 
 
+async def test_an_answer_that_a_reset_follows_reaches_the_client(
+    api: ScriptedApiServer, connect: Connect
+) -> None:
+    """The rest of the body is never read: our writes meet the reset before we read the answer."""
+
+    async def refuse_and_reset(connection: ScriptedConnection, request: SeenRequest) -> None:
+        await connection.reader.readexactly(1000)
+        await connection.respond(b"too large", status="413 Payload Too Large")
+        connection.close()
+
+    api.script = refuse_and_reset
+    for _ in range(10):
+        async with connect() as client:
+            head = request_bytes("PUT", headers=[("Content-Length", "5000000")])
+            sending = asyncio.ensure_future(send_fast(client, head, 5_000_000))
+            received = await client.read_response()
+            sending.cancel()
+
+        assert (received.status, received.body) == (413, b"too large")
+    assert len(api.requests) == 10
+
+
+async def send_fast(client: HttpClient, head: bytes, size: int) -> None:
+    await client.send(head)
+    for _ in range(size // 10_000):
+        await client.send(b"x" * 10_000)
+
+
 async def send_slowly(client: HttpClient, head: bytes, size: int) -> None:
     await client.send(head)
     for _ in range(size // 10_000):
