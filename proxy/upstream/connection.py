@@ -78,6 +78,7 @@ class UpstreamConnection(SecureConnection):
         self._request_is_sent = True
         self._asked_to_switch = False
         self._has_answer_bytes = False
+        self._cutting_off: asyncio.TimerHandle | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_reused = False
         self.idle_since = 0.0
@@ -120,6 +121,8 @@ class UpstreamConnection(SecureConnection):
         """Tell the receiver, unless its answer was complete."""
         if error is not None and self._receiver is not None:
             self._take_last_words()
+        if self._cutting_off is not None:
+            self._cutting_off.cancel()
         self._transport = None
         self._fail(error or ConnectionError("the API server closed the connection"))
         self._on_lost(self)
@@ -171,13 +174,9 @@ class UpstreamConnection(SecureConnection):
         self._abort()
 
     def finish(self) -> None:
-        """Send what was written, then end a tunnel whose other side has ended.
-
-        An API server that takes nothing any more is not waited for.
-        """
+        """Send what was written, then end a tunnel whose other side has ended."""
         self._receiver = None
-        self.close()
-        asyncio.get_running_loop().call_later(_FINISH_SECONDS, self._abort)
+        self._close_in_time()
 
     def close(self) -> None:
         """Say goodbye and close; what was written is still sent."""
@@ -243,10 +242,19 @@ class UpstreamConnection(SecureConnection):
         if head is not None and self._is_clean(head, rest):
             self.resume_reading()
             self._on_idle(self)
+        elif self._request_is_sent:
+            self._close_in_time()
         else:
-            self.close()
+            # It has answered without the rest of the body, and may never read it.
+            self._abort()
         if receiver is not None:
             receiver.response_ended()
+
+    def _close_in_time(self) -> None:
+        """Close once what was written is sent; who takes nothing any more is not waited for."""
+        self.close()
+        loop = asyncio.get_running_loop()
+        self._cutting_off = loop.call_later(_FINISH_SECONDS, self._abort)
 
     def _is_clean(self, head: ResponseHead, rest: bytes) -> bool:
         """Tell whether nothing of this exchange is left, on neither side, before the next one."""
