@@ -69,7 +69,7 @@ class UpstreamConnection(SecureConnection):
         super().__init__(TLSStream(endpoint.context, server_hostname=endpoint.server_name))
         self._on_idle = on_idle
         self._on_lost = on_lost
-        self._buffer = b""
+        self._buffer = bytearray()
         self._receiver: ResponseReceiver | None = None
         self._method = b""
         self._request_framing = NO_BODY
@@ -100,10 +100,8 @@ class UpstreamConnection(SecureConnection):
         if self._head is not None:
             self._body_received(data)
             return
-        searched = len(self._buffer)
-        self._buffer += data
         try:
-            self._read_head(searched)
+            self._read_head(data)
         except MalformedResponse as error:
             self._fail(error)
 
@@ -198,19 +196,31 @@ class UpstreamConnection(SecureConnection):
         with suppress(OSError):
             self.data_received(os.read(descriptor, _LAST_WORDS_BYTES))
 
-    def _read_head(self, searched: int) -> None:
+    def _read_head(self, data: bytes) -> None:
+        """Read the heads in what has come; one that comes whole is never copied."""
+        if self._buffer:
+            searched = len(self._buffer)
+            self._buffer += data
+            if find_head_end(self._buffer, searched) < 0:
+                self._check_size()
+                return
+            data = bytes(self._buffer)
+            self._buffer.clear()
         while self._receiver is not None:
-            end = find_head_end(self._buffer, searched)
+            end = find_head_end(data, 0)
             if end < 0:
-                if len(self._buffer) > MAX_HEAD_BYTES:
-                    raise MalformedResponse("the head of the answer is too large")
+                self._buffer += data
+                self._check_size()
                 return
-            head = parse_response_head(self._buffer[:end], request_method=self._method)
-            rest, self._buffer, searched = self._buffer[end:], b"", 0
+            head = parse_response_head(data[:end], request_method=self._method)
+            data = data[end:]
             if not head.is_interim:
-                self._start_body(head, rest)
+                self._start_body(head, data)
                 return
-            self._buffer = rest
+
+    def _check_size(self) -> None:
+        if len(self._buffer) > MAX_HEAD_BYTES:
+            raise MalformedResponse("the head of the answer is too large")
 
     def _start_body(self, head: ResponseHead, rest: bytes) -> None:
         if self._receiver is None:

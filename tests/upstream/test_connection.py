@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import cast
 
@@ -135,4 +136,42 @@ async def test_who_never_takes_the_rest_of_a_body_is_cut_off_in_the_end(
 
         assert line.answer.ends == ["complete"]
         assert line.idle == []
+        done.set()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000, 1_000_000])
+async def test_an_answer_may_come_in_any_pieces(certificates: Certificates, piece: int) -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" * 2
+    answer = interim + b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for start in range(0, len(answer), piece):
+            writer.write(answer[start : start + piece])
+            await asyncio.sleep(0)
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        line.send()
+        line.connection.end_body()
+        await eventually(lambda: line.answer.ends)
+
+        assert (line.answer.statuses, line.answer.body) == ([200], b"hello")
+        await eventually(lambda: line.idle == [line.connection])
+
+
+async def test_a_large_head_in_many_pieces_costs_little(certificates: Certificates) -> None:
+    """Some 0.1 s was seen, and 2 s when every piece copied all that had come before it."""
+    done = asyncio.Event()
+    async with connected_to(lambda *_: done.wait(), certificates) as line:
+        line.send()
+        started = time.thread_time()
+
+        line.connection.plaintext_received(b"HTTP/1.1 200 OK\r\n")
+        for _ in range(100_000):
+            line.connection.plaintext_received(b"X: yyyy\r\n")
+        line.connection.plaintext_received(b"\r\n")
+
+        assert time.thread_time() - started < 1
+        assert line.answer.statuses == [200]
         done.set()
