@@ -163,7 +163,11 @@ async def test_an_answer_may_come_in_any_pieces(certificates: Certificates, piec
 async def test_a_large_head_in_many_pieces_costs_little(certificates: Certificates) -> None:
     """Some 0.1 s was seen, and 2 s when every piece copied all that had come before it."""
     done = asyncio.Event()
-    async with connected_to(lambda *_: done.wait(), certificates) as line:
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await done.wait()
+
+    async with connected_to(say_nothing, certificates) as line:
         line.send()
         started = time.thread_time()
 
