@@ -26,14 +26,33 @@ async def test_who_expects_it_is_told_to_continue_after_it_was_admitted(
     assert api.requests[0].values("expect") == []
 
 
+@pytest.mark.parametrize(
+    ("user", "headers", "status"),
+    [
+        pytest.param(None, [], 401, id="nobody"),
+        pytest.param(
+            "alice", [("Impersonate-Group", "system:masters")], 400, id="half an identity"
+        ),
+        pytest.param(
+            "alice",
+            [("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters")],
+            403,
+            id="a protected group",
+        ),
+    ],
+)
 async def test_who_is_refused_is_not_told_to_continue(
-    api: ScriptedApiServer, connect: Connect
+    api: ScriptedApiServer,
+    connect: Connect,
+    user: str | None,
+    headers: list[tuple[str, str]],
+    status: int,
 ) -> None:
-    async with connect(None) as client:
-        await client.send(request_bytes("PUT", headers=EXPECTING))
+    async with connect(user) as client:
+        await client.send(request_bytes("PUT", headers=[*headers, *EXPECTING]))
         received = await client.read_response()
 
-        assert received.status == 401
+        assert received.status == status
         assert received.values("connection") == ["close"]
         assert await client.read_to_end() == b""
     assert api.requests == []
