@@ -6,7 +6,9 @@ reach another.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from proxy.upstream.credentials import Endpoint
@@ -23,6 +25,7 @@ from proxy.wire.secure_connection import SecureConnection
 from proxy.wire.tls import TLSStream
 
 _FINISH_SECONDS = 10.0
+_LAST_WORDS_BYTES = 1024 * 1024
 
 
 class ResponseReceiver(Protocol):
@@ -66,7 +69,7 @@ class UpstreamConnection(SecureConnection):
         super().__init__(TLSStream(endpoint.context, server_hostname=endpoint.server_name))
         self._on_idle = on_idle
         self._on_lost = on_lost
-        self._buffer = b""
+        self._buffer = bytearray()
         self._receiver: ResponseReceiver | None = None
         self._method = b""
         self._request_framing = NO_BODY
@@ -75,6 +78,7 @@ class UpstreamConnection(SecureConnection):
         self._request_is_sent = True
         self._asked_to_switch = False
         self._has_answer_bytes = False
+        self._cutting_off: asyncio.TimerHandle | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_reused = False
         self.idle_since = 0.0
@@ -96,10 +100,8 @@ class UpstreamConnection(SecureConnection):
         if self._head is not None:
             self._body_received(data)
             return
-        searched = len(self._buffer)
-        self._buffer += data
         try:
-            self._read_head(searched)
+            self._read_head(data)
         except MalformedResponse as error:
             self._fail(error)
 
@@ -115,6 +117,10 @@ class UpstreamConnection(SecureConnection):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the receiver, unless its answer was complete."""
+        if error is not None and self._receiver is not None:
+            self._take_last_words()
+        if self._cutting_off is not None:
+            self._cutting_off.cancel()
         self._transport = None
         self._fail(error or ConnectionError("the API server closed the connection"))
         self._on_lost(self)
@@ -166,13 +172,9 @@ class UpstreamConnection(SecureConnection):
         self._abort()
 
     def finish(self) -> None:
-        """Send what was written, then end a tunnel whose other side has ended.
-
-        An API server that takes nothing any more is not waited for.
-        """
+        """Send what was written, then end a tunnel whose other side has ended."""
         self._receiver = None
-        self.close()
-        asyncio.get_running_loop().call_later(_FINISH_SECONDS, self._abort)
+        self._close_in_time()
 
     def close(self) -> None:
         """Say goodbye and close; what was written is still sent."""
@@ -180,19 +182,45 @@ class UpstreamConnection(SecureConnection):
 
     # --- inside ----------------------------------------------------------------------------
 
-    def _read_head(self, searched: int) -> None:
+    def _take_last_words(self) -> None:
+        """Read what the API server said before it broke off.
+
+        Who refuses a large body early may close without reading the rest of it, and that resets
+        the connection. If we write before we read, the write meets the reset and ends the
+        transport, while the whole answer still waits in the socket.
+        """
+        if self._transport is None:
+            return
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        # The event loop closes the socket only after it has told us; reading it never blocks.
+        with suppress(OSError):
+            self.data_received(os.read(descriptor, _LAST_WORDS_BYTES))
+
+    def _read_head(self, data: bytes) -> None:
+        """Read the heads in what has come; one that comes whole is never copied."""
+        if self._buffer:
+            searched = len(self._buffer)
+            self._buffer += data
+            if find_head_end(self._buffer, searched) < 0:
+                self._check_size()
+                return
+            data = bytes(self._buffer)
+            self._buffer.clear()
         while self._receiver is not None:
-            end = find_head_end(self._buffer, searched)
+            end = find_head_end(data, 0)
             if end < 0:
-                if len(self._buffer) > MAX_HEAD_BYTES:
-                    raise MalformedResponse("the head of the answer is too large")
+                self._buffer += data
+                self._check_size()
                 return
-            head = parse_response_head(self._buffer[:end], request_method=self._method)
-            rest, self._buffer, searched = self._buffer[end:], b"", 0
+            head = parse_response_head(data[:end], request_method=self._method)
+            data = data[end:]
             if not head.is_interim:
-                self._start_body(head, rest)
+                self._start_body(head, data)
                 return
-            self._buffer = rest
+
+    def _check_size(self) -> None:
+        if len(self._buffer) > MAX_HEAD_BYTES:
+            raise MalformedResponse("the head of the answer is too large")
 
     def _start_body(self, head: ResponseHead, rest: bytes) -> None:
         if self._receiver is None:
@@ -224,10 +252,19 @@ class UpstreamConnection(SecureConnection):
         if head is not None and self._is_clean(head, rest):
             self.resume_reading()
             self._on_idle(self)
+        elif self._request_is_sent:
+            self._close_in_time()
         else:
-            self.close()
+            # It has answered without the rest of the body, and may never read it.
+            self._abort()
         if receiver is not None:
             receiver.response_ended()
+
+    def _close_in_time(self) -> None:
+        """Close once what was written is sent; who takes nothing any more is not waited for."""
+        self.close()
+        loop = asyncio.get_running_loop()
+        self._cutting_off = loop.call_later(_FINISH_SECONDS, self._abort)
 
     def _is_clean(self, head: ResponseHead, rest: bytes) -> bool:
         """Tell whether nothing of this exchange is left, on neither side, before the next one."""

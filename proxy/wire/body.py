@@ -17,7 +17,7 @@ MAX_TRAILER_BYTES = 64 * 1024
 
 # Sixteen hexadecimal digits are 2^64; extensions are read and forgotten, but a control character
 # in one (a bare line feed above all) is how two parsers come to disagree, so it is refused.
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\Z")
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 
 
 class BodyError(BadRequest):
@@ -133,17 +133,12 @@ class ChunkedReader:
         pieces: list[bytes] = []
         position = 0
         while position < len(data):
+            if self._in_trailers:
+                return b"".join(pieces), self._read_trailers(data, position)
             if self._chunk_left:
                 position = self._read_chunk(data, position, pieces)
-                continue
-            end = data.find(b"\n", position)
-            if end < 0:
-                self._keep_partial(data, position)
-                break
-            line, position = self._line(data, position, end), end + 1
-            if self._in_trailers and not line:
-                return b"".join(pieces), data[position:]
-            self._read_line(line)
+            else:
+                position = self._start_chunk(data, position, pieces)
         return b"".join(pieces), None
 
     def end_of_stream(self) -> bool:
@@ -164,29 +159,45 @@ class ChunkedReader:
         self._chunk_left -= 1
         return position + 1
 
-    def _line(self, data: bytes, position: int, end: int) -> bytes:
-        if end == position or data[end - 1 : end] != b"\r":
-            raise BodyError("malformed chunk in the body")
-        return data[position : end - 1]
-
-    def _read_line(self, line: bytes) -> None:
-        if self._in_trailers:
-            self._trailer_bytes += len(line)
-            if self._trailer_bytes > MAX_TRAILER_BYTES:
-                raise BodyError("too many trailers after the body")
-            return
-        match = _SIZE_LINE.match(line)
-        if match is None or len(line) > MAX_SIZE_LINE_BYTES:
+    def _start_chunk(self, data: bytes, position: int, pieces: list[bytes]) -> int:
+        """Read a size line, and the chunk with it if all of that is at hand."""
+        line_end = data.find(b"\n", position) + 1
+        if (line_end or len(data)) - position > MAX_SIZE_LINE_BYTES:
+            raise BodyError("malformed chunk size in the body")
+        if not line_end:
+            self._partial = data[position:]
+            return len(data)
+        match = _SIZE_LINE.match(data, position)
+        if match is None:
             raise BodyError("malformed chunk size in the body")
         size = int(match[1], 16)
+        end = line_end + size
+        if size and data[end : end + 2] == b"\r\n":
+            # Most are whole. In one step, so that a body of tiny chunks costs little.
+            pieces.append(data[line_end:end])
+            return end + 2
         self._in_trailers = size == 0
         self._chunk_left = size + 2 if size else 0
+        return line_end
 
-    def _keep_partial(self, data: bytes, position: int) -> None:
-        limit = MAX_TRAILER_BYTES if self._in_trailers else MAX_SIZE_LINE_BYTES
-        if len(data) - position > limit:
-            raise BodyError("malformed chunk size in the body")
+    def _read_trailers(self, data: bytes, position: int) -> bytes | None:
+        """Drop trailer lines; return what comes after them, or None while they go on."""
+        while (end := data.find(b"\n", position)) >= 0:
+            if end == position or data[end - 1 : end] != b"\r":
+                raise BodyError("malformed chunk in the body")
+            if end == position + 1:
+                return data[end + 1 :]
+            self._count_trailers(end - 1 - position)
+            position = end + 1
+        if len(data) - position > MAX_TRAILER_BYTES:
+            raise BodyError("too many trailers after the body")
         self._partial = data[position:]
+        return None
+
+    def _count_trailers(self, count: int) -> None:
+        self._trailer_bytes += count
+        if self._trailer_bytes > MAX_TRAILER_BYTES:
+            raise BodyError("too many trailers after the body")
 
 
 def body_reader(framing: BodyFraming) -> BodyReader | None:

@@ -7,13 +7,18 @@ own its bytes from the socket to the head parser.
 import contextlib
 import ssl
 
-_RECORD_BYTES = 256 * 1024
+# The most plaintext one record carries, so the most that one read can return.
+_RECORD_BYTES = 16 * 1024
+# A memory BIO grows to the largest amount it ever held and never shrinks. In larger helpings each
+# connection that has once carried something big would keep half a megabyte for as long as it lives.
+_HELPING_BYTES = 64 * 1024
+_NOTHING = memoryview(b"")
 
 
 class TLSStream:
     """One TLS session. Ciphertext to send piles up until `take_output` fetches it."""
 
-    __slots__ = ("_incoming", "_object", "_outgoing", "is_ready", "peer_closed")
+    __slots__ = ("_incoming", "_object", "_outgoing", "_received", "is_ready", "peer_closed")
 
     def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -24,21 +29,32 @@ class TLSStream:
             server_side=server_hostname is None,
             server_hostname=server_hostname,
         )
+        self._received = _NOTHING
         self.is_ready = False
         self.peer_closed = False
 
     def handshake(self) -> bool:
         """Go on with the handshake and tell whether it is done; a failure raises ssl.SSLError."""
-        try:
-            self._object.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        self.is_ready = True
+        while not self.is_ready:
+            try:
+                self._object.do_handshake()
+            except ssl.SSLWantReadError:
+                if not self._take_helping():
+                    return False
+            else:
+                self.is_ready = True
         return True
 
     def receive(self, ciphertext: bytes) -> None:
         """Take bytes from the socket."""
-        self._incoming.write(ciphertext)
+        if self._received:
+            ciphertext = bytes(self._received) + ciphertext
+        if len(ciphertext) <= _HELPING_BYTES:
+            self._received = _NOTHING
+            self._incoming.write(ciphertext)
+        else:
+            self._received = memoryview(ciphertext)
+            self._take_helping()
 
     def read(self) -> bytes:
         """Return all plaintext there is; sets `peer_closed` when the peer has said goodbye."""
@@ -47,6 +63,8 @@ class TLSStream:
             try:
                 piece = self._object.read(_RECORD_BYTES)
             except ssl.SSLWantReadError:
+                if self._take_helping():
+                    continue
                 break
             except ssl.SSLZeroReturnError:
                 piece = b""
@@ -58,10 +76,16 @@ class TLSStream:
 
     def write(self, plaintext: bytes) -> bytes:
         """Return plaintext as ciphertext, together with whatever else is due."""
+        if len(plaintext) <= _HELPING_BYTES:
+            if plaintext:
+                self._object.write(plaintext)
+            return self._outgoing.read()
         view = memoryview(plaintext)
+        pieces: list[bytes] = []
         while view:
-            view = view[self._object.write(view) :]
-        return self._outgoing.read()
+            view = view[self._object.write(view[:_HELPING_BYTES]) :]
+            pieces.append(self._outgoing.read())
+        return b"".join(pieces)
 
     def take_output(self) -> bytes:
         """Return ciphertext that is due: handshake messages, alerts, tickets."""
@@ -83,3 +107,12 @@ class TLSStream:
         if self._object.session_reused:
             return None
         return self._object.getpeercert(binary_form=True)
+
+    def _take_helping(self) -> bool:
+        """Let the session have the next of the bytes received; False when there are none left."""
+        if not self._received:
+            return False
+        self._incoming.write(self._received[:_HELPING_BYTES])
+        # An empty view of them would still keep them all.
+        self._received = self._received[_HELPING_BYTES:] or _NOTHING
+        return True

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,23 +88,37 @@ def settings_for(
     impersonation: dict[str, str] | None = None,
 ) -> Settings:
     """Write the files of a proxy before this API server, and return its settings."""
+    return Settings.model_validate(
+        settings_document(
+            api, certificates, directory, upstream=upstream, impersonation=impersonation
+        )
+    )
+
+
+def settings_document(
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    directory: Path,
+    *,
+    upstream: dict[str, str] | None = None,
+    impersonation: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Write the files of a proxy before this API server, and return what its config file says."""
     certificate, key = certificates.write_server_files(directory)
     kubeconfig = api.write_kubeconfig(directory, certificates.write_server_ca(directory))
     client_ca = certificates.write_client_ca(directory)
-    return Settings.model_validate(
-        {
-            "apiVersion": "kube-understudy.io/v1alpha1",
-            "kind": "ProxyConfiguration",
-            "serving": {
-                "address": "127.0.0.1:0",
-                "certificateFile": str(certificate),
-                "keyFile": str(key),
-            },
-            "authentication": {"clientCertificate": {"caFile": str(client_ca)}},
-            "upstream": {"kubeconfig": str(kubeconfig), **(upstream or {})},
-            "impersonation": impersonation or {},
-        }
-    )
+    return {
+        "apiVersion": "kube-understudy.io/v1alpha1",
+        "kind": "ProxyConfiguration",
+        "serving": {
+            "address": "127.0.0.1:0",
+            "certificateFile": str(certificate),
+            "keyFile": str(key),
+        },
+        "authentication": {"clientCertificate": {"caFile": str(client_ca)}},
+        "upstream": {"kubeconfig": str(kubeconfig), **(upstream or {})},
+        "impersonation": impersonation or {},
+    }
 
 
 async def wait_until_it_admits(address: tuple[str, int], context: ssl.SSLContext) -> None:

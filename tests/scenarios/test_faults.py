@@ -1,6 +1,10 @@
 """When the API server fails, the client sees that it did."""
 
+import ssl
+from collections.abc import Callable
+
 import pytest
+from aiohttp import ClientPayloadError, ClientSession
 
 from tests.scenarios.conftest import status_of
 from tests.support.event_loops import eventually
@@ -36,6 +40,25 @@ async def test_an_answer_that_is_cut_never_looks_complete(
     assert seen.value.received == b"hello"
     assert not client.ended_with_goodbye
     assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize("half", HEAD_AND_HALF.values(), ids=HEAD_AND_HALF.keys())
+async def test_a_stock_client_too_sees_that_an_answer_was_cut(
+    api: ScriptedApiServer,
+    proxy: tuple[str, int],
+    context_of: Callable[[str | None], ssl.SSLContext],
+    half: bytes,
+) -> None:
+    async def cut(connection: ScriptedConnection, request: SeenRequest) -> None:
+        await connection.send(half)
+        await connection.cut()
+
+    api.script = cut
+    url = f"https://{proxy[0]}:{proxy[1]}/api/v1/pods"
+    async with ClientSession() as session, session.get(url, ssl=context_of("alice")) as answer:
+        assert answer.status == 200
+        with pytest.raises(ClientPayloadError):
+            await answer.read()
 
 
 @pytest.mark.parametrize("kind", ["length", "chunk", "chunk boundary", "last chunk"])

@@ -10,9 +10,11 @@ from tests.scenarios.conftest import Connect
 from tests.support.event_loops import eventually
 from tests.support.http_client import HttpClient, request_bytes
 from tests.support.scripted_api_server import ScriptedApiServer, ScriptedConnection, SeenRequest
+from tests.support.sizes import sized, soak
 
 USERS = [f"user-{number}" for number in range(8)]
-REQUESTS = 40
+REQUESTS = sized(40, full=1250)
+LEAVINGS = sized(20, full=1250)  # of each of the eight
 
 
 async def answer_slowly(connection: ScriptedConnection, request: SeenRequest) -> None:
@@ -53,17 +55,22 @@ async def stay(connect: Connect, user: str) -> None:
 
 
 async def come_and_go(connect: Connect, user: str, chance: random.Random) -> None:
-    """Send requests and leave in the middle of them."""
-    for number in range(REQUESTS // 4):
+    """Send requests and leave in the middle of them, or in the middle of their answers."""
+    for number in range(LEAVINGS):
         async with connect(user) as client:
             request = request_bytes(
                 "PUT", f"/api/v1/namespaces/{user}/pods/x{number}", body=b"leaving " * 500
             )
-            await client.send(request[: chance.randrange(1, len(request) * 2)])
-            for _ in range(chance.randrange(40)):
-                await asyncio.sleep(0)
+            if chance.random() < 0.5:
+                await client.send(request[: chance.randrange(1, len(request) * 2)])
+                for _ in range(chance.randrange(40)):
+                    await asyncio.sleep(0)
+            else:
+                await client.send(request)
+                await client.read_exactly(chance.randrange(1, 4000))
 
 
+@soak
 @pytest.mark.timeout(60)
 async def test_leavers_never_spoil_the_answers_of_those_who_stay(
     api: ScriptedApiServer, connect: Connect

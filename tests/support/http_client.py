@@ -87,9 +87,9 @@ class HttpClient:
         return await self.read_response(method)
 
     async def read_response(self, method: str = "GET") -> Response:
-        """Read the next final answer whole."""
+        """Read the next answer whole; an interim one, too, is an answer."""
         head = await self.read_head()
-        if method == "HEAD" or head.status in {204, 304}:
+        if method == "HEAD" or head.status < 200 or head.status in {204, 304}:
             return head
         if head.values("transfer-encoding") == ["chunked"]:
             body = await self._read_chunks()

@@ -1,5 +1,6 @@
 """Where bodies end, whatever pieces they come in."""
 
+import time
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -131,6 +132,27 @@ def test_trailers_have_a_limit_in_one_line_and_in_many() -> None:
     for wire in (one_line, many_lines):
         with pytest.raises(BodyError):
             ChunkedReader().feed(wire)
+
+
+@pytest.mark.parametrize(
+    ("wire", "piece"),
+    [
+        pytest.param(b"1\r\nx\r\n" * 40_000, 262_144, id="tiny chunks"),
+        pytest.param(b"1\r\nx\r\n" * 10_000, 1, id="tiny chunks, bytewise"),
+        pytest.param((b"1;%b\r\nx\r\n" % (b"a" * 4000)) * 15, 1, id="long size lines, bytewise"),
+        pytest.param(b"0\r\n" + b"a" * 60_000, 1, id="a long trailer, bytewise"),
+        pytest.param(b"0\r\n" + b"a:\r\n" * 20_000, 262_144, id="many trailers"),
+    ],
+)
+def test_no_framing_costs_much_more_than_its_bytes(wire: bytes, piece: int) -> None:
+    """Some 0.1 s was seen for the dearest; whatever is read over and over takes far longer."""
+    reader = ChunkedReader()
+    started = time.thread_time()
+
+    for start in range(0, len(wire), piece):
+        reader.feed(wire[start : start + piece])
+
+    assert time.thread_time() - started < 1
 
 
 def test_a_chunked_body_is_incomplete_until_its_last_line() -> None:

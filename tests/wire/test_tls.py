@@ -1,12 +1,14 @@
 """TLS over memory: two streams that talk to each other without a socket."""
 
 import contextlib
+import random
 import ssl
 
 import pytest
 
 from proxy.wire.tls import TLSStream
 from tests.support.certificates import Certificates, new_certificates
+from tests.support.processes import resident_bytes
 
 HOST = "127.0.0.1"
 
@@ -48,7 +50,9 @@ def test_a_handshake_makes_both_sides_ready(certificates: Certificates) -> None:
     assert server.is_ready
 
 
-@pytest.mark.parametrize("size", [1, 16 * 1024, 16 * 1024 + 1, 1024 * 1024])
+@pytest.mark.parametrize(
+    "size", [0, 1, 16 * 1024, 16 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 1024 * 1024]
+)
 def test_plaintext_crosses_in_both_directions(certificates: Certificates, size: int) -> None:
     client, server = pair(certificates)
     there, back = b"a" * size, b"b" * size
@@ -69,6 +73,39 @@ def test_ciphertext_may_come_byte_by_byte(certificates: Certificates) -> None:
         plaintext += server.read()
 
     assert plaintext == b"hello"
+
+
+def test_ciphertext_may_come_in_helpings_of_any_size_read_or_not(
+    certificates: Certificates,
+) -> None:
+    client, server = pair(certificates)
+    chance = random.Random(1)
+    sent = chance.randbytes(3_000_000)
+    ciphertext = client.write(sent)
+    received = b""
+
+    while ciphertext:
+        helping = chance.choice([1, 1000, 65_536, 65_537, 300_000])
+        server.receive(ciphertext[:helping])
+        ciphertext = ciphertext[helping:]
+        if chance.random() < 0.5:
+            received += server.read()
+
+    assert received + server.read() == sent
+
+
+def test_a_large_transfer_leaves_no_large_buffers_behind(certificates: Certificates) -> None:
+    pairs = [pair(certificates) for _ in range(50)]
+    large = b"x" * 256 * 1024
+    before = resident_bytes()
+
+    for client, server in pairs:
+        for one, other in ((client, server), (server, client)):
+            other.receive(one.write(large))
+            assert other.read() == large
+
+    # Each pair has four buffers; kept at the size of what crossed them they would be a megabyte.
+    assert resident_bytes() - before < 50 * 500_000
 
 
 def test_a_goodbye_is_told_from_silence(certificates: Certificates) -> None:

@@ -1,0 +1,181 @@
+"""One connection to the API server: however an answer ends, nothing of it stays behind."""
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import cast
+
+import pytest
+
+from proxy.upstream import connection as connection_module
+from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.credentials import Endpoint
+from proxy.wire.body import NO_BODY, BodyFraming, BodyKind
+from proxy.wire.head import RequestHead, ResponseHead
+from tests.support.certificates import Certificates, new_certificates
+from tests.support.event_loops import eventually
+
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+LARGE = 8 * 1024 * 1024
+
+
+class Answer:
+    """A receiver that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int] = []
+        self.body = b""
+        self.ends: list[str] = []
+
+    def response_started(self, head: ResponseHead) -> None:
+        self.statuses.append(head.status)
+
+    def response_data(self, payload: bytes) -> None:
+        self.body += payload
+
+    def response_ended(self) -> None:
+        self.ends.append("complete")
+
+    def response_failed(self, *, nothing_came: bool) -> None:
+        self.ends.append("nothing came" if nothing_came else "broken off")
+
+    def pause_request(self) -> None:
+        pass
+
+    def resume_request(self) -> None:
+        pass
+
+
+class Line:
+    """A connection to a server that plays a script, and what has become of it."""
+
+    def __init__(self) -> None:
+        self.idle: list[UpstreamConnection] = []
+        self.lost: list[UpstreamConnection] = []
+        self.answer = Answer()
+        self.connection: UpstreamConnection
+
+    def send(self, method: bytes = b"GET", *, length: int | None = None) -> None:
+        framing = NO_BODY if length is None else BodyFraming(BodyKind.LENGTH, length)
+        request = RequestHead(method, b"/", 1, (), framing, keep_alive=True)
+        head = b"%b / HTTP/1.1\r\n\r\n" % method
+        self.connection.send_head(head, request=request, receiver=self.answer)
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Certificates:
+    return new_certificates()
+
+
+@contextlib.asynccontextmanager
+async def connected_to(script: Script, certificates: Certificates) -> AsyncIterator[Line]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            await script(reader, writer)
+        writer.transport.abort()
+
+    server = await asyncio.start_server(
+        serve, "127.0.0.1", 0, ssl=certificates.server_context(), limit=1024 * 1024
+    )
+    port = server.sockets[0].getsockname()[1]
+    endpoint = Endpoint("127.0.0.1", port, "127.0.0.1", certificates.client_context())
+    line = Line()
+    line.connection = UpstreamConnection(
+        endpoint, on_idle=line.idle.append, on_lost=line.lost.append
+    )
+    await asyncio.get_running_loop().create_connection(lambda: line.connection, "127.0.0.1", port)
+    await line.connection.ready
+    try:
+        yield line
+    finally:
+        line.connection.abandon()
+        server.close()
+        await eventually(lambda: line.lost)
+
+
+def answer_and_read_no_more(done: asyncio.Event) -> Script:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        cast("asyncio.Transport", writer.transport).pause_reading()
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+        await done.wait()
+
+    return script
+
+
+async def test_half_a_body_is_not_waited_for_once_the_answer_is_there(
+    certificates: Certificates,
+) -> None:
+    done = asyncio.Event()
+    async with connected_to(answer_and_read_no_more(done), certificates) as line:
+        line.send(b"PUT", length=2 * LARGE)
+        line.connection.send_body(b"x" * LARGE)
+
+        await eventually(lambda: line.answer.ends)
+
+        assert (line.answer.statuses, line.answer.body) == ([413], b"no")
+        assert line.answer.ends == ["complete"]
+        await eventually(lambda: line.lost == [line.connection])
+        assert line.idle == []
+        done.set()
+
+
+async def test_who_never_takes_the_rest_of_a_body_is_cut_off_in_the_end(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_FINISH_SECONDS", 0.2)
+    done = asyncio.Event()
+    async with connected_to(answer_and_read_no_more(done), certificates) as line:
+        line.send(b"PUT", length=LARGE)
+        line.connection.send_body(b"x" * LARGE)
+        line.connection.end_body()
+
+        await eventually(lambda: line.lost == [line.connection])
+
+        assert line.answer.ends == ["complete"]
+        assert line.idle == []
+        done.set()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000, 1_000_000])
+async def test_an_answer_may_come_in_any_pieces(certificates: Certificates, piece: int) -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" * 2
+    answer = interim + b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for start in range(0, len(answer), piece):
+            writer.write(answer[start : start + piece])
+            await asyncio.sleep(0)
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        line.send()
+        line.connection.end_body()
+        await eventually(lambda: line.answer.ends)
+
+        assert (line.answer.statuses, line.answer.body) == ([200], b"hello")
+        await eventually(lambda: line.idle == [line.connection])
+
+
+async def test_a_large_head_in_many_pieces_costs_little(certificates: Certificates) -> None:
+    """Some 0.1 s was seen, and 2 s when every piece copied all that had come before it."""
+    done = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await done.wait()
+
+    async with connected_to(say_nothing, certificates) as line:
+        line.send()
+        started = time.thread_time()
+
+        line.connection.plaintext_received(b"HTTP/1.1 200 OK\r\n")
+        for _ in range(100_000):
+            line.connection.plaintext_received(b"X: yyyy\r\n")
+        line.connection.plaintext_received(b"\r\n")
+
+        assert time.thread_time() - started < 1
+        assert line.answer.statuses == [200]
+        done.set()
