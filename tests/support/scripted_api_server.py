@@ -124,6 +124,8 @@ class ScriptedApiServer:
     token_statuses: dict[str, dict[str, object]] = field(default_factory=dict)
     access_status: object = field(default_factory=lambda: {"allowed": True})
     review_status: str = "201 Created"
+    review_headers: tuple[str, ...] = ()
+    seen_reviews: list[SeenRequest] = field(default_factory=list)
     review_gate: asyncio.Event = field(default_factory=asyncio.Event)
     requests: list[SeenRequest] = field(default_factory=list)
     under_review: list[str] = field(default_factory=list)
@@ -187,6 +189,7 @@ class ScriptedApiServer:
 
     async def _review(self, connection: ScriptedConnection, request: SeenRequest) -> None:
         review = json.loads(await connection.read_body(request))
+        self.seen_reviews.append(request)
         if request.values("impersonate-user"):
             self.violations.append("a review carries an impersonation")
         self.under_review.append(request.target)
@@ -196,7 +199,7 @@ class ScriptedApiServer:
         await connection.respond(
             json.dumps(review).encode(),
             status=self.review_status,
-            headers=("Content-Type: application/json",),
+            headers=("Content-Type: application/json", *self.review_headers),
         )
 
     def _review_status(self, target: str, review: dict[str, dict[str, str]]) -> object:
