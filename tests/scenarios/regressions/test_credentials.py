@@ -163,6 +163,7 @@ async def page_of_metrics(port: int) -> str:
         return await page.text()
 
 
+@pytest.mark.timeout(90)
 async def test_14_a_token_is_in_no_log_no_audit_no_metric_no_answer_and_no_request(
     debug_log: io.StringIO,
     api: ScriptedApiServer,
