@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check fix coverage parity fuzz soak wheel lock clean
+.PHONY: help setup demo test check fix coverage parity fuzz mutants soak wheel lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
@@ -56,6 +56,9 @@ parity: $(READY) ## Compare the proxy with the native server (CASES, SEED, SELF,
 N ?= 1000000
 fuzz: $(READY) ## Compare the decision core with the native server's own code (N, SEED)
 	$(BIN)/python -m tests.fuzz --cases $(N) --seed $(SEED)
+
+mutants: $(READY) ## Take each security guard away in turn; its tests must notice (ARGS: numbers)
+	$(BIN)/python -m tests.guards $(ARGS)
 
 soak: $(READY) ## The same tests with full sizes
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)

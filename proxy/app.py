@@ -5,6 +5,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -83,7 +84,7 @@ class Proxy:
         self._client = client
         self._own_name: str | None = None
         # Of the settings in force: our name may become known only after a reload.
-        self._protected_groups = frozenset(settings.impersonation.protected_groups)
+        self._guards = _nameless_guards(settings)
         self._metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
         self._admin = AdminServer(self._metrics.registry)
         self._pool = Pool(
@@ -130,7 +131,7 @@ class Proxy:
         memory under the new ones. A request that is being decided is finished by the old gate.
         """
         self._gate = self._build_gate(settings)
-        self._protected_groups = frozenset(settings.impersonation.protected_groups)
+        self._guards = _nameless_guards(settings)
         self._guard()
         self._pipeline.decisions = self._decisions(settings)
         log.info("decisions reloaded")
@@ -208,11 +209,18 @@ class Proxy:
 
     def _guard(self) -> None:
         if self._own_name is not None:
-            self._gate.guards = Guards(self._own_name, self._protected_groups)
+            self._gate.guards = replace(self._guards, own_name=self._own_name)
 
 
 def _wall_clock() -> datetime:
     return datetime.now(UTC)
+
+
+def _nameless_guards(settings: Settings) -> Guards:
+    return Guards(
+        protected_groups=frozenset(settings.impersonation.protected_groups),
+        tells_original_user=settings.upstream.original_user_extra,
+    )
 
 
 async def _sweep(listener: Listener, pool: Pool) -> None:

@@ -62,7 +62,9 @@ class Recorder(Protocol):
 class CallerFinder(Protocol):
     """Stage: who is calling?"""
 
-    async def authenticate(self, peer: Peer, headers: Sequence[Header]) -> Caller:
+    async def authenticate(
+        self, peer: Peer, headers: Sequence[Header], *, upgrade: bytes | None
+    ) -> Caller:
         """Return the caller or refuse."""
         ...
 
@@ -150,7 +152,9 @@ class Pipeline:
         action = parse_action(request.method, request.target)
         trail.acts(action)
         check_timeout(action, request.target)
-        caller = await self._authenticator.authenticate(exchange.peer, request.headers)
+        caller = await self._authenticator.authenticate(
+            exchange.peer, request.headers, upgrade=request.upgrade
+        )
         trail.is_called_by(caller)
         wanted = decisions.read_wanted(request.headers)
         admission = await decisions.gate.admit(

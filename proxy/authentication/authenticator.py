@@ -1,4 +1,4 @@
-"""The order in which credentials are tried: certificate, then bearer token.
+"""The order in which credentials are tried: certificate, bearer token, token of a WebSocket.
 
 A credential that fails does not spoil another one that is good; without any good one the request
 is refused. Nobody is anonymous here.
@@ -7,6 +7,7 @@ is refused. Nobody is anonymous here.
 from collections.abc import Sequence
 from typing import Protocol
 
+from proxy.authentication.websocket_token import websocket_token
 from proxy.core.errors import BadRequest, Unauthorized
 from proxy.core.header_safety import check_header_safe
 from proxy.core.identity import Caller
@@ -38,12 +39,19 @@ class Authenticator:
         self._certificates = certificates
         self._tokens = tokens
 
-    async def authenticate(self, peer: Peer, headers: Sequence[Header]) -> Caller:
-        """Return the caller, whose identity is safe to put into headers; else refuse."""
+    async def authenticate(
+        self, peer: Peer, headers: Sequence[Header], *, upgrade: bytes | None = None
+    ) -> Caller:
+        """Return the caller, whose identity is safe to put into headers; else refuse.
+
+        `upgrade` is the protocol the client wants to switch to, if any.
+        """
         token = bearer_token(headers)
         caller = self._by_certificate(peer)
-        if caller is None and token and self._tokens is not None:
-            caller = await self._tokens.authenticate(token)
+        if caller is None:
+            caller = await self._by_token(token)
+        if caller is None and upgrade is not None:
+            caller = await self._by_token(websocket_token(headers, upgrade=upgrade))
         if caller is None:
             raise Unauthorized
         check_header_safe(caller.identity)
@@ -56,6 +64,14 @@ class Authenticator:
             return self._certificates.authenticate(peer.certificate)
         except Unauthorized:
             return None  # The union goes on: a token may still be good.
+
+    async def _by_token(self, token: bytes | None) -> Caller | None:
+        if token is None or self._tokens is None:
+            return None
+        try:
+            return await self._tokens.authenticate(token)
+        except Unauthorized:
+            return None  # The union goes on: another token may still be good.
 
 
 def bearer_token(headers: Sequence[Header]) -> bytes | None:

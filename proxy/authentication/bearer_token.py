@@ -11,30 +11,23 @@ from typing import Protocol
 
 import aiohttp
 from cachetools import TTLCache
-from kubernetes_asyncio.client import (
-    ApiClient,
-    ApiException,
-    AuthenticationV1Api,
-    V1TokenReview,
-    V1TokenReviewSpec,
-    V1TokenReviewStatus,
-    V1UserInfo,
-)
+from kubernetes_asyncio.client import ApiClient, ApiException
 
 from proxy.core.errors import Unauthorized, UpstreamUnavailable
 from proxy.core.identity import Caller, Identity, extra_of, with_authenticated
 from proxy.wire.tasks import Tasks
 
+_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _REMEMBERED_TOKENS = 32_768
 _REFUSAL_TTL_SECONDS = 2.0
 _REVIEW_SECONDS = 10.0
 
-# What the client raises when nobody answered, or something that is no TokenReview: it reads
-# whatever JSON comes back as if it were one.
+# Errors of the transport, of HTTP, and of an answer that does not look like one.
 _NO_ANSWER = (
     ApiException,
     aiohttp.ClientError,
     AttributeError,
+    KeyError,
     OSError,
     TimeoutError,
     TypeError,
@@ -54,42 +47,67 @@ class KubernetesTokenReviewer:
     """Asks the API server by TokenReview."""
 
     def __init__(self, client: ApiClient, *, audiences: Sequence[str] = ()) -> None:
-        self._api = AuthenticationV1Api(client)
+        self._client = client
         self._audiences = list(audiences)
 
     async def review(self, token: str) -> Identity | None:
         """Return the token's owner, or None for a definite no; raises UpstreamUnavailable."""
-        spec = V1TokenReviewSpec(token=token, audiences=self._audiences or None)
         try:
-            answer = await self._api.create_token_review(
-                V1TokenReview(spec=spec), _request_timeout=_REVIEW_SECONDS
+            # Read as plain JSON: the library's model would take the text "false" for a yes.
+            review = await self._client.call_api(
+                _PATH,
+                "POST",
+                body=_review(token, self._audiences),
+                auth_settings=["BearerToken"],
+                response_types_map={200: "object", 201: "object"},
+                _return_http_data_only=True,
+                _request_timeout=_REVIEW_SECONDS,
             )
-            return self._owner(answer.status)
+            return self._owner(review["status"])
         except _NO_ANSWER as error:
             # Never a 401: the client would throw away a token that may be good.
             raise UpstreamUnavailable("the token cannot be reviewed") from error
 
-    def _owner(self, status: V1TokenReviewStatus | None) -> Identity | None:
-        if status is None:
-            raise ValueError("a review without a status")
-        if status.authenticated is not True or status.error:
+    def _owner(self, status: dict[str, object]) -> Identity | None:
+        if status.get("authenticated") is not True or status.get("error"):
             return None
-        return _identity(status.user) if self._is_for_us(status.audiences or []) else None
+        return _identity(status.get("user")) if self._is_for_us(status.get("audiences")) else None
 
-    def _is_for_us(self, audiences: Sequence[str]) -> bool:
+    def _is_for_us(self, audiences: object) -> bool:
         """An API server that does not know audiences answers without any: then we cannot tell."""
-        return not self._audiences or any(one in audiences for one in self._audiences)
+        return not self._audiences or not set(self._audiences).isdisjoint(_texts(audiences))
 
 
-def _identity(user: V1UserInfo | None) -> Identity | None:
-    if user is None or not user.username:
+def _review(token: str, audiences: Sequence[str]) -> dict[str, object]:
+    specification: dict[str, object] = {"token": token}
+    if audiences:
+        specification["audiences"] = audiences
+    return {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": specification,
+    }
+
+
+def _identity(user: object) -> Identity | None:
+    if not isinstance(user, dict) or not user.get("username"):
         return None
+    (name, uid) = _texts([user["username"], user.get("uid") or ""])
+    extra = user.get("extra") or {}
     return Identity(
-        name=user.username,
-        uid=user.uid or "",
-        groups=with_authenticated(user.groups or ()),
-        extra=extra_of(user.extra or {}),
+        name=name,
+        uid=uid,
+        groups=with_authenticated(_texts(user.get("groups"))),
+        extra=extra_of({key: _texts(values) for key, values in extra.items()}),
     )
+
+
+def _texts(values: object) -> list[str]:
+    """Return a list of texts, or raise: half an identity is none."""
+    texts = [] if values is None else values
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise TypeError("not a list of texts")
+    return texts
 
 
 class TokenAuthenticator:

@@ -54,7 +54,8 @@ class KubernetesAccessReviewer:
 def _answer(review: dict[str, dict[str, object]]) -> Answer:
     status = review["status"]
     return Answer(
-        allowed=status.get("allowed") is True,
+        # Who says both yes and no has not said yes.
+        allowed=status.get("allowed") is True and not status.get("denied"),
         reason=str(status.get("reason", "")),
         error=str(status.get("evaluationError", "")),
     )

@@ -14,20 +14,23 @@ from proxy.core.identity import MASTERS, Caller, Identity
 from proxy.core.identity_headers import Header, identity_headers
 from proxy.core.legacy_policy import LegacyAction
 from proxy.core.modes import Mode
+from proxy.core.original_user import has_reserved_key, with_original_user
 
 LEGACY_WARNING = "unrestricted impersonation is deprecated here: grant a constrained mode instead"
 
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """Identities that nobody has here, by whatever way.
+    """What holds for every identity, by whatever way it was reached.
 
     `own_name` is the proxy's own user: a request from it would be a loop, and a request as it
-    would hold the right to be anybody.
+    would hold the right to be anybody. Nobody acts with a protected group. An impersonated
+    identity names its caller to the API server if `tells_original_user`.
     """
 
     own_name: str | None = None
     protected_groups: frozenset[str] = frozenset({MASTERS})
+    tells_original_user: bool = False
 
 
 DEFAULT_GUARDS = Guards()
@@ -63,15 +66,18 @@ def admit_self(caller: Caller, *, guards: Guards = DEFAULT_GUARDS) -> Admission:
 def admit_as(caller: Caller, allowed: Allowed, *, guards: Guards = DEFAULT_GUARDS) -> Admission:
     """Admit a caller as the identity that the verdict allows it."""
     warning = _legacy_warning(caller, allowed)
-    if allowed.attempt.wanted.is_short:
-        return _remembered_admission(caller, allowed.acting, allowed.mode, warning, guards)
-    return _admit(caller, allowed.acting, allowed.mode, warning, guards)
+    admit = _remembered_admission if allowed.attempt.wanted.is_short else _admit
+    return admit(caller, allowed.acting, allowed.mode, warning, guards)
 
 
 def _admit(
     caller: Caller, acting: Identity, mode: Mode | None, warning: str | None, guards: Guards
 ) -> Admission:
     check_names(caller, acting, guards=guards)
+    if has_reserved_key(acting):
+        raise Forbidden("an identity that claims an original user cannot be forwarded")
+    if mode is not None and guards.tells_original_user:
+        acting = with_original_user(acting, caller)
     check_header_safe(acting)
     for group in acting.groups:
         if group in guards.protected_groups:

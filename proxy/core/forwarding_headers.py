@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from proxy.core.admission import Admission
 from proxy.core.identity_headers import Header
+from proxy.core.websocket_protocols import PROTOCOL_HEADER, without_tokens
 
 _HOP_BY_HOP = frozenset(
     {
@@ -35,14 +36,13 @@ _SPECIAL = _HOP_BY_HOP | {
     b"expect",
     b"host",
     b"http2-settings",
-    b"sec-websocket-protocol",
+    PROTOCOL_HEADER,
     b"x-forwarded-client-cert",
     b"x-forwarded-for",
 }
 _IDENTITY_PREFIXES = (b"impersonate", b"x-remote-")
 _IDENTITY_INITIALS = b"iIxX"
 _UNTRUSTED_PREFIXES = (*_IDENTITY_PREFIXES, b"x-forwarded-", b"x-real-ip", b"forwarded")
-_BEARER_PROTOCOL = b"base64url.bearer.authorization.k8s.io."
 
 _UPGRADE = (b"Connection", b"Upgrade")
 _CHUNKED = (b"Transfer-Encoding", b"chunked")
@@ -148,6 +148,9 @@ def folded_name(name: bytes) -> bytes:
 
 def _copied(headers: Sequence[Header], hop: Hop, rules: ForwardingRules) -> list[Header]:
     names = [line[0].lower().replace(b"_", b"-") for line in headers]
+    if PROTOCOL_HEADER in names:
+        headers = without_tokens(headers)
+        names = [folded_name(line[0]) for line in headers]
     dropped = rules.dropped_names
     if b"connection" in names:
         dropped = dropped | _connection_named(headers)
@@ -171,23 +174,12 @@ def _special_line(line: Header, hop: Hop, rules: ForwardingRules) -> Header | No
     No Connection token reaches these: a body without its length would be read as a request. The
     name must be the exact one, so that a look-alike is dropped.
     """
-    name, value = line
-    exact = name.lower()
+    exact = line[0].lower()
     if exact == b"host":
         return line if rules.host is None else (b"Host", rules.host)
     if exact == b"content-length" and not hop.is_chunked:
         return line
-    if exact == b"sec-websocket-protocol":
-        protocols = _without_token(value)
-        return (name, protocols) if protocols else None
-    return None
-
-
-def _without_token(protocols: bytes) -> bytes:
-    if _BEARER_PROTOCOL not in protocols:
-        return protocols
-    names = (protocol.strip() for protocol in protocols.split(b","))
-    return b",".join(name for name in names if not name.startswith(_BEARER_PROTOCOL))
+    return line if exact == PROTOCOL_HEADER else None
 
 
 def _connection_named(headers: Sequence[Header]) -> set[bytes]:

@@ -13,6 +13,7 @@ from proxy.core.go_quote import go_quote
 from proxy.core.go_url import path_unescape
 from proxy.core.header_safety import key_fault, text_fault
 from proxy.core.identity import Identity, extra_of
+from proxy.core.original_user import is_reserved_key
 
 Header = tuple[bytes, bytes]
 
@@ -132,6 +133,8 @@ def _extra_key(name: bytes, limits: ImpersonationLimits) -> str:
     fault = key_fault(key)
     if fault is not None:
         raise BadRequest(f"extra key: it {fault}")
+    if is_reserved_key(key):
+        raise BadRequest("extra key: it is reserved for the proxy's own word about the caller")
     return key
 
 

@@ -90,6 +90,11 @@ class UpstreamSettings(StrictModel):
     """After this long without an answer's head the client is told 504. Watches, logs, exec and
     the like have no such limit."""
 
+    original_user_extra: bool = False
+    """On: an impersonated request names its caller to the API server, in extras under
+    `original-user.kube-understudy.io/`. Our own identity then needs the verb impersonate on
+    `userextras/original-user.kube-understudy.io/name`, `.../uid` and `.../groups`."""
+
 
 LegacyChoice = Literal["allow", "warn", "deny"]
 Names = Annotated[tuple[str, ...], Field(strict=False)]

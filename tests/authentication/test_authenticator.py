@@ -14,6 +14,9 @@ WITH_A_BAD_ONE = Peer("10.0.0.1", b"something else")
 WITHOUT = Peer("10.0.0.1")
 GOOD_TOKEN = [(b"Authorization", b"Bearer good")]
 BAD_TOKEN = [(b"Authorization", b"Bearer bad")]
+IN_PROTOCOL = b"base64url.bearer.authorization.k8s.io."
+GOOD_PROTOCOL = [(b"Sec-WebSocket-Protocol", IN_PROTOCOL + b"Z29vZA,v5")]
+BAD_PROTOCOL = [(b"Sec-WebSocket-Protocol", IN_PROTOCOL + b"YmFk,v5")]
 
 
 @dataclass
@@ -41,9 +44,15 @@ class Tokens:
         return Caller(Identity(self.name))
 
 
-async def name_of(peer: Peer, headers: list[Header], tokens: Tokens | None = None) -> str:
+async def name_of(
+    peer: Peer,
+    headers: list[Header],
+    tokens: Tokens | None = None,
+    *,
+    upgrade: bytes | None = None,
+) -> str:
     authenticator = Authenticator(Certificates(), tokens or Tokens())
-    return (await authenticator.authenticate(peer, headers)).identity.name
+    return (await authenticator.authenticate(peer, headers, upgrade=upgrade)).identity.name
 
 
 async def test_a_certificate_comes_first_and_saves_the_review() -> None:
@@ -63,6 +72,47 @@ async def test_a_bad_certificate_does_not_spoil_a_good_token() -> None:
 
 async def test_a_bad_token_does_not_spoil_a_good_certificate() -> None:
     assert await name_of(WITH_CERTIFICATE, BAD_TOKEN) == "alice"
+
+
+@pytest.mark.parametrize("peer", [WITHOUT, WITH_A_BAD_ONE], ids=["none", "bad"])
+@pytest.mark.parametrize("header", [[], BAD_TOKEN], ids=["alone", "beside a bad header"])
+async def test_a_websocket_may_bring_its_token_among_its_protocols(
+    peer: Peer, header: list[Header]
+) -> None:
+    assert await name_of(peer, [*header, *GOOD_PROTOCOL], upgrade=b"websocket") == "bob"
+
+
+@pytest.mark.parametrize(
+    ("peer", "header", "asked"),
+    [(WITH_CERTIFICATE, GOOD_TOKEN, []), (WITHOUT, GOOD_TOKEN, [b"good"])],
+    ids=["certificate", "header"],
+)
+async def test_the_token_of_a_websocket_comes_last(
+    peer: Peer, header: list[Header], asked: list[bytes]
+) -> None:
+    tokens = Tokens()
+
+    await name_of(peer, [*header, *BAD_PROTOCOL], tokens, upgrade=b"websocket")
+
+    assert tokens.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("headers", "upgrade"),
+    [
+        (BAD_PROTOCOL, b"websocket"),
+        ([*BAD_TOKEN, *BAD_PROTOCOL], b"websocket"),
+        (GOOD_PROTOCOL, None),
+        (GOOD_PROTOCOL, b"SPDY/3.1"),
+        ([*GOOD_PROTOCOL, *GOOD_PROTOCOL], b"websocket"),
+    ],
+    ids=["bad", "both bad", "not an upgrade", "another upgrade", "twice"],
+)
+async def test_among_protocols_anything_but_one_good_token_is_nobody(
+    headers: list[Header], upgrade: bytes | None
+) -> None:
+    with pytest.raises(Unauthorized):
+        await name_of(WITHOUT, headers, upgrade=upgrade)
 
 
 @pytest.mark.parametrize("peer", [WITHOUT, WITH_A_BAD_ONE], ids=["none", "bad"])

@@ -104,7 +104,9 @@ async def test_who_is_known_by_name_alone_is_authenticated_all_the_same(
         pytest.param({"authenticated": True, "user": USER, "error": "odd"}, id="yes and an error"),
         pytest.param({"authenticated": False, "error": "invalid"}, id="no and an error"),
         pytest.param({"authenticated": True, "user": "root"}, id="a user that is a text"),
-        pytest.param("authenticated", id="a text"),
+        pytest.param({"authenticated": "true", "user": USER}, id="yes as a text"),
+        pytest.param({"authenticated": "false", "user": USER}, id="no as a text"),
+        pytest.param({"authenticated": 1, "user": USER}, id="yes as a number"),
     ],
 )
 async def test_anything_but_a_plain_yes_is_a_no(server: ReviewServer, status: object) -> None:
@@ -150,6 +152,7 @@ async def test_an_error_of_the_api_server_is_no_answer(server: ReviewServer, cod
         pytest.param("", id="empty"),
         pytest.param("null", id="null"),
         pytest.param("[]", id="a list"),
+        pytest.param('{"status": "authenticated"}', id="a status that is a text"),
         pytest.param('"status"', id="a text"),
         pytest.param("<html>status</html>", id="a page"),
         pytest.param('{"spec": {"token": "t"}, "status": null}', id="no status"),
@@ -160,6 +163,26 @@ async def test_an_error_of_the_api_server_is_no_answer(server: ReviewServer, cod
 )
 async def test_what_is_no_review_is_no_answer(server: ReviewServer, body: str) -> None:
     server.answer = server.text(body)
+
+    with pytest.raises(UpstreamUnavailable):
+        await review(server)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"username": 7},
+        {"username": ["root"]},
+        {"username": "alice", "uid": 7},
+        {"username": "alice", "groups": "system:masters"},
+        {"username": "alice", "groups": ["a", 7]},
+        {"username": "alice", "extra": {"a": "b"}},
+        {"username": "alice", "extra": ["a"]},
+    ],
+    ids=str,
+)
+async def test_half_an_identity_is_no_answer(server: ReviewServer, user: object) -> None:
+    server.answer = server.status({"authenticated": True, "user": user})
 
     with pytest.raises(UpstreamUnavailable):
         await review(server)

@@ -2,24 +2,25 @@
 
 import re
 import string
-import subprocess
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.oracle import deviations as oracle
 from tests.parity import deviations as parity
-from tests.support.ran import FAILED, PASSED
+from tests.support.maps import (
+    ROOT,
+    TEST_ID,
+    check_that_they_ran,
+    collected_tests,
+    missing_modules,
+    named_tests,
+)
 
 pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
 
-ROOT = Path(__file__).parents[2]
 KEP_TESTS = "tests/e2e/kep"
 DOCUMENT = (ROOT / "docs" / "conformance.md").read_text()
-TEST_ID = re.compile(r"`(tests/[\w/]+\.py::test_\w+)`")
-MODULE = re.compile(r"`(proxy/[\w/]+\.py)`")
 DEVIATION = re.compile(r"^\| ([a-z]) \| `([A-Z_]+)` \|(.*)$", re.MULTILINE)
 SECTIONS = (
     "Goals",
@@ -44,47 +45,27 @@ SECTIONS = (
 )
 
 
-@pytest.fixture(scope="module")
-def collected() -> set[str]:
-    """Every test that pytest would run in the files that the map names, without parameters."""
-    files = {test.partition("::")[0] for test in TEST_ID.findall(DOCUMENT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", KEP_TESTS, *sorted(files)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = done.stdout.splitlines()
-    return {line.partition("[")[0] for line in lines if line.startswith("tests/")}
-
-
-def test_every_test_that_the_map_names_would_run(collected: set[str]) -> None:
-    named = set(TEST_ID.findall(DOCUMENT))
+def test_every_test_that_the_map_names_would_run() -> None:
+    named = named_tests(DOCUMENT)
 
     assert named
-    assert named - collected == set()
+    assert named - collected_tests() == set()
 
 
 @pytest.mark.last
 def test_every_test_that_the_map_names_has_run(request: pytest.FixtureRequest) -> None:
-    named = set(TEST_ID.findall(DOCUMENT))
-    if named - {item.nodeid.partition("[")[0] for item in request.session.items}:
-        pytest.skip("only a run of all tests can tell")
-
-    assert named - PASSED == set()
-    assert named & FAILED == set()
+    check_that_they_ran(named_tests(DOCUMENT), request.session)
 
 
-def test_every_test_of_the_kep_is_on_the_map(collected: set[str]) -> None:
-    kep = {test for test in collected if test.startswith(KEP_TESTS)}
+def test_every_test_of_the_kep_is_on_the_map() -> None:
+    kep = {test for test in collected_tests() if test.startswith(KEP_TESTS)}
 
     assert kep
-    assert kep - set(TEST_ID.findall(DOCUMENT)) == set()
+    assert kep - named_tests(DOCUMENT) == set()
 
 
 def test_every_module_on_the_map_exists() -> None:
-    assert [name for name in MODULE.findall(DOCUMENT) if not (ROOT / name).is_file()] == []
+    assert missing_modules(DOCUMENT) == []
 
 
 def test_the_map_goes_from_goals_to_troubleshooting() -> None:
@@ -128,11 +109,11 @@ def test_the_runs_count_deviations_by_the_letters_of_the_map(module: ModuleType)
     assert counted.items() <= on_the_map.items()
 
 
-def test_a_test_of_a_deviation_stands_at_its_letter(collected: set[str]) -> None:
+def test_a_test_of_a_deviation_stands_at_its_letter() -> None:
     for letter, _, row in DEVIATION.findall(DOCUMENT):
         prefix = f"{KEP_TESTS}/test_deviations.py::test_{letter}_"
-        own = {test for test in collected if test.startswith(prefix)}
-        named = set(TEST_ID.findall(row))
+        own = {test for test in collected_tests() if test.startswith(prefix)}
+        named = named_tests(row)
 
         assert own <= named
         assert all(test.startswith(prefix) for test in named if "test_deviations" in test)

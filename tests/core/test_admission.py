@@ -76,6 +76,30 @@ def test_names_are_not_compared_while_our_own_is_unknown() -> None:
     check_names(Caller(Identity("proxy")), Identity("proxy"), guards=Guards())
 
 
+TELLING = Guards(own_name="proxy", tells_original_user=True)
+
+
+def test_an_impersonated_identity_names_its_caller_only_where_that_is_wanted() -> None:
+    wanted = allowed(Identity("alice"))
+
+    assert admit_as(BOB, wanted, guards=GUARDS).acting == Identity("alice")
+    assert dict(admit_as(BOB, wanted, guards=TELLING).acting.extra) == {
+        "original-user.kube-understudy.io/name": ("bob",),
+        "original-user.kube-understudy.io/groups": ("dev",),
+    }
+    assert admit_self(BOB, guards=TELLING).acting == BOB.identity
+
+
+@pytest.mark.parametrize("guards", [GUARDS, TELLING], ids=["off", "on"])
+def test_nobody_brings_an_original_user_along(guards: Guards) -> None:
+    blamer = Identity("eve", extra=(("original-user.kube-understudy.io/name", ("root",)),))
+
+    with pytest.raises(Forbidden, match="claims an original user"):
+        admit_self(Caller(blamer), guards=guards)
+    with pytest.raises(Forbidden, match="claims an original user"):
+        admit_as(BOB, allowed(blamer), guards=guards)
+
+
 def test_an_identity_that_would_change_on_the_way_is_not_admitted() -> None:
     with pytest.raises(Forbidden):
         admit_self(Caller(Identity("bob\n")), guards=GUARDS)

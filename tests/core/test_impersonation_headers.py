@@ -133,6 +133,8 @@ def test_anything_without_a_user_is_refused_in_the_words_of_the_server_in_force(
         ((b"Impersonate-Extra-a\xffb", b"v"), "extra key: it is not valid UTF-8"),
         ((b"Impersonate-Extra-%zz\xff", b"v"), "extra key: it is not valid UTF-8"),
         ((b"Impersonate-Extra-a%0ab", b"v"), "extra key: it has control characters"),
+        ((b"Impersonate-Extra-%4friginal-user.kube-understudy.io%2fname", b"v"),
+         "extra key: it is reserved for the proxy's own word about the caller"),
     ],
 )  # fmt: skip
 def test_a_header_that_could_be_read_in_two_ways_is_refused(

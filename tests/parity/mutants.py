@@ -15,23 +15,18 @@ from proxy.core.evaluation import Allowed, Answer, Denied, Evaluation
 from proxy.core.identity import Identity, ServiceAccount, node_name, service_account
 from proxy.core.modes import Mode, acting_identity
 from proxy.core.plan import Attempt, StarCheck, Step, identity_steps
-
-
-def _put(owner: object, name: str, mistake: object) -> None:
-    if not hasattr(owner, name):
-        raise LookupError(f"{owner} has no {name}: the mistake must be made elsewhere now")
-    setattr(owner, name, mistake)
+from tests.support.mistakes import put
 
 
 def _action_unchecked() -> None:
-    _put(evaluation, "action_checks", lambda attempt: [])
+    put(evaluation, "action_checks", lambda attempt: [])
 
 
 def _uid_unchecked() -> None:
     def without_uid(attempt: Attempt) -> list[Step]:
         return identity_steps(replace(attempt, wanted=replace(attempt.wanted, uid="")))
 
-    _put(evaluation, "identity_steps", without_uid)
+    put(evaluation, "identity_steps", without_uid)
 
 
 def _last_failure_told() -> None:
@@ -44,11 +39,11 @@ def _last_failure_told() -> None:
             last = outcome
         return last
 
-    _put(gate, "evaluate", evaluate)
+    put(gate, "evaluate", evaluate)
 
 
 def _masters_allowed() -> None:
-    _put(plan, "MASTERS", "nobody's group")
+    put(plan, "MASTERS", "nobody's group")
 
 
 def _empty_group_allowed() -> None:
@@ -58,15 +53,15 @@ def _empty_group_allowed() -> None:
         groups = tuple(group for group in attempt.wanted.groups if group)
         return original(replace(attempt, wanted=replace(attempt.wanted, groups=groups)))
 
-    _put(plan, "_constrained_groups", without_refusal)
+    put(plan, "_constrained_groups", without_refusal)
 
 
 def _star_from_five() -> None:
-    _put(plan, "_MANY", 5)
+    put(plan, "_MANY", 5)
 
 
 def _star_denial_is_final() -> None:
-    _put(StarCheck, "individual_checks", lambda star: (star.check,))
+    put(StarCheck, "individual_checks", lambda star: (star.check,))
 
 
 def _node_by_prefix() -> None:
@@ -74,8 +69,8 @@ def _node_by_prefix() -> None:
         prefix, mark, name = username.partition("system:node:")
         return name if mark and not prefix else None
 
-    _put(modes, "node_name", by_prefix)
-    _put(plan, "node_name", by_prefix)
+    put(modes, "node_name", by_prefix)
+    put(plan, "node_name", by_prefix)
 
 
 def _service_account_by_prefix() -> None:
@@ -84,16 +79,16 @@ def _service_account_by_prefix() -> None:
         namespace, _, name = rest.partition(":")
         return ServiceAccount(namespace, name) if mark and not prefix else None
 
-    _put(modes, "service_account", by_prefix)
-    _put(plan, "service_account", by_prefix)
+    put(modes, "service_account", by_prefix)
+    put(plan, "service_account", by_prefix)
 
 
 def _any_node_is_associated() -> None:
-    _put(modes, "_runs_on", lambda caller, node: service_account(caller.name) is not None)
+    put(modes, "_runs_on", lambda caller, node: service_account(caller.name) is not None)
 
 
 def _associated_extras_shown() -> None:
-    _put(plan, "_reviewed_caller", lambda mode, caller: caller)
+    put(plan, "_reviewed_caller", lambda mode, caller: caller)
 
 
 def _associated_by_name() -> None:
@@ -105,7 +100,7 @@ def _associated_by_name() -> None:
             return check
         return replace(check, name=node_name(attempt.wanted.name) or "")
 
-    _put(plan, "_username_check", by_name)
+    put(plan, "_username_check", by_name)
 
 
 def _node_group_forgotten() -> None:
@@ -113,39 +108,39 @@ def _node_group_forgotten() -> None:
         acting = acting_identity(mode, wanted)
         return replace(acting, groups=tuple(one for one in acting.groups if one != "system:nodes"))
 
-    _put(evaluation, "acting_identity", without_nodes)
+    put(evaluation, "acting_identity", without_nodes)
 
 
 def _modes_not_remembered() -> None:
-    _put(decision_memory.ModeMemory, "learn", lambda memory, caller, mode: None)
+    put(decision_memory.ModeMemory, "learn", lambda memory, caller, mode: None)
 
 
 def _request_key_too_short() -> None:
-    _put(cache_keys, "_action_fields", attrgetter("verb", "resource"))
+    put(cache_keys, "_action_fields", attrgetter("verb", "resource"))
 
 
 def _nothing_remembered() -> None:
-    _put(decision_memory.DecisionMemory, "knows", lambda memory, attempt, layer: False)
+    put(decision_memory.DecisionMemory, "knows", lambda memory, attempt, layer: False)
 
 
 def _extra_keys_unchecked() -> None:
-    _put(plan, "extra_fault", lambda extra: None)
+    put(plan, "extra_fault", lambda extra: None)
 
 
 def _error_text_lost() -> None:
     def denied(attempt: Attempt, check: AccessCheck, answer: Answer) -> Denied:
         return Denied(check, answer.reason)
 
-    _put(evaluation, "_denied", denied)
+    put(evaluation, "_denied", denied)
 
 
 def _constraint_not_audited() -> None:
-    _put(Mode, "constraint", property(lambda mode: None))
+    put(Mode, "constraint", property(lambda mode: None))
 
 
 def _selectors_not_reviewed() -> None:
-    _put(access_reviews, "field_review", lambda fields: [])
-    _put(access_reviews, "label_review", lambda labels: [])
+    put(access_reviews, "field_review", lambda fields: [])
+    put(access_reviews, "label_review", lambda labels: [])
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

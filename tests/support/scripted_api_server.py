@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.support.certificates import Certificates
 
@@ -120,11 +121,16 @@ class ScriptedApiServer:
     address: tuple[str, int]
     script: Script = echo
     tokens: dict[str, str] = field(default_factory=dict)
+    token_statuses: dict[str, dict[str, object]] = field(default_factory=dict)
+    access_status: object = field(default_factory=lambda: {"allowed": True})
     review_status: str = "201 Created"
+    review_headers: tuple[str, ...] = ()
+    seen_reviews: list[SeenRequest] = field(default_factory=list)
     review_gate: asyncio.Event = field(default_factory=asyncio.Event)
     requests: list[SeenRequest] = field(default_factory=list)
     under_review: list[str] = field(default_factory=list)
     reviewed_tokens: list[str] = field(default_factory=list)
+    reviewed_access: list[dict[str, Any]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     connections: dict[int, ScriptedConnection] = field(default_factory=dict)
     opened: int = 0
@@ -183,6 +189,7 @@ class ScriptedApiServer:
 
     async def _review(self, connection: ScriptedConnection, request: SeenRequest) -> None:
         review = json.loads(await connection.read_body(request))
+        self.seen_reviews.append(request)
         if request.values("impersonate-user"):
             self.violations.append("a review carries an impersonation")
         self.under_review.append(request.target)
@@ -192,16 +199,19 @@ class ScriptedApiServer:
         await connection.respond(
             json.dumps(review).encode(),
             status=self.review_status,
-            headers=("Content-Type: application/json",),
+            headers=("Content-Type: application/json", *self.review_headers),
         )
 
-    def _review_status(self, target: str, review: dict[str, dict[str, str]]) -> dict[str, object]:
+    def _review_status(self, target: str, review: dict[str, dict[str, str]]) -> object:
         if target.endswith("/selfsubjectreviews"):
             return {"userInfo": {"username": OWN_NAME}}
         if target.endswith("/subjectaccessreviews"):
-            return {"allowed": True}
+            self.reviewed_access.append(review["spec"])
+            return self.access_status
         token = review["spec"]["token"]
         self.reviewed_tokens.append(token)
+        if token in self.token_statuses:
+            return self.token_statuses[token]
         user = self.tokens.get(token)
         return {"authenticated": user is not None, "user": {"username": user or ""}}
 

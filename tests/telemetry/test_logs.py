@@ -9,21 +9,15 @@ from typing import Literal
 import pytest
 
 from proxy.telemetry.logs import configure_logs, fields
+from tests.support.restored_logging import restored_logging
 
 log = logging.getLogger("understudy.test")
 
 
 @pytest.fixture(autouse=True)
-def restored_logging() -> Iterator[None]:
-    """Give the root logger back as it was."""
-    root = logging.getLogger()
-    before = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in ("aiohttp", "kubernetes_asyncio")}
-    yield
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+def logging_as_it_was() -> Iterator[None]:
+    with restored_logging():
+        yield
 
 
 def configured(style: Literal["json", "text"], level: str = "debug") -> io.StringIO:

@@ -56,9 +56,13 @@ class Understudy:
 
     def reload(self, **impersonation: object) -> None:
         """Decide by these settings of impersonation from now on, without a restart."""
+        self.reload_section("impersonation", impersonation)
+
+    def reload_section(self, name: str, section: dict[str, object]) -> None:
+        """Decide by this section of the configuration from now on, without a restart."""
         file, before = self.process.config_file, self.log().count(RELOADED)
         document = yaml.safe_load(file.read_text())
-        file.write_text(yaml.safe_dump({**document, "impersonation": impersonation}))
+        file.write_text(yaml.safe_dump({**document, name: section}))
         self.process.process.send_signal(signal.SIGHUP)
         poll(lambda: self.log().count(RELOADED) > before, "the proxy has not reloaded")
 
@@ -71,6 +75,7 @@ def running_understudy(
     *,
     impersonation: dict[str, object] | None = None,
     kep_metric_names: bool = False,
+    log_level: str = "info",
 ) -> Iterator[Understudy]:
     """Run a proxy before a server, and return it when callers are served."""
     audit_log = directory / "audit.log"
@@ -82,6 +87,7 @@ def running_understudy(
             },
             "audit": {"log": {"path": str(audit_log)}},
             "impersonation": impersonation or {},
+            "log": {"level": log_level},
         }
         with ProxyProcess(control_plane, server, settings=settings) as process:
             url = f"http://{LOOPBACK}:{admin_port.number}/metrics"

@@ -1,0 +1,40 @@
+"""The bearer token of a WebSocket client that cannot send an Authorization header: a browser."""
+
+import binascii
+import re
+from collections.abc import Sequence
+
+from proxy.core.websocket_protocols import TOKEN_PREFIX, offered_protocols
+
+Header = tuple[bytes, bytes]
+
+_ENCODED = re.compile(rb"[A-Za-z0-9_-]+")
+_STANDARD_ALPHABET = bytes.maketrans(b"-_", b"+/")
+
+
+def websocket_token(headers: Sequence[Header], *, upgrade: bytes | None) -> bytes | None:
+    """Return the token among the subprotocols, as the API server reads it; None if none is good.
+
+    It counts only where the request asks for a WebSocket, there is one token, at least one real
+    protocol is left to choose, and the token is UTF-8 in base64url without padding.
+    """
+    if upgrade is None or upgrade.lower() != b"websocket":
+        return None
+    offered = offered_protocols(headers)
+    if len(offered.tokens) != 1 or not offered.protocols:
+        return None
+    prefix, encoded = offered.tokens[0][: len(TOKEN_PREFIX)], offered.tokens[0][len(TOKEN_PREFIX) :]
+    return _decoded(encoded) if prefix == TOKEN_PREFIX else None
+
+
+def _decoded(encoded: bytes) -> bytes | None:
+    # The pattern first: the decoder would skip what it does not know, and so read many texts alike.
+    if _ENCODED.fullmatch(encoded) is None:
+        return None
+    padding = b"=" * (-len(encoded) % 4)
+    try:
+        token = binascii.a2b_base64(encoded.translate(_STANDARD_ALPHABET) + padding)
+        token.decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return token

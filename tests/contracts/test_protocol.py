@@ -1,0 +1,95 @@
+"""`docs/protocol.md` and the tests agree: every number has a row, and every row what shows it."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+
+import pytest
+
+from tests.guards.guards import GUARDS
+from tests.support.maps import (
+    ROOT,
+    check_that_they_ran,
+    collected_tests,
+    missing_modules,
+    named_tests,
+)
+
+pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
+
+DOCUMENT = (ROOT / "docs" / "protocol.md").read_text()
+ROW = re.compile(r"^\| ([RA]?[\d.]+) \| (.*)$", re.MULTILINE)
+REASON = "No test: "
+SECTIONS = {
+    "1.1": 14,
+    "1.2": 10,
+    "1.3": 7,
+    "1.4": 5,
+    "2.1": 4,
+    "2.2": 6,
+    "2.3": 3,
+    "2.4": 5,
+    "2.5": 2,
+    "2.6": 3,
+    "2.7": 5,
+}
+REGRESSION_TESTS = ("tests/scenarios/regressions/", "tests/e2e/test_regressions.py")
+ITEMS = [f"{section}.{at}" for section, last in SECTIONS.items() for at in range(1, last + 1)]
+REGRESSIONS = [f"R{number}" for number in range(1, 17)]
+ACCEPTANCE = [f"A{number}" for number in range(1, 11)]
+
+
+def test_every_number_has_its_row_in_order() -> None:
+    assert [number for number, _ in ROW.findall(DOCUMENT)] == [*ITEMS, *REGRESSIONS, *ACCEPTANCE]
+
+
+def test_every_row_names_a_test_or_a_reason() -> None:
+    rows = ROW.findall(DOCUMENT)
+
+    assert [n for n, row in rows if not named_tests(row) and REASON not in row] == []
+    assert [n for n, row in rows if n[0] in "RA" and not named_tests(row)] == []
+
+
+def test_every_test_that_the_map_names_would_run() -> None:
+    assert named_tests(DOCUMENT) - collected_tests() == set()
+
+
+@pytest.mark.last
+def test_every_test_that_the_map_names_has_run(request: pytest.FixtureRequest) -> None:
+    check_that_they_ran(named_tests(DOCUMENT), request.session)
+
+
+def test_every_module_on_the_map_exists() -> None:
+    assert missing_modules(DOCUMENT) == []
+
+
+def numbered(number: int, tests: Iterable[str]) -> set[str]:
+    """Return the tests of one regression among these."""
+    return {test for test in tests if f"::test_{number:02}_" in test}
+
+
+@pytest.mark.parametrize("number", range(1, 17))
+def test_every_test_of_a_regression_stands_in_its_row(number: int) -> None:
+    rows = dict(ROW.findall(DOCUMENT))
+    regressions = {one for one in collected_tests() if one.startswith(REGRESSION_TESTS)}
+
+    own = numbered(number, regressions)
+
+    assert own
+    assert own <= named_tests(rows[f"R{number}"])
+
+
+def test_every_regression_has_a_guard_that_can_be_taken_away() -> None:
+    assert list(GUARDS) == list(range(1, 17))
+
+
+def test_every_guard_is_still_where_it_would_be_taken_away() -> None:
+    """All at once, in a process of its own. That their loss is noticed: `make mutants`."""
+    remove_all = "from tests.guards.guards import GUARDS\nfor one in GUARDS.values(): one.remove()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", remove_all], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
