@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from proxy.upstream.credentials import Endpoint
+from proxy.upstream.endpoints import Endpoint
 from proxy.wire.body import NO_BODY, BodyError, BodyReader, body_reader
 from proxy.wire.head import (
     MAX_HEAD_BYTES,
@@ -64,6 +64,7 @@ class UpstreamConnection(SecureConnection):
         on_lost: Callable[["UpstreamConnection"], None],
     ) -> None:
         super().__init__(TLSStream(endpoint.context, server_hostname=endpoint.server_name))
+        self.endpoint = endpoint
         self._on_idle = on_idle
         self._on_lost = on_lost
         self._buffer = b""

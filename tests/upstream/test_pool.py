@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.core.errors import UpstreamUnavailable
-from proxy.upstream.credentials import Endpoint
+from proxy.upstream.endpoints import Endpoint, Endpoints
 from proxy.upstream.pool import IDLE_SECONDS, Pool
 from proxy.wire.tasks import Tasks
 from tests.support.certificates import Certificates, new_certificates
@@ -62,8 +62,9 @@ class Connections:
         self.clock = FakeClock()
         self.tasks = Tasks(lambda _: None)
         context = certificates.client_context()
+        self.endpoints = (Endpoint("127.0.0.1", port, "127.0.0.1", context),)
         self.pool = Pool(
-            Endpoint("127.0.0.1", port, "127.0.0.1", context),
+            Endpoints(self, self.clock),
             connect_timeout_seconds=seconds,
             clock=self.clock,
             tasks=self.tasks,
