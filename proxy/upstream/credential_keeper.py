@@ -42,6 +42,10 @@ class CredentialKeeper:
         """Hear that an API server did not accept the credential: it is renewed soon."""
         self._is_refused.set()
 
+    def fault(self) -> str | None:
+        """Tell what is wrong with the credential, for who asks whether we are ready."""
+        return "the API server refuses it" if self._is_refused.is_set() else None
+
     async def run(self) -> None:
         """Look again and again."""
         while True:

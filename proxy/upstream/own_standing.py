@@ -6,10 +6,10 @@ a verdict on ours must never reach it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 from kubernetes_asyncio.client import ApiClient, ApiException
 
@@ -32,6 +32,22 @@ class Standing(Enum):
     UNKNOWN = auto()
 
 
+Probe = Callable[[Endpoint], Coroutine[Any, Any, Standing]]
+
+
+async def probe(client: ApiClient, endpoint: Endpoint) -> Standing:
+    """Ask an endpoint what it thinks of our credential alone; in bounded time."""
+    try:
+        await review_ourselves(client, endpoint.url)
+    except ApiException as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            return Standing.REFUSED
+        return Standing.ACCEPTED if error.status in _KNOWN_TO_BE_US else Standing.UNKNOWN
+    except NO_ANSWER:
+        return Standing.UNKNOWN
+    return Standing.ACCEPTED
+
+
 class OwnVersion(Protocol):
     """Our credential, as far as its changes are concerned."""
 
@@ -50,13 +66,13 @@ class OwnStanding:
 
     def __init__(
         self,
-        client: ApiClient,
+        probe: Probe,
         credential: OwnVersion,
         *,
         clock: Callable[[], float],
         tasks: Tasks,
     ) -> None:
-        self._client = client
+        self._probe = probe
         self._credential = credential
         self._clock = clock
         self._tasks = tasks
@@ -90,7 +106,7 @@ class OwnStanding:
         return asking
 
     async def _ask(self, endpoint: Endpoint, version: int) -> Standing:
-        standing = await _standing(self._client, endpoint)
+        standing = await self._probe(endpoint)
         if version != self._credential.version:
             return Standing.UNKNOWN  # The answer may be about the next credential.
         if standing is Standing.ACCEPTED:
@@ -102,15 +118,3 @@ def _standing_of(asking: asyncio.Task[Standing]) -> Standing:
     if asking.cancelled() or asking.exception() is not None:
         return Standing.UNKNOWN
     return asking.result()
-
-
-async def _standing(client: ApiClient, endpoint: Endpoint) -> Standing:
-    try:
-        await review_ourselves(client, endpoint.url)
-    except ApiException as error:
-        if error.status == HTTPStatus.UNAUTHORIZED:
-            return Standing.REFUSED
-        return Standing.ACCEPTED if error.status in _KNOWN_TO_BE_US else Standing.UNKNOWN
-    except NO_ANSWER:
-        return Standing.UNKNOWN
-    return Standing.ACCEPTED

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from kubernetes_asyncio.client import ApiClient
 
@@ -13,7 +14,7 @@ from proxy.upstream.credential_keeper import CredentialKeeper
 from proxy.upstream.credentials import load_credentials
 from proxy.upstream.endpoints import Endpoints
 from proxy.upstream.forwarder import Forwarder
-from proxy.upstream.own_standing import OwnStanding
+from proxy.upstream.own_standing import OwnStanding, probe
 from proxy.upstream.pool import Pool
 from proxy.upstream.review_client import review_client
 from proxy.wire.tasks import Tasks
@@ -71,7 +72,7 @@ async def upstream_side(
         forwarder = Forwarder(
             pool,
             credentials,
-            OwnStanding(client, credentials, clock=clocks.monotonic, tasks=tasks),
+            OwnStanding(partial(probe, client), credentials, clock=clocks.monotonic, tasks=tasks),
             response_timeout_seconds=settings.response_timeout_seconds,
             tasks=tasks,
         )
