@@ -1,6 +1,7 @@
 """Wiring: settings in, a running proxy out; what starts and stops, and in which order."""
 
 import asyncio
+import itertools
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -41,6 +42,7 @@ from proxy.wire.tasks import Tasks
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
+_SWEEPS_PER_DEAD_PEER_SEARCH = 10
 _OWN_NAME_SECONDS = 1.0
 
 
@@ -208,10 +210,12 @@ def _wall_clock() -> datetime:
 
 
 async def _sweep(listener: Listener, pool: Pool) -> None:
-    while True:
+    for turn in itertools.count(1):
         await asyncio.sleep(_SWEEP_SECONDS)
         listener.close_late()
         pool.close_old()
+        if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
+            pool.close_unreachable()
 
 
 def _report_failure(error: BaseException) -> None:

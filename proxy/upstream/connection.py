@@ -19,6 +19,7 @@ from proxy.wire.head import (
     find_head_end,
     parse_response_head,
 )
+from proxy.wire.keepalive import is_unreachable, keep_alive
 from proxy.wire.secure_connection import SecureConnection
 from proxy.wire.tls import TLSStream
 
@@ -81,6 +82,11 @@ class UpstreamConnection(SecureConnection):
         self.idle_since = 0.0
 
     # --- the event loop's side -------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let the kernel watch over the other end, and start the handshake."""
+        keep_alive(transport)
+        super().connection_made(transport)
 
     def secured(self) -> None:
         """Let whoever opened this connection use it."""
@@ -174,6 +180,12 @@ class UpstreamConnection(SecureConnection):
         self._receiver = None
         self.close()
         asyncio.get_running_loop().call_later(_FINISH_SECONDS, self._abort)
+
+    def cut_off_if_unreachable(self, after_seconds: float) -> None:
+        """Break off if nothing that was sent has been acknowledged for that long."""
+        transport = self._transport
+        if transport is not None and is_unreachable(transport, after_seconds=after_seconds):
+            self._fail(ConnectionError("the API server acknowledges nothing any more"))
 
     def close(self) -> None:
         """Say goodbye and close; what was written is still sent."""

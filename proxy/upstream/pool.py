@@ -10,6 +10,7 @@ from collections.abc import Callable
 from proxy.core.errors import UpstreamUnavailable
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint, Endpoints
+from proxy.wire.keepalive import UNREACHABLE_SECONDS
 from proxy.wire.tasks import Tasks
 
 # The API server closes idle connections after 90 s; ours end well before, so that a request
@@ -80,6 +81,11 @@ class Pool:
                 one.idle_since < oldest_allowed or not self._endpoints.is_current(one.endpoint)
             )
         )
+
+    def close_unreachable(self, *, after_seconds: float = UNREACHABLE_SECONDS) -> None:
+        """Break off what is under way with an API server that is gone; called now and then."""
+        for connection in list(self._all):
+            connection.cut_off_if_unreachable(after_seconds)
 
     def close(self) -> None:
         """Close every connection, busy ones too."""
