@@ -1,6 +1,7 @@
 """Wiring: settings in, a running proxy out; what starts and stops, and in which order."""
 
 import asyncio
+import itertools
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -9,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from kubernetes_asyncio.client import ApiClient
 from prometheus_client import CollectorRegistry
 
 from proxy.admin.server import AdminServer
@@ -35,17 +35,15 @@ from proxy.settings.decisions import decision_rules, impersonation_limits
 from proxy.settings.model import Settings
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
-from proxy.upstream.credentials import CredentialsError, UpstreamCredentials, load_credentials
-from proxy.upstream.forwarder import Forwarder
 from proxy.upstream.own_identity import own_name
 from proxy.upstream.pool import Pool
-from proxy.upstream.review_client import review_client
+from proxy.upstream.side import Clocks, UpstreamSide, upstream_side
 from proxy.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
-_CREDENTIAL_REFRESH_SECONDS = 30.0
+_SWEEPS_PER_DEAD_PEER_SEARCH = 10
 _OWN_NAME_SECONDS = 1.0
 
 
@@ -57,9 +55,10 @@ async def running_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
         key_file=settings.serving.key_file,
         client_ca_file=settings.authentication.client_certificate.ca_file,
     )
-    credentials = await load_credentials(settings.upstream.kubeconfig)
-    async with review_client(credentials) as client:
-        proxy = Proxy(settings, context, credentials, client)
+    tasks = Tasks(_report_failure)
+    clocks = Clocks(asyncio.get_running_loop().time, _wall_clock)
+    async with upstream_side(settings.upstream, clocks=clocks, tasks=tasks) as upstream:
+        proxy = Proxy(settings, context, upstream, tasks)
         try:
             await proxy.start(settings)
             yield proxy
@@ -74,25 +73,18 @@ class Proxy:
         self,
         settings: Settings,
         context: ssl.SSLContext,
-        credentials: UpstreamCredentials,
-        client: ApiClient,
+        upstream: UpstreamSide,
+        tasks: Tasks,
     ) -> None:
         self.address = settings.serving.address
         self._clock = asyncio.get_running_loop().time
-        self._tasks = Tasks(_report_failure)
-        self._credentials = credentials
-        self._client = client
+        self._tasks = tasks
+        self._upstream = upstream
         self._own_name: str | None = None
         # Of the settings in force: our name may become known only after a reload.
         self._guards = _nameless_guards(settings)
         self._metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
         self._admin = AdminServer(self._metrics.registry)
-        self._pool = Pool(
-            credentials.endpoint,
-            connect_timeout_seconds=settings.upstream.connect_timeout_seconds,
-            clock=self._clock,
-            tasks=self._tasks,
-        )
         audit_path = settings.audit.log.path
         self._audit_file = AuditFile(audit_path) if audit_path is not None else None
         self._gate = self._build_gate(settings)
@@ -110,14 +102,14 @@ class Proxy:
             await self._admin.start(*settings.admin.address)
         self.address = await self._listener.start(*settings.serving.address)
         self._tasks.keep(self._learn_own_name())
-        self._tasks.keep(_sweep(self._listener, self._pool))
-        self._tasks.keep(_refresh(self._credentials))
+        self._tasks.keep(_sweep(self._listener, self._upstream.pool))
+        self._tasks.keep(self._upstream.keeper.run())
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))
 
     async def stop(self) -> None:
         """Close everything, clients first."""
         await self._listener.stop()
-        self._pool.close()
+        self._upstream.pool.close()
         await self._tasks.stop()
         await self._admin.stop()
         if self._audit_file is not None:
@@ -137,24 +129,18 @@ class Proxy:
         log.info("decisions reloaded")
 
     def _build_pipeline(self, settings: Settings) -> Pipeline:
-        forwarder = Forwarder(
-            self._pool,
-            self._credentials,
-            response_timeout_seconds=settings.upstream.response_timeout_seconds,
-            tasks=self._tasks,
-        )
         return Pipeline(
             recorder=Recorder(_wall_clock, self._audit_file),
             authenticator=self._build_authenticator(settings),
             decisions=self._decisions(settings),
-            forwarder=forwarder,
+            forwarder=self._upstream.forwarder,
             tasks=self._tasks,
         )
 
     def _build_authenticator(self, settings: Settings) -> Authenticator:
         reviews = settings.authentication.token_review
         tokens = TokenAuthenticator(
-            KubernetesTokenReviewer(self._client, audiences=reviews.audiences),
+            KubernetesTokenReviewer(self._upstream.client, audiences=reviews.audiences),
             success_ttl_seconds=reviews.success_ttl_seconds,
             clock=self._clock,
             tasks=self._tasks,
@@ -174,7 +160,7 @@ class Proxy:
         reviews = impersonation.reviews
         ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
         desk = ReviewDesk(
-            KubernetesAccessReviewer(self._client),
+            KubernetesAccessReviewer(self._upstream.client),
             rationing=Rationing(ration, self._clock),
             breaker=Breaker(self._clock),
             counter=self._metrics,
@@ -197,15 +183,23 @@ class Proxy:
         )
 
     async def _learn_own_name(self) -> None:
-        """Ask who we are until the API server tells; nobody is admitted before that."""
-        while self._own_name is None:
+        """Ask who we are until the API server tells; nobody is admitted before that.
+
+        A new credential is perhaps another identity's, so each is asked about again.
+        """
+        while True:
+            self._upstream.credential_changed.clear()
             try:
-                self._own_name = await own_name(self._client)
+                name = await own_name(self._upstream.client)
             except Refusal as refusal:
                 log.warning("own identity unknown", extra=fields(reason=refusal.message))
                 await asyncio.sleep(_OWN_NAME_SECONDS)
-        log.info("own identity", extra=fields(user=self._own_name))
-        self._guard()
+                continue
+            if name != self._own_name:
+                self._own_name = name
+                log.info("own identity", extra=fields(user=name))
+                self._guard()
+            await self._upstream.credential_changed.wait()
 
     def _guard(self) -> None:
         if self._own_name is not None:
@@ -224,19 +218,12 @@ def _nameless_guards(settings: Settings) -> Guards:
 
 
 async def _sweep(listener: Listener, pool: Pool) -> None:
-    while True:
+    for turn in itertools.count(1):
         await asyncio.sleep(_SWEEP_SECONDS)
         listener.close_late()
         pool.close_old()
-
-
-async def _refresh(credentials: UpstreamCredentials) -> None:
-    while True:
-        await asyncio.sleep(_CREDENTIAL_REFRESH_SECONDS)
-        try:
-            await credentials.refresh()
-        except CredentialsError as error:
-            log.warning("own token not refreshed", extra=fields(error=str(error)))
+        if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
+            pool.close_unreachable()
 
 
 def _report_failure(error: BaseException) -> None:

@@ -3,12 +3,14 @@
 import re
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
 _PORT = re.compile(r"[0-9]{1,5}")
 _LONGEST_SECONDS = 8760 * 3600.0
+_HTTPS_PORT = 443
 
 
 def _read_duration(value: object) -> float:
@@ -36,7 +38,22 @@ def _read_address(value: object) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def read_server(value: object) -> tuple[str, int]:
+    """Return host and port of `https://HOST[:PORT]`; ValueError for anything else."""
+    url = urlsplit(value) if isinstance(value, str) else None
+    if (
+        url is None
+        or (url.scheme, url.query, url.fragment, url.username) != ("https", "", "", None)
+        or not url.hostname
+        or url.path not in ("", "/")
+    ):
+        raise ValueError(f"must be https://HOST[:PORT], not {value}")
+    url.hostname.encode("idna")  # a name that no resolver could ever be asked for is refused here
+    return url.hostname, url.port or _HTTPS_PORT
+
+
 Duration = Annotated[float, BeforeValidator(_read_duration)]
 Timeout = Annotated[float, BeforeValidator(_read_duration), Field(gt=0)]
 FilePath = Annotated[Path, BeforeValidator(_read_path)]
 Address = Annotated[tuple[str, int], BeforeValidator(_read_address)]
+Server = Annotated[tuple[str, int], BeforeValidator(read_server)]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from proxy.upstream.credentials import Endpoint
+from proxy.upstream.endpoints import Endpoint
 from proxy.wire.body import NO_BODY, BodyError, BodyReader, body_reader
 from proxy.wire.head import (
     MAX_HEAD_BYTES,
@@ -21,6 +21,7 @@ from proxy.wire.head import (
     find_head_end,
     parse_response_head,
 )
+from proxy.wire.keepalive import is_unreachable, keep_alive
 from proxy.wire.secure_connection import SecureConnection
 from proxy.wire.tls import TLSStream
 
@@ -67,6 +68,7 @@ class UpstreamConnection(SecureConnection):
         on_lost: Callable[["UpstreamConnection"], None],
     ) -> None:
         super().__init__(TLSStream(endpoint.context, server_hostname=endpoint.server_name))
+        self.endpoint = endpoint
         self._on_idle = on_idle
         self._on_lost = on_lost
         self._buffer = bytearray()
@@ -84,6 +86,11 @@ class UpstreamConnection(SecureConnection):
         self.idle_since = 0.0
 
     # --- the event loop's side -------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let the kernel watch over the other end, and start the handshake."""
+        keep_alive(transport)
+        super().connection_made(transport)
 
     def secured(self) -> None:
         """Let whoever opened this connection use it."""
@@ -175,6 +182,12 @@ class UpstreamConnection(SecureConnection):
         """Send what was written, then end a tunnel whose other side has ended."""
         self._receiver = None
         self._close_in_time()
+
+    def cut_off_if_unreachable(self, after_seconds: float) -> None:
+        """Break off if nothing that was sent has been acknowledged for that long."""
+        transport = self._transport
+        if transport is not None and is_unreachable(transport, after_seconds=after_seconds):
+            self._fail(ConnectionError("the API server acknowledges nothing any more"))
 
     def close(self) -> None:
         """Say goodbye and close; what was written is still sent."""

@@ -1,24 +1,30 @@
 """Who we are at the API server: where it is, how it is verified, and our own credential.
 
-kubernetes-asyncio reads kubeconfigs (exec plugins included) and the pod's service account; what
-it found becomes plain values here.
+What is written in files becomes plain values here, all of it or nothing: a half-written
+certificate, a token file that is just gone or a plugin that fails leave the old identity whole.
 """
 
 import asyncio
+import hashlib
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import yaml
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
 from proxy.core.errors import SetupError
+from proxy.settings.values import read_server
+from proxy.upstream.credential_source import CredentialSource, Reading
+from proxy.upstream.endpoints import Endpoint
 
-_HTTPS_PORT = 443
 _TOKEN = "BearerToken"  # noqa: S105 - the name of it, in the library
+# Stands for whichever endpoint can be reached; no resolver knows it.
+ANY_ENDPOINT = "https://any-endpoint.invalid"
+
+Address = tuple[str, int]
 
 
 class CredentialsError(SetupError):
@@ -26,108 +32,144 @@ class CredentialsError(SetupError):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where the API server is, and the TLS settings that verify it and present us."""
+class _Identity:
+    """One state of our identity; `fingerprint` covers everything that connections depend on."""
 
-    host: str
-    port: int
-    server_name: str
-    context: ssl.SSLContext
+    authorization: bytes | None
+    endpoints: tuple[Endpoint, ...]
+    fingerprint: bytes
 
 
 class UpstreamCredentials:
-    """Our own identity: an endpoint, and the Authorization header that goes with it."""
+    """Our own identity: endpoints, and the Authorization header that goes with them.
 
-    def __init__(self, configuration: Configuration, endpoint: Endpoint) -> None:
-        self.configuration = configuration
-        self.endpoint = endpoint
-        self.authorization: bytes | None = None
-        # The token has one owner: reviews use what `refresh` has read, and read nothing themselves.
-        reread = configuration.refresh_api_key_hook
-        self._reread: Callable[[Configuration], object] | None = (
-            reread if callable(reread) else None
-        )
-        configuration.refresh_api_key_hook = None
+    `version` grows with every change, so that who has used one identity can tell it from the
+    next. The configuration is for our own calls and always holds the newest token.
+    """
 
-    async def refresh(self) -> None:
-        """Take the newest token, if we have one: files rotate.
+    def __init__(
+        self, source: CredentialSource, addresses: Sequence[Address], reading: Reading
+    ) -> None:
+        """Take a first reading. Blocks on files: call it in a thread."""
+        self._source = source
+        self._addresses = addresses
+        self._reading = reading
+        self._identity = _identity(reading.configuration, addresses, None)
+        self.version = 1
+        self.configuration = Configuration(host=ANY_ENDPOINT)
+        self._tell_own_calls()
 
-        On CredentialsError the old one stays.
+    @property
+    def authorization(self) -> bytes | None:
+        """The value of our Authorization header, or None when a certificate speaks for us."""
+        return self._identity.authorization
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return every endpoint; they are new objects when a certificate or a CA is."""
+        return self._identity.endpoints
+
+    async def refresh(self, *, renew: bool = False) -> bool:
+        """Take what is written now, and tell whether it is something new.
+
+        With `renew` a plugin is run again whatever it said about expiry. On CredentialsError the
+        old identity stays, whole.
         """
         try:
-            if self._reread is not None:
-                await asyncio.to_thread(self._reread, self.configuration)
-            token = await self.configuration.get_api_key_with_prefix(_TOKEN)
-            self.authorization = _header_value(token) if token else None
-        except (config.ConfigException, OSError, ValueError) as error:
-            raise CredentialsError(f"cannot read our own token: {error}") from error
-        finally:
-            # Reviews use the same one, without the newline of a token file that they would refuse.
-            if self.authorization is not None:
-                self.configuration.api_key[_TOKEN] = self.authorization.decode()
+            reading = await self._source.read(None if renew else self._reading)
+            identity = await asyncio.to_thread(
+                _identity, reading.configuration, self._addresses, self._identity
+            )
+        except _UNUSABLE as error:
+            raise _cannot_use(self._source, error) from error
+        self._reading = reading
+        if identity == self._identity:
+            return False
+        self._identity = identity
+        self.version += 1
+        self._tell_own_calls()
+        return True
+
+    def _tell_own_calls(self) -> None:
+        # The token has one owner: our own calls use what was read here, and read nothing.
+        token = self._identity.authorization
+        self.configuration.api_key = {_TOKEN: token.decode()} if token is not None else {}
 
 
-async def load_credentials(kubeconfig: Path | None) -> UpstreamCredentials:
-    """Read our identity from a kubeconfig, or from the pod's service account when there is none."""
-    configuration = Configuration()
-    source = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
+_UNUSABLE = (config.ConfigException, OSError, ValueError)
+
+
+async def load_credentials(
+    kubeconfig: Path | None, addresses: Sequence[Address] = (), *, now: Callable[[], datetime]
+) -> UpstreamCredentials:
+    """Read our identity from a kubeconfig, or from the pod's service account when there is none.
+
+    `addresses` stand in for the one address that is written there.
+    """
+    source = CredentialSource(kubeconfig, now)
     try:
-        await _load(configuration, kubeconfig)
-        credentials = UpstreamCredentials(configuration, _endpoint(configuration))
-        await credentials.refresh()
-    except (CredentialsError, config.ConfigException, OSError, ValueError) as error:
-        raise CredentialsError(f"cannot use {source}: {error}") from error
-    if credentials.authorization is None and not configuration.cert_file:
-        raise CredentialsError(f"cannot use {source}: neither a token nor a client certificate")
-    return credentials
+        reading = await source.read()
+        return await asyncio.to_thread(UpstreamCredentials, source, addresses, reading)
+    except _UNUSABLE as error:
+        raise _cannot_use(source, error) from error
 
 
-async def _load(configuration: Configuration, kubeconfig: Path | None) -> None:
-    # In threads, because the library reads files without awaiting them.
-    if kubeconfig is None:
-        await asyncio.to_thread(config.load_incluster_config, client_configuration=configuration)
-        return
-    await asyncio.to_thread(_check_is_mapping, kubeconfig)
-    loading = config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+def _cannot_use(source: CredentialSource, error: Exception) -> CredentialsError:
+    # In one line, whatever a plugin printed.
+    return CredentialsError(f"cannot use {source}: {' '.join(str(error).split())}")
+
+
+def _identity(
+    configuration: Configuration, addresses: Sequence[Address], old: _Identity | None
+) -> _Identity:
+    """Return the identity that a configuration describes; ValueError for what we never use.
+
+    Connections, and so the TLS settings, stay the same ones as long as no file changed.
+    """
+    token = configuration.api_key.get(_TOKEN)
+    authorization = _header_value(token) if token else None
+    if authorization is None and not configuration.cert_file:
+        raise ValueError("neither a token nor a client certificate")
+    if not configuration.verify_ssl:
+        raise ValueError("insecure-skip-tls-verify is not supported")
+    if configuration.proxy:
+        raise ValueError("proxy-url is not supported")
+    servers = tuple(addresses) or (_server(configuration),)
+    # Read before the context is made: if a file changes in between, the next look sees it.
+    fingerprint = _fingerprint(configuration, servers)
+    if old is not None and old.fingerprint == fingerprint:
+        return replace(old, authorization=authorization)
+    context = _context(configuration)
+    name = configuration.tls_server_name
+    return _Identity(
+        authorization,
+        tuple(Endpoint(host, port, name or host, context) for host, port in servers),
+        fingerprint,
+    )
+
+
+def _server(configuration: Configuration) -> Address:
     try:
-        await asyncio.to_thread(asyncio.run, loading)
-    except (AttributeError, KeyError, TypeError) as error:
-        # How the library meets a list where it expects a mapping, and the like.
-        raise ValueError("it is not a well-formed kubeconfig") from error
+        return read_server(configuration.host)
+    except ValueError as error:
+        raise ValueError(f"the server {error}") from error
 
 
-def _check_is_mapping(kubeconfig: Path) -> None:
-    # The library overlooks a missing file, and fails without words on one that is something else.
-    try:
-        document = yaml.safe_load(kubeconfig.read_bytes())
-    except yaml.YAMLError as error:
-        raise ValueError("it is not YAML") from error
-    if not isinstance(document, dict):
-        raise ValueError("it is not a mapping")  # noqa: TRY004 - a wrong value, not a wrong call
+def _fingerprint(configuration: Configuration, servers: Sequence[Address]) -> bytes:
+    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    parts = [repr((servers, configuration.tls_server_name)).encode()]
+    parts += [Path(file).read_bytes() if file else b"" for file in files]
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
 def _header_value(token: str) -> bytes:
     """Return a token as the value of a header: without the newline of its file, all printable."""
     value = token.strip()
     if not (value.isascii() and value.isprintable()):
-        raise ValueError("it is not printable ASCII")
+        raise ValueError("its token is not printable ASCII")
+    if value in {"Bearer", "Basic"}:
+        raise ValueError("its token is empty")
     return value.encode()
-
-
-def _endpoint(configuration: Configuration) -> Endpoint:
-    url = urlsplit(configuration.host)
-    if url.scheme != "https" or not url.hostname or url.path not in ("", "/"):
-        raise ValueError(f"the server must be https://HOST[:PORT], not {configuration.host}")
-    if not configuration.verify_ssl:
-        raise ValueError("insecure-skip-tls-verify is not supported")
-    if configuration.proxy:
-        raise ValueError("proxy-url is not supported")
-    return Endpoint(
-        host=url.hostname,
-        port=url.port or _HTTPS_PORT,
-        server_name=configuration.tls_server_name or url.hostname,
-        context=_context(configuration),
-    )
 
 
 def _context(configuration: Configuration) -> ssl.SSLContext:

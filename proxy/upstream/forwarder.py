@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from proxy.core.admission import Admission
-from proxy.core.errors import Refusal, UpstreamUnavailable
+from proxy.core.errors import InternalError, Refusal, UpstreamUnavailable
 from proxy.core.forwarding_headers import Hop, assert_one_identity, outbound_headers
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.relay import Relay
+from proxy.upstream.relay import CredentialStanding, Dispatch, Relay
 from proxy.wire.body import BodyKind
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import encode_head
@@ -42,17 +43,10 @@ class OwnCredential(Protocol):
         """Return the header's value, or None when a certificate speaks for us."""
         ...
 
-
-@dataclass(frozen=True, slots=True)
-class _Dispatch:
-    """An admitted request on its way: whose it is, and what becomes of it if it fails."""
-
-    client: ClientExchange
-    head: bytes
-    audit_id: bytes
-    warning: str | None
-    is_long_running: bool
-    refuse: Callable[[Refusal], None]
+    @property
+    def version(self) -> int:
+        """Return a number that grows with every change."""
+        ...
 
 
 class Forwarder:
@@ -62,12 +56,14 @@ class Forwarder:
         self,
         connections: Connections,
         credential: OwnCredential,
+        standing: CredentialStanding,
         *,
         response_timeout_seconds: float,
         tasks: Tasks,
     ) -> None:
         self._connections = connections
         self._credential = credential
+        self._standing = standing
         self._response_timeout_seconds = response_timeout_seconds
         self._tasks = tasks
 
@@ -82,9 +78,14 @@ class Forwarder:
     ) -> None:
         """Start the exchange; the answer then flows without us."""
         # The head comes first: if it cannot be made, no connection is left in an odd state.
+        version = self._credential.version
         head = self._head(exchange, admission, audit_id)
-        dispatch = _Dispatch(exchange, head, audit_id, admission.warning, is_long_running, refuse)
-        connection = self._connections.take_idle() or await self._connections.connect()
+        dispatch = Dispatch(
+            exchange, admission, audit_id, is_long_running, refuse, head=head, version=version
+        )
+        connection = self._connections.take_idle()
+        if connection is None:
+            dispatch, connection = await self._connect(dispatch)
         self._send(dispatch, connection)
 
     def _head(self, exchange: ClientExchange, admission: Admission, audit_id: bytes) -> bytes:
@@ -100,18 +101,29 @@ class Forwarder:
         assert_one_identity(headers, admission)
         return encode_head(b"%b %b HTTP/1.1" % (request.method, request.target), headers)
 
-    def _send(self, dispatch: _Dispatch, connection: UpstreamConnection) -> None:
+    async def _connect(self, dispatch: Dispatch) -> tuple[Dispatch, UpstreamConnection]:
+        """Return a new connection, and the request with the credential that goes with it.
+
+        The two are one: a head made for a connection that shows our certificate would reach the
+        API server as nobody's on one that does not.
+        """
+        connection = await self._connections.connect()
+        version = self._credential.version
+        if dispatch.version != version:
+            head = self._head(dispatch.client, dispatch.admission, dispatch.audit_id)
+            dispatch = replace(dispatch, head=head, version=version)
+        return dispatch, connection
+
+    def _send(self, dispatch: Dispatch, connection: UpstreamConnection) -> None:
         if not dispatch.client.is_open:
             self._connections.put_back(connection)
             return
         if not connection.is_open:
-            raise UpstreamUnavailable("the API server cannot be reached")
+            raise UpstreamUnavailable("the API server cannot be reached", retry_after_seconds=1)
         relay = Relay(
-            dispatch.client,
+            dispatch,
             connection,
-            audit_id=dispatch.audit_id,
-            warning=dispatch.warning,
-            refuse=dispatch.refuse,
+            standing=self._standing,
             retry=self._retry(dispatch, connection),
         )
         if not dispatch.is_long_running:
@@ -119,10 +131,10 @@ class Forwarder:
                 self._response_timeout_seconds, relay.deadline_passed
             )
             relay.cancel_deadline_by(timer.cancel)
-        relay.run(dispatch.head)
+        relay.run()
 
     def _retry(
-        self, dispatch: _Dispatch, connection: UpstreamConnection
+        self, dispatch: Dispatch, connection: UpstreamConnection
     ) -> Callable[[], object] | None:
         """Return how to repeat a request that met a connection which was just being closed.
 
@@ -136,11 +148,27 @@ class Forwarder:
             and request.method in _REPEATABLE
             and request.framing.kind is BodyKind.NONE
         ):
-            return lambda: self._tasks.keep(self._forward_again(dispatch))
+            return partial(self._repeat, dispatch)
         return None
 
-    async def _forward_again(self, dispatch: _Dispatch) -> None:
-        try:
-            self._send(dispatch, await self._connections.connect())
-        except Refusal as refusal:
-            dispatch.refuse(refusal)
+    def _repeat(self, dispatch: Dispatch) -> None:
+        repeating = self._tasks.start(self._forward_again(dispatch))
+        repeating.add_done_callback(partial(_tell_failure, dispatch.refuse))
+
+    async def _forward_again(self, dispatch: Dispatch) -> None:
+        self._send(*await self._connect(dispatch))
+
+
+def _tell_failure(refuse: Callable[[Refusal], None], repeating: asyncio.Task[None]) -> None:
+    """Answer at once when a request could not be repeated, whatever the reason.
+
+    There is no Retry-After: the first try may have reached the API server.
+    """
+    error = None if repeating.cancelled() else repeating.exception()
+    if isinstance(error, UpstreamUnavailable):
+        refuse(UpstreamUnavailable(error.message))
+    elif isinstance(error, Refusal):
+        refuse(error)
+    elif error is not None:
+        # A bug of ours. It is logged by the owner of the task.
+        refuse(InternalError("an internal error occurred"))

@@ -1,16 +1,22 @@
-"""Connections to the API server: kept while idle, opened when none is."""
+"""Connections to the API server: kept while idle, opened when none is, and never rationed.
+
+Every watch and every tunnel holds one, so a bound would make somebody wait without a word. What
+bounds them is the number of our clients' connections.
+"""
 
 import asyncio
 from collections.abc import Callable
 
 from proxy.core.errors import UpstreamUnavailable
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.credentials import Endpoint
+from proxy.upstream.endpoints import Endpoint, Endpoints
+from proxy.wire.keepalive import UNREACHABLE_SECONDS
 from proxy.wire.tasks import Tasks
 
 # The API server closes idle connections after 90 s; ours end well before, so that a request
 # seldom meets a connection that is just being closed.
 IDLE_SECONDS = 45.0
+_RETRY_AFTER_SECONDS = 1
 
 
 class Pool:
@@ -18,13 +24,13 @@ class Pool:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoints: Endpoints,
         *,
         connect_timeout_seconds: float,
         clock: Callable[[], float],
         tasks: Tasks,
     ) -> None:
-        self._endpoint = endpoint
+        self._endpoints = endpoints
         self._connect_timeout_seconds = connect_timeout_seconds
         self._clock = clock
         self._tasks = tasks
@@ -32,15 +38,21 @@ class Pool:
         self._all: set[UpstreamConnection] = set()
 
     def take_idle(self) -> UpstreamConnection | None:
-        """Return a connection that is ready for a request, if there is one."""
+        """Return a connection that is ready for a request, if there is one.
+
+        One that presents an earlier certificate of ours, or trusts an earlier CA, is not.
+        """
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_open:
+            if not connection.is_open:
+                continue
+            if self._endpoints.is_current(connection.endpoint):
                 return connection
+            connection.close()
         return None
 
     async def connect(self) -> UpstreamConnection:
-        """Open a new connection."""
+        """Open a new connection, to the first endpoint that lets us."""
         # A task of its own, because a timeout needs one and the caller may not be in any.
         connecting = self._tasks.start(self._connect())
         try:
@@ -51,18 +63,29 @@ class Pool:
             raise
 
     def put_back(self, connection: UpstreamConnection) -> None:
-        """Keep a connection that has nothing left to do."""
-        if connection.is_open:
-            connection.is_reused = True
-            connection.idle_since = self._clock()
-            self._idle.append(connection)
+        """Keep a connection that has nothing left to do, or close it if its time is over."""
+        if not connection.is_open:
+            return
+        if not self._endpoints.is_current(connection.endpoint):
+            connection.close()
+            return
+        connection.is_reused = True
+        connection.idle_since = self._clock()
+        self._idle.append(connection)
 
     def close_old(self) -> None:
-        """Close what has been idle for too long; called now and then."""
+        """Close what has been idle for too long or is outdated; called now and then."""
         oldest_allowed = self._clock() - IDLE_SECONDS
-        for connection in [one for one in self._idle if one.idle_since < oldest_allowed]:
-            self._idle.remove(connection)
-            connection.close()
+        self._close_idle(
+            lambda one: (
+                one.idle_since < oldest_allowed or not self._endpoints.is_current(one.endpoint)
+            )
+        )
+
+    def close_unreachable(self, *, after_seconds: float = UNREACHABLE_SECONDS) -> None:
+        """Break off what is under way with an API server that is gone; called now and then."""
+        for connection in list(self._all):
+            connection.cut_off_if_unreachable(after_seconds)
 
     def close(self) -> None:
         """Close every connection, busy ones too."""
@@ -70,23 +93,54 @@ class Pool:
             connection.abandon()
 
     async def _connect(self) -> UpstreamConnection:
-        endpoint = self._endpoint
+        candidates = self._endpoints.in_order()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._connect_timeout_seconds
+        failure: Exception | None = None
+        for position, endpoint in enumerate(candidates):
+            # An equal share of what is left, so that one that swallows connections leaves time
+            # for the others.
+            share = (deadline - loop.time()) / (len(candidates) - position)
+            try:
+                async with asyncio.timeout(share):
+                    connection = await self._open(endpoint)
+            except (OSError, TimeoutError) as error:  # TLS errors are OSErrors
+                failure = error
+                self._failed(endpoint, error)
+            else:
+                self._endpoints.reached(endpoint)
+                return connection
+        # Nothing of the request was sent to anybody, so the client may safely send it again.
+        raise UpstreamUnavailable(
+            "the API server cannot be reached", retry_after_seconds=_RETRY_AFTER_SECONDS
+        ) from failure
+
+    async def _open(self, endpoint: Endpoint) -> UpstreamConnection:
         connection = UpstreamConnection(endpoint, on_idle=self.put_back, on_lost=self._forget)
         is_ready = False
         try:
-            async with asyncio.timeout(self._connect_timeout_seconds):
-                await asyncio.get_running_loop().create_connection(
-                    lambda: connection, endpoint.host, endpoint.port
-                )
-                self._all.add(connection)
-                await connection.ready
-                is_ready = True
-        except (OSError, TimeoutError) as error:  # TLS errors are OSErrors
-            raise UpstreamUnavailable("the API server cannot be reached") from error
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection, endpoint.host, endpoint.port
+            )
+            self._all.add(connection)
+            await connection.ready
+            is_ready = True
         finally:
             if not is_ready:
                 connection.abandon()
         return connection
+
+    def _failed(self, endpoint: Endpoint, error: Exception) -> None:
+        self._endpoints.failed(endpoint, error)
+        if len(self._endpoints.all) > 1:
+            # Who takes no new connections may be going away: what is idle there would be the
+            # next to fail, and there is somebody else to ask.
+            self._close_idle(lambda one: one.endpoint.address == endpoint.address)
+
+    def _close_idle(self, is_over: Callable[[UpstreamConnection], bool]) -> None:
+        for connection in [one for one in self._idle if is_over(one)]:
+            self._idle.remove(connection)
+            connection.close()
 
     def _keep_unwanted(self, connecting: asyncio.Task[UpstreamConnection]) -> None:
         if not connecting.cancelled() and connecting.exception() is None:

@@ -1,51 +1,93 @@
 """One exchange, relayed both ways as it comes; nothing is held back and nothing is repeated."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Protocol
 
-from proxy.core.errors import BadGateway, GatewayTimeout, Refusal
+from proxy.core.admission import Admission
+from proxy.core.errors import BadGateway, GatewayTimeout, Refusal, UpstreamUnavailable
 from proxy.core.forwarding_headers import returned_headers
 from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.endpoints import Endpoint
+from proxy.upstream.own_standing import Standing
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
+
+_RETRY_AFTER_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """An admitted request on its way: whose it is, and what becomes of it if it fails."""
+
+    client: ClientExchange
+    admission: Admission
+    audit_id: bytes
+    is_long_running: bool
+    refuse: Callable[[Refusal], None]
+    head: bytes
+    version: int
+    """The version of our credential that is in the head."""
+
+
+class CredentialStanding(Protocol):
+    """Finds out how our credential stands."""
+
+    def ask(self, endpoint: Endpoint, version: int, tell: Callable[[Standing], None]) -> None:
+        """Tell how an endpoint takes a version of our credential, now or later."""
+        ...
+
+
+@dataclass(slots=True)
+class _HeldAnswer:
+    """A 401 that waits until we know whose it is, with what had come together with its head."""
+
+    head: ResponseHead
+    pieces: list[bytes]
+    has_ended: bool = False
 
 
 class Relay:
     """Carries one request up and its answer down."""
 
     __slots__ = (
-        "_audit_id",
         "_client",
+        "_client_is_slow",
         "_deadline",
+        "_dispatch",
+        "_held",
         "_is_tunnel",
         "_refuse",
         "_retry",
+        "_standing",
         "_upstream",
-        "_warning",
     )
 
     def __init__(
         self,
-        client: ClientExchange,
+        dispatch: Dispatch,
         upstream: UpstreamConnection,
         *,
-        audit_id: bytes,
-        warning: str | None,
-        refuse: Callable[[Refusal], None],
+        standing: CredentialStanding,
         retry: Callable[[], object] | None,
     ) -> None:
-        self._client = client
+        self._dispatch = dispatch
+        self._client = dispatch.client
+        self._refuse = dispatch.refuse
         self._upstream: UpstreamConnection | None = upstream
-        self._audit_id = audit_id
-        self._warning = warning
-        self._refuse = refuse
+        self._standing = standing
         self._retry = retry
         self._deadline: Callable[[], None] | None = None
+        self._held: _HeldAnswer | None = None
+        self._client_is_slow = False
         self._is_tunnel = False
 
-    def run(self, head: bytes) -> None:
+    def run(self) -> None:
         """Send the head; the body follows as the client sends it."""
         if self._upstream is not None:
-            self._upstream.send_head(head, request=self._client.request, receiver=self)
+            head, request = self._dispatch.head, self._client.request
+            self._upstream.send_head(head, request=request, receiver=self)
             self._client.attach(self)
 
     def cancel_deadline_by(self, cancel: Callable[[], None]) -> None:
@@ -66,23 +108,27 @@ class Relay:
 
     def request_failed(self, refusal: Refusal) -> None:
         """Cut the request off upstream: nobody may act on half a body."""
+        self._held = None
         self._release(abandon=True)
         self._refuse(refusal)
 
     def client_gone(self) -> None:
         """Cancel upstream: nobody waits for the answer. A tunnel ends with what was sent."""
+        self._held = None
         if self._is_tunnel and self._upstream is not None:
             self._upstream.finish()
         self._release(abandon=not self._is_tunnel)
 
     def pause_response(self) -> None:
         """The client reads too slowly."""
+        self._client_is_slow = True
         if self._upstream is not None:
             self._upstream.pause_reading()
 
     def resume_response(self) -> None:
         """The client has caught up."""
-        if self._upstream is not None:
+        self._client_is_slow = False
+        if self._upstream is not None and self._held is None:
             self._upstream.resume_reading()
 
     # --- from the API server ---------------------------------------------------------------
@@ -92,9 +138,61 @@ class Relay:
         self._stop_clock()
         if head.status == SWITCHING_PROTOCOLS:
             self._switch_protocols(head)
-            return
-        headers = returned_headers(head.headers, audit_id=self._audit_id, warning=self._warning)
+        elif head.status == HTTPStatus.UNAUTHORIZED and self._upstream is not None:
+            self._hold(head, self._upstream)
+        else:
+            self._start(head)
+
+    def _start(self, head: ResponseHead) -> None:
+        dispatch = self._dispatch
+        headers = returned_headers(
+            head.headers, audit_id=dispatch.audit_id, warning=dispatch.admission.warning
+        )
         self._client.start(head.status, headers, head.framing, reason=head.reason)
+
+    def _hold(self, head: ResponseHead, upstream: UpstreamConnection) -> None:
+        """Keep a 401 back until we know whose it is.
+
+        Nothing more is read meanwhile, so what is kept is what one read of the socket brought.
+        """
+        self._held = _HeldAnswer(head, [])
+        upstream.pause_reading()
+        self._standing.ask(upstream.endpoint, self._dispatch.version, self._judge)
+
+    def _judge(self, standing: Standing) -> None:
+        held, self._held = self._held, None
+        if held is None:
+            return  # The client has left, or the answer has broken off.
+        if standing is Standing.ACCEPTED:
+            self._let_pass(held)
+            return
+        self._release(abandon=True)
+        if standing is Standing.REFUSED:
+            # Safe to repeat: a 401 says that the request was not carried out (RFC 9110, 15.5.2),
+            # and the API server has refused us before it looked at what is asked.
+            self._refuse(
+                UpstreamUnavailable(
+                    "the API server does not accept the proxy's own credential",
+                    retry_after_seconds=_RETRY_AFTER_SECONDS,
+                )
+            )
+        else:
+            # In doubt the 401 is not told: if it is about us, the client would throw a good
+            # credential away, while a client that is told 503 comes again. But nothing invites it
+            # to, because the answer may as well be an application's, and we do not know it.
+            self._refuse(
+                UpstreamUnavailable("the API server does not tell whose credential it refused")
+            )
+
+    def _let_pass(self, held: _HeldAnswer) -> None:
+        """Send a 401 down as it came: it is an application's own."""
+        self._start(held.head)
+        for piece in held.pieces:
+            self._client.send(piece)
+        if held.has_ended:
+            self._client.end()
+        elif self._upstream is not None and not self._client_is_slow:
+            self._upstream.resume_reading()
 
     def _switch_protocols(self, head: ResponseHead) -> None:
         """Open the tunnel only to the very protocol that the client asked for."""
@@ -105,22 +203,32 @@ class Relay:
             return
         self._is_tunnel = True
         headers = returned_headers(
-            head.headers, audit_id=self._audit_id, upgrade=offered, warning=self._warning
+            head.headers,
+            audit_id=self._dispatch.audit_id,
+            upgrade=offered,
+            warning=self._dispatch.admission.warning,
         )
         self._client.switch_protocols(headers)
 
     def response_data(self, payload: bytes) -> None:
         """Send a piece of the answer down at once."""
-        self._client.send(payload)
+        if self._held is not None:
+            self._held.pieces.append(payload)
+        else:
+            self._client.send(payload)
 
     def response_ended(self) -> None:
         """Finish the answer; the connection has already gone back to the pool."""
         self._release(abandon=False)
-        self._client.end()
+        if self._held is not None:
+            self._held.has_ended = True
+        else:
+            self._client.end()
 
     def response_failed(self, *, nothing_came: bool) -> None:
         """Let the client see that its answer broke off, or never came."""
         self._release(abandon=False)
+        self._held = None
         if self._client.has_started:
             self._client.abort()
         elif nothing_came and self._retry is not None:

@@ -45,7 +45,7 @@ async def api(certificates: Certificates) -> AsyncIterator[ScriptedApiServer]:
 
 
 @pytest.fixture
-def upstream_settings() -> dict[str, str]:
+def upstream_settings() -> Mapping[str, object]:
     """What a test module wants to be different upstream."""
     return {}
 
@@ -62,7 +62,7 @@ async def proxy(
     certificates: Certificates,
     tmp_path: Path,
     context_of: Callable[[str | None], ssl.SSLContext],
-    upstream_settings: dict[str, str],
+    upstream_settings: Mapping[str, object],
     impersonation_settings: dict[str, str],
 ) -> AsyncIterator[tuple[str, int]]:
     """The address of a running proxy that knows who it is."""
@@ -84,7 +84,7 @@ def settings_for(
     certificates: Certificates,
     directory: Path,
     *,
-    upstream: dict[str, str] | None = None,
+    upstream: Mapping[str, object] | None = None,
     impersonation: dict[str, str] | None = None,
 ) -> Settings:
     """Write the files of a proxy before this API server, and return its settings."""

@@ -18,6 +18,10 @@ from tests.support.certificates import Certificates
 OWN_TOKEN = "the-token-of-the-proxy"
 OWN_NAME = "system:serviceaccount:understudy:proxy"
 REVIEWS = "/apis/auth"
+UNAUTHORIZED = (
+    b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
+    b'"message":"Unauthorized","reason":"Unauthorized","code":401}\n'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class ScriptedConnection:
         self.reader = reader
         self.writer = writer
         self.closed = asyncio.Event()
+        self.client_name = _common_name(writer)
 
     async def read_head(self) -> SeenRequest:
         """Read a request up to its body."""
@@ -101,6 +106,13 @@ class ScriptedConnection:
         return b"".join(pieces)
 
 
+def _common_name(writer: asyncio.StreamWriter) -> str | None:
+    """Return whom the certificate shown on a connection names."""
+    certificate = writer.get_extra_info("peercert") or {}
+    attributes = [attribute for part in certificate.get("subject", ()) for attribute in part]
+    return dict(attributes).get("commonName")
+
+
 Script = Callable[[ScriptedConnection, SeenRequest], Awaitable[None]]
 
 
@@ -127,6 +139,11 @@ class ScriptedApiServer:
     review_headers: tuple[str, ...] = ()
     seen_reviews: list[SeenRequest] = field(default_factory=list)
     review_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    own_tokens: set[str] = field(default_factory=lambda: {OWN_TOKEN})
+    own_certificates: set[str] = field(default_factory=set)
+    withdrawn: set[str] = field(default_factory=set)
+    refused: list[SeenRequest] = field(default_factory=list)
+    reviews: list[SeenRequest] = field(default_factory=list)
     requests: list[SeenRequest] = field(default_factory=list)
     under_review: list[str] = field(default_factory=list)
     reviewed_tokens: list[str] = field(default_factory=list)
@@ -141,6 +158,16 @@ class ScriptedApiServer:
     def open_forwarding(self) -> int:
         """How many open connections have carried forwarded requests."""
         return len(self.forwarding & self.connections.keys())
+
+    @property
+    def probes(self) -> int:
+        """How often we were asked who the proxy is."""
+        return sum(request.target.endswith("/selfsubjectreviews") for request in self.reviews)
+
+    def withdraw(self, token: str) -> None:
+        """Accept a token of the proxy no more, while it stays known as one of its tokens."""
+        self.own_tokens.discard(token)
+        self.withdrawn.add(token)
 
     def write_kubeconfig(self, directory: Path, ca_file: Path) -> Path:
         """Write the proxy's own credential for this server."""
@@ -179,19 +206,43 @@ class ScriptedApiServer:
 
     async def _serve_one(self, connection: ScriptedConnection) -> None:
         request = await connection.read_head()
+        if not self._accepts(connection, request):
+            self.refused.append(request)
+            await connection.read_body(request)
+            await connection.respond(
+                UNAUTHORIZED,
+                status="401 Unauthorized",
+                headers=("Content-Type: application/json",),
+            )
+            return
         if request.target.startswith(REVIEWS):
             await self._review(connection, request)
             return
         self.forwarding.add(connection.number)
         self.requests.append(request)
-        self.violations += violations_of(request)
+        self.violations += violations_of(request, self._own_authorization())
         await self.script(connection, request)
+
+    def _accepts(self, connection: ScriptedConnection, request: SeenRequest) -> bool:
+        """Authenticate as an API server does: before anything else, by token or certificate."""
+        shown = request.values("authorization")
+        if shown:
+            # What is nobody's token at all is let through, to be told as a violation.
+            return shown[0].removeprefix("Bearer ") not in self.withdrawn
+        return not self.own_certificates or connection.client_name in self.own_certificates
+
+    def _own_authorization(self) -> list[list[str]]:
+        return [
+            *([f"Bearer {token}"] for token in self.own_tokens),
+            *([[]] if self.own_certificates else []),
+        ]
 
     async def _review(self, connection: ScriptedConnection, request: SeenRequest) -> None:
         review = json.loads(await connection.read_body(request))
         self.seen_reviews.append(request)
         if request.values("impersonate-user"):
             self.violations.append("a review carries an impersonation")
+        self.reviews.append(request)
         self.under_review.append(request.target)
         await self.review_gate.wait()
         self.under_review.remove(request.target)
@@ -216,13 +267,13 @@ class ScriptedApiServer:
         return {"authenticated": user is not None, "user": {"username": user or ""}}
 
 
-def violations_of(request: SeenRequest) -> list[str]:
+def violations_of(request: SeenRequest, own_authorization: list[list[str]]) -> list[str]:
     """Return how a forwarded request breaks the rule."""
     names = [name.lower() for name, _ in request.headers]
     found = []
     if names.count("impersonate-user") != 1 or not request.user:
         found.append("not exactly one identity")
-    if request.values("authorization") != [f"Bearer {OWN_TOKEN}"]:
+    if request.values("authorization") not in own_authorization:
         found.append("not our credential alone")
     if any(name.startswith(("x-remote-", "x_remote", "impersonate_")) for name in names):
         found.append("an identity from elsewhere")
@@ -232,12 +283,15 @@ def violations_of(request: SeenRequest) -> list[str]:
 
 
 @asynccontextmanager
-async def scripted_api_server(certificates: Certificates) -> AsyncIterator[ScriptedApiServer]:
+async def scripted_api_server(
+    certificates: Certificates, *, port: int = 0, context: ssl.SSLContext | None = None
+) -> AsyncIterator[ScriptedApiServer]:
     """Run a scripted server; the script can be changed at any time."""
-    api = ScriptedApiServer(("127.0.0.1", 0))
+    api = ScriptedApiServer(("127.0.0.1", port))
     api.review_gate.set()
+    context = context or certificates.server_context()
     server = await asyncio.start_server(
-        api.serve, "127.0.0.1", 0, ssl=certificates.server_context(), limit=2 * 1024 * 1024
+        api.serve, "127.0.0.1", port, ssl=context, limit=2 * 1024 * 1024
     )
     host, port = server.sockets[0].getsockname()[:2]
     api.address = (host, port)
@@ -246,6 +300,7 @@ async def scripted_api_server(certificates: Certificates) -> AsyncIterator[Scrip
         yield api
     finally:
         server.close()
+        api.review_gate.set()
         for connection in list(api.connections.values()):
             await connection.cut()
             await connection.closed.wait()

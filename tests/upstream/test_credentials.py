@@ -1,14 +1,13 @@
 """Who we are at the API server, and one clear line when that cannot be read."""
 
-import json
 import ssl
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from proxy.upstream.credentials import CredentialsError, load_credentials
+from proxy.upstream.credentials import CredentialsError
 from tests.support.certificates import Certificates, new_certificates
+from tests.upstream.kubeconfigs import kubeconfig, load
 
 
 @pytest.fixture(scope="module")
@@ -16,26 +15,9 @@ def certificates() -> Certificates:
     return new_certificates()
 
 
-def kubeconfig(
-    directory: Path, cluster: dict[str, object] | None = None, user: dict[str, object] | None = None
-) -> Path:
-    file = directory / "kubeconfig"
-    cluster = {"server": "https://127.0.0.1:6443", **(cluster or {})}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": "abc"} if user is None else user}],
-    }
-    file.write_text(json.dumps(document))
-    return file
-
-
 async def complaint(file: Path | None) -> str:
     with pytest.raises(CredentialsError) as refused:
-        await load_credentials(file)
+        await load(file)
     assert "\n" not in str(refused.value)
     return str(refused.value)
 
@@ -46,9 +28,9 @@ async def test_a_kubeconfig_names_the_server_and_our_token(
     ca_file = certificates.write_server_ca(tmp_path)
     cluster: dict[str, object] = {"certificate-authority": str(ca_file), "tls-server-name": "api"}
 
-    loaded = await load_credentials(kubeconfig(tmp_path, cluster))
+    loaded = await load(kubeconfig(tmp_path, cluster))
 
-    endpoint = loaded.endpoint
+    endpoint = loaded.endpoints[0]
     assert (endpoint.host, endpoint.port, endpoint.server_name) == ("127.0.0.1", 6443, "api")
     assert loaded.authorization == b"Bearer abc"
     assert endpoint.context.verify_mode is ssl.CERT_REQUIRED
@@ -66,7 +48,7 @@ async def test_a_kubeconfig_names_the_server_and_our_token(
 async def test_an_address_may_leave_things_out(
     tmp_path: Path, server: str, host: str, port: int, name: str
 ) -> None:
-    endpoint = (await load_credentials(kubeconfig(tmp_path, {"server": server}))).endpoint
+    endpoint = (await load(kubeconfig(tmp_path, {"server": server}))).endpoints[0]
 
     assert (endpoint.host, endpoint.port, endpoint.server_name) == (host, port, name)
 
@@ -75,7 +57,7 @@ async def test_the_newline_of_a_token_file_stays_out_of_the_header(tmp_path: Pat
     token_file = tmp_path / "token"
     token_file.write_text("from-a-file\n")
 
-    loaded = await load_credentials(kubeconfig(tmp_path, user={"tokenFile": str(token_file)}))
+    loaded = await load(kubeconfig(tmp_path, user={"tokenFile": str(token_file)}))
 
     assert loaded.authorization == b"Bearer from-a-file"
     assert loaded.configuration.api_key == {"BearerToken": "Bearer from-a-file"}
@@ -87,7 +69,7 @@ async def test_a_certificate_speaks_for_us_without_a_token(
     certificate, key = certificates.write_server_files(tmp_path)
     user: dict[str, object] = {"client-certificate": str(certificate), "client-key": str(key)}
 
-    loaded = await load_credentials(kubeconfig(tmp_path, user=user))
+    loaded = await load(kubeconfig(tmp_path, user=user))
 
     assert loaded.authorization is None
 
@@ -163,7 +145,7 @@ class Pod:
 
 @pytest.fixture
 def pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, certificates: Certificates) -> Pod:
-    """A pod whose token file is trusted for no time at all."""
+    """A pod with a service account."""
     pod = Pod(tmp_path / "token")
     pod.is_given("first\n")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
@@ -172,13 +154,12 @@ def pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, certificates: Certifica
     monkeypatch.setattr(library + "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     ca_file = certificates.write_server_ca(tmp_path)
     monkeypatch.setattr(library + "SERVICE_CERT_FILENAME", str(ca_file))
-    monkeypatch.setattr(library + "TOKEN_REFRESH_PERIOD", timedelta(0))
     return pod
 
 
 async def test_a_pods_token_is_read_again(pod: Pod) -> None:
-    loaded = await load_credentials(None)
-    assert (loaded.endpoint.host, loaded.authorization) == ("::1", b"Bearer first")
+    loaded = await load(None)
+    assert (loaded.endpoints[0].host, loaded.authorization) == ("::1", b"Bearer first")
 
     pod.is_given("second\n")
     await loaded.refresh()
@@ -191,7 +172,7 @@ async def test_a_pods_token_is_read_again(pod: Pod) -> None:
 async def test_while_the_token_cannot_be_used_the_old_one_stays(
     pod: Pod, token: str | None
 ) -> None:
-    loaded = await load_credentials(None)
+    loaded = await load(None)
     pod.is_given(token)
 
     with pytest.raises(CredentialsError):

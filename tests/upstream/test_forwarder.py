@@ -1,7 +1,7 @@
 """Forwarding, where the moment matters: who has left meanwhile, and which connection has."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 
 import pytest
@@ -12,8 +12,9 @@ from proxy.core.identity import Caller, Identity
 from proxy.serving.connection import ConnectionLimits
 from proxy.serving.listener import Listener
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.credentials import Endpoint
+from proxy.upstream.endpoints import Endpoint, Endpoints
 from proxy.upstream.forwarder import Forwarder
+from proxy.upstream.own_standing import Standing
 from proxy.upstream.pool import Pool
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.tasks import Tasks
@@ -34,19 +35,29 @@ class GatedPool(Pool):
 
     gate: asyncio.Event
     hands_out_ended = False
+    fails_with: Exception | None = None
 
     async def connect(self) -> UpstreamConnection:
         await self.gate.wait()
+        if self.fails_with is not None:
+            raise self.fails_with
         connection = await super().connect()
         if self.hands_out_ended:
             connection.close()
         return connection
 
 
-class OwnToken:
-    """Our own credential."""
+class OwnIdentity:
+    """Our own credential, which is always in good standing."""
 
-    authorization: bytes | None = f"Bearer {OWN_TOKEN}".encode()
+    version = 1
+
+    def __init__(self, api: ScriptedApiServer, certificates: Certificates) -> None:
+        self.authorization: bytes | None = f"Bearer {OWN_TOKEN}".encode()
+        self.endpoints = (Endpoint(*api.address, "127.0.0.1", certificates.client_context()),)
+
+    def ask(self, endpoint: Endpoint, version: int, tell: Callable[[Standing], None]) -> None:
+        tell(Standing.ACCEPTED)
 
 
 class Proxy:
@@ -54,10 +65,11 @@ class Proxy:
 
     def __init__(self, api: ScriptedApiServer, certificates: Certificates) -> None:
         clock = asyncio.get_running_loop().time
+        self.credential = OwnIdentity(api, certificates)
         self.failures: list[BaseException] = []
         self.tasks = Tasks(self.failures.append)
         self.pool = GatedPool(
-            Endpoint(*api.address, "127.0.0.1", certificates.client_context()),
+            Endpoints(self.credential, clock),
             connect_timeout_seconds=5,
             clock=clock,
             tasks=self.tasks,
@@ -65,7 +77,11 @@ class Proxy:
         self.pool.gate = asyncio.Event()
         self.pool.gate.set()
         self._forwarder = Forwarder(
-            self.pool, OwnToken(), response_timeout_seconds=5, tasks=self.tasks
+            self.pool,
+            self.credential,
+            self.credential,
+            response_timeout_seconds=5,
+            tasks=self.tasks,
         )
         self.listener = Listener(
             context=certificates.server_context(),
@@ -81,7 +97,9 @@ class Proxy:
             exchange.when_gone(task.cancel)
 
     def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
-        exchange.respond(refusal.code, [], refusal.message.encode())
+        seconds = refusal.retry_after_seconds
+        headers = [] if seconds is None else [(b"Retry-After", b"%d" % seconds)]
+        exchange.respond(refusal.code, headers, refusal.message.encode())
 
     async def _forward(self, exchange: ClientExchange) -> None:
         try:
@@ -165,10 +183,11 @@ async def test_a_connection_that_ends_before_it_is_used_is_a_503_and_nobody_hang
         answer = await client.request(target="/api/v1/pods?watch=1")
 
     assert answer.status == 503
+    assert answer.values("retry-after") == ["1"]
     assert api.requests == []
 
 
-async def test_a_request_that_cannot_be_repeated_is_a_503(
+async def test_a_request_that_cannot_be_repeated_is_a_503_without_an_invitation(
     api: ScriptedApiServer, proxy: Proxy, certificates: Certificates
 ) -> None:
     async with connected(proxy.address, certificates.client_context()) as client:
@@ -180,3 +199,43 @@ async def test_a_request_that_cannot_be_repeated_is_a_503(
 
     assert answer.status == 503
     assert len(api.requests) == 2
+    assert answer.values("retry-after") == []
+
+
+async def test_a_bug_while_a_request_is_repeated_is_a_500_at_once(
+    api: ScriptedApiServer, proxy: Proxy, certificates: Certificates
+) -> None:
+    """Nobody is left waiting for its own patience to end."""
+    async with connected(proxy.address, certificates.client_context()) as client:
+        assert (await client.request()).status == 200
+        api.script = drop
+        proxy.pool.fails_with = ZeroDivisionError("a bug")
+
+        answer = await client.request()
+
+    assert answer.status == 500
+    assert b"a bug" not in answer.body
+    assert answer.values("retry-after") == []
+    assert [type(failure) for failure in proxy.failures] == [ZeroDivisionError]
+    proxy.failures.clear()
+
+
+async def test_a_request_leaves_with_the_credential_that_goes_with_its_connection(
+    api: ScriptedApiServer, proxy: Proxy, certificates: Certificates
+) -> None:
+    """Our identity changed from a certificate to a token while the connection was opened."""
+    proxy.credential.authorization = None
+    proxy.pool.gate.clear()
+    async with connected(proxy.address, certificates.client_context()) as client:
+        await client.send(request_bytes())
+        await eventually(lambda: proxy.tasks._running)
+
+        proxy.credential.authorization = f"Bearer {OWN_TOKEN}".encode()
+        proxy.credential.version += 1
+        proxy.pool.gate.set()
+        answer = await client.read_response()
+
+    assert answer.status == 200
+    assert [request.values("authorization") for request in api.requests] == [
+        [f"Bearer {OWN_TOKEN}"]
+    ]

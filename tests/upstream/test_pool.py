@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.core.errors import UpstreamUnavailable
-from proxy.upstream.credentials import Endpoint
+from proxy.upstream.endpoints import Endpoint, Endpoints
 from proxy.upstream.pool import IDLE_SECONDS, Pool
 from proxy.wire.tasks import Tasks
 from tests.support.certificates import Certificates, new_certificates
@@ -58,16 +58,22 @@ class Server:
 class Connections:
     """A pool and its clock."""
 
-    def __init__(self, certificates: Certificates, port: int, *, seconds: float = 5.0) -> None:
+    def __init__(self, certificates: Certificates, *ports: int, seconds: float = 5.0) -> None:
         self.clock = FakeClock()
         self.tasks = Tasks(lambda _: None)
-        context = certificates.client_context()
+        self.certificates, self.ports = certificates, ports
+        self.endpoints = self.new_endpoints()
         self.pool = Pool(
-            Endpoint("127.0.0.1", port, "127.0.0.1", context),
+            Endpoints(self, self.clock),
             connect_timeout_seconds=seconds,
             clock=self.clock,
             tasks=self.tasks,
         )
+
+    def new_endpoints(self) -> tuple[Endpoint, ...]:
+        """The endpoints with a new certificate of ours: the same places, other TLS settings."""
+        context = self.certificates.client_context()
+        return tuple(Endpoint("127.0.0.1", port, "127.0.0.1", context) for port in self.ports)
 
     async def stop(self) -> None:
         self.pool.close()
@@ -185,6 +191,7 @@ async def test_nobody_there_is_unavailable(certificates: Certificates, server: S
         await connections.pool.connect()
 
     assert refused.value.code == 503
+    assert refused.value.retry_after_seconds == 1  # nothing was sent: the client may come again
 
 
 async def test_a_server_we_do_not_trust_is_unavailable(server: Server) -> None:

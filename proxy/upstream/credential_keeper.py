@@ -1,0 +1,77 @@
+"""Keeps our credential fresh: looks again from time to time, and when an API server refuses it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from proxy.core.errors import SetupError
+from proxy.telemetry.logs import fields
+
+log = logging.getLogger(__name__)
+
+# The least time between two renewals: each may run a plugin, and a refused credential is refused
+# by every request.
+RENEWAL_SECONDS = 5.0
+
+
+class RefreshableCredential(Protocol):
+    """Our credential."""
+
+    async def refresh(self, *, renew: bool = False) -> bool:
+        """Take what is written now and tell whether it is new; SetupError leaves the old one."""
+        ...
+
+
+class CredentialKeeper:
+    """Refreshes a credential for as long as it runs."""
+
+    def __init__(
+        self,
+        credential: RefreshableCredential,
+        *,
+        every_seconds: float,
+        when_changed: Callable[[], None],
+    ) -> None:
+        self._credential = credential
+        self._every_seconds = every_seconds
+        self._when_changed = when_changed
+        self._is_refused = asyncio.Event()
+
+    def refused(self) -> None:
+        """Hear that an API server did not accept the credential: it is renewed soon."""
+        self._is_refused.set()
+
+    def fault(self) -> str | None:
+        """Tell what is wrong with the credential, for who asks whether we are ready."""
+        return "the API server refuses it" if self._is_refused.is_set() else None
+
+    async def run(self) -> None:
+        """Look again and again."""
+        while True:
+            renew = await self._wait()
+            if renew:
+                log.warning("own credential refused")
+            await self._refresh(renew=renew)
+            if renew:
+                await asyncio.sleep(RENEWAL_SECONDS)
+                # What was refused meanwhile may have been refused with the old one.
+                self._is_refused.clear()
+
+    async def _wait(self) -> bool:
+        """Wait for the next time to look; tell whether it came by a refusal."""
+        try:
+            async with asyncio.timeout(self._every_seconds):
+                return await self._is_refused.wait()
+        except TimeoutError:
+            return False
+
+    async def _refresh(self, *, renew: bool) -> None:
+        try:
+            is_new = await self._credential.refresh(renew=renew)
+        except SetupError as error:
+            log.warning("own credential not refreshed", extra=fields(error=str(error)))
+            return
+        if is_new:
+            log.info("own credential refreshed")
+            self._when_changed()

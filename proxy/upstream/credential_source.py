@@ -1,0 +1,127 @@
+"""Where our own identity is written: a kubeconfig, or the pod's service account.
+
+kubernetes-asyncio reads both, and runs exec plugins. It reads once; this knows when to read again.
+Everything here blocks on files or programs, so it runs in threads.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from cryptography import x509
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import Configuration
+
+# A plugin is run again this long before what it gave expires: time for some failed runs.
+_RENEW_BEFORE = timedelta(minutes=1)
+_PLUGIN_SECONDS = 30.0
+# By these a user section says that a program, or an identity provider, has to be asked.
+_PLUGINS = frozenset(("exec", "auth-provider"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was found, and how long it may be used without looking again."""
+
+    configuration: Configuration
+    document: bytes = b""
+    """The kubeconfig's bytes."""
+    runs_plugin: bool = False
+    expires: datetime | None = None
+
+
+class CredentialSource:
+    """Reads our identity as often as it is asked, but runs plugins only when it has to."""
+
+    def __init__(self, kubeconfig: Path | None, now: Callable[[], datetime]) -> None:
+        self._kubeconfig = kubeconfig
+        self._now = now
+
+    def __str__(self) -> str:
+        return f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
+
+    async def read(self, last: Reading | None = None) -> Reading:
+        """Return what is written now.
+
+        What a plugin gave `last` is returned again as long as it is good. Raises OSError,
+        ValueError or the library's ConfigException for what cannot be read.
+        """
+        if self._kubeconfig is None:
+            return await asyncio.to_thread(_read_pod)
+        document = await asyncio.to_thread(self._kubeconfig.read_bytes)
+        if last is not None and last.document == document and self._is_good(last):
+            return last
+        return await _read_kubeconfig(self._kubeconfig, document)
+
+    def _is_good(self, last: Reading) -> bool:
+        # Only what a plugin gave is good until it expires; files are simply read again. Without
+        # an expiry it is good until the API server refuses it, as it is for kubectl.
+        if not last.runs_plugin:
+            return False
+        return last.expires is None or self._now() < last.expires - _RENEW_BEFORE
+
+
+def _read_pod() -> Reading:
+    configuration = Configuration()
+    load = cast("Callable[..., None]", config.load_incluster_config)  # it ships half its types
+    load(client_configuration=configuration, try_refresh_token=False)
+    return Reading(configuration)
+
+
+async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> Reading:
+    content = await asyncio.to_thread(_mapping, document)
+    configuration = Configuration()
+    loading = config.load_kube_config(
+        str(kubeconfig), client_configuration=configuration, persist_config=False
+    )
+    try:
+        # A loop of its own, because the library reads files without awaiting them; and a limit,
+        # because a plugin that hangs must not keep us from reading ever again.
+        loader = await asyncio.to_thread(asyncio.run, asyncio.wait_for(loading, _PLUGIN_SECONDS))
+        runs_plugin = not _PLUGINS.isdisjoint(_user(content))
+    except (AttributeError, KeyError, StopIteration, TypeError) as error:
+        # How the library meets a list where it expects a mapping, and the like.
+        raise ValueError("it is not a well-formed kubeconfig") from error
+    except TimeoutError as error:
+        raise ValueError(f"its plugin took longer than {_PLUGIN_SECONDS:.0f} s") from error
+    if not runs_plugin:
+        return Reading(configuration, document)
+    expires = await asyncio.to_thread(_expiry, loader, configuration)
+    return Reading(configuration, document, runs_plugin=True, expires=expires)
+
+
+def _mapping(document: bytes) -> Mapping[str, Any]:
+    # The library overlooks a missing file, and fails without words on one that is something else.
+    try:
+        content = yaml.safe_load(document)
+    except yaml.YAMLError as error:
+        raise ValueError("it is not YAML") from error
+    if not isinstance(content, dict):
+        raise ValueError("it is not a mapping")  # noqa: TRY004 - a wrong value, not a wrong call
+    return content
+
+
+def _user(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the user section in use, which the library has found before us."""
+    current = content["current-context"]
+    context = next(one["context"] for one in content["contexts"] if one["name"] == current)
+    named = context.get("user")
+    users: list[Mapping[str, Any]] = [
+        one["user"] or {} for one in content.get("users") or [] if one["name"] == named
+    ]
+    return users[0] if users else {}
+
+
+def _expiry(loader: object, configuration: Configuration) -> datetime | None:
+    """Return when a plugin's token expires, or else its certificate."""
+    told = getattr(loader, "exec_plugin_expiry", None)
+    if isinstance(told, datetime):
+        return told if told.tzinfo else told.replace(tzinfo=UTC)
+    if configuration.api_key or not configuration.cert_file:
+        return None
+    certificate = x509.load_pem_x509_certificate(Path(configuration.cert_file).read_bytes())
+    return certificate.not_valid_after_utc
