@@ -56,6 +56,12 @@ def impersonation_settings() -> dict[str, str]:
 
 
 @pytest.fixture
+def serving_settings() -> dict[str, object]:
+    """What a test module wants to be different for clients."""
+    return {}
+
+
+@pytest.fixture
 async def proxy(
     api: ScriptedApiServer,
     certificates: Certificates,
@@ -63,6 +69,7 @@ async def proxy(
     context_of: Callable[[str | None], ssl.SSLContext],
     upstream_settings: dict[str, str],
     impersonation_settings: dict[str, str],
+    serving_settings: dict[str, object],
 ) -> AsyncIterator[tuple[str, int]]:
     """The address of a running proxy that knows who it is."""
     settings = settings_for(
@@ -71,6 +78,7 @@ async def proxy(
         tmp_path,
         upstream=upstream_settings,
         impersonation=impersonation_settings,
+        serving=serving_settings,
     )
     async with running_proxy(settings) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
@@ -85,6 +93,7 @@ def settings_for(
     *,
     upstream: dict[str, str] | None = None,
     impersonation: dict[str, str] | None = None,
+    serving: dict[str, object] | None = None,
 ) -> Settings:
     """Write the files of a proxy before this API server, and return its settings."""
     certificate, key = certificates.write_server_files(directory)
@@ -98,6 +107,7 @@ def settings_for(
                 "address": "127.0.0.1:0",
                 "certificateFile": str(certificate),
                 "keyFile": str(key),
+                **(serving or {}),
             },
             "authentication": {"clientCertificate": {"caFile": str(client_ca)}},
             "upstream": {"kubeconfig": str(kubeconfig), **(upstream or {})},

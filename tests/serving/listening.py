@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from proxy.core.errors import Refusal
-from proxy.serving.connection import ConnectionLimits
+from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
 from proxy.wire.exchange import ClientExchange, Outcome
 from tests.support.certificates import Certificates

@@ -48,9 +48,13 @@ class HttpClient:
         self.has_ended = False
         self.ended_with_goodbye = False
 
-    async def shake_hands(self, context: ssl.SSLContext) -> None:
+    async def shake_hands(
+        self, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+    ) -> None:
         """Speak TLS from here on; ConnectionError when the server will not."""
-        tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
+        tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_hostname="127.0.0.1", session=session
+        )
         while True:
             try:
                 tls.do_handshake()
