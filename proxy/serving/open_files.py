@@ -14,11 +14,12 @@ _OTHER_FILES = 256
 
 def allow_open_files(connections: int) -> None:
     """Raise our own limit to what this many clients need, as far as the system lets us."""
-    needed = connections * _FILES_PER_CONNECTION + _OTHER_FILES
+    for_clients = connections * _FILES_PER_CONNECTION
+    needed = for_clients + _OTHER_FILES
     allowed, ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed >= needed or allowed == resource.RLIM_INFINITY:
         return
     raised = needed if ceiling == resource.RLIM_INFINITY else min(needed, ceiling)
     resource.setrlimit(resource.RLIMIT_NOFILE, (raised, ceiling))
-    if raised < needed:
+    if raised < for_clients:
         log.warning("too few open files allowed", extra=fields(allowed=raised, needed=needed))

@@ -62,24 +62,29 @@ def serving_settings() -> dict[str, object]:
 
 
 @pytest.fixture
+def sections(
+    upstream_settings: dict[str, str],
+    impersonation_settings: dict[str, str],
+    serving_settings: dict[str, object],
+) -> dict[str, dict[str, object]]:
+    """All that is different from the default."""
+    return {
+        "upstream": {**upstream_settings},
+        "impersonation": {**impersonation_settings},
+        "serving": serving_settings,
+    }
+
+
+@pytest.fixture
 async def proxy(
     api: ScriptedApiServer,
     certificates: Certificates,
     tmp_path: Path,
     context_of: Callable[[str | None], ssl.SSLContext],
-    upstream_settings: dict[str, str],
-    impersonation_settings: dict[str, str],
-    serving_settings: dict[str, object],
+    sections: dict[str, dict[str, object]],
 ) -> AsyncIterator[tuple[str, int]]:
     """The address of a running proxy that knows who it is."""
-    settings = settings_for(
-        api,
-        certificates,
-        tmp_path,
-        upstream=upstream_settings,
-        impersonation=impersonation_settings,
-        serving=serving_settings,
-    )
+    settings = settings_for(api, certificates, tmp_path, **sections)
     async with running_proxy(settings) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
@@ -91,9 +96,9 @@ def settings_for(
     certificates: Certificates,
     directory: Path,
     *,
-    upstream: dict[str, str] | None = None,
-    impersonation: dict[str, str] | None = None,
-    serving: dict[str, object] | None = None,
+    upstream: Mapping[str, object] | None = None,
+    impersonation: Mapping[str, object] | None = None,
+    serving: Mapping[str, object] | None = None,
 ) -> Settings:
     """Write the files of a proxy before this API server, and return its settings."""
     certificate, key = certificates.write_server_files(directory)
@@ -111,7 +116,7 @@ def settings_for(
             },
             "authentication": {"clientCertificate": {"caFile": str(client_ca)}},
             "upstream": {"kubeconfig": str(kubeconfig), **(upstream or {})},
-            "impersonation": impersonation or {},
+            "impersonation": {**(impersonation or {})},
         }
     )
 
