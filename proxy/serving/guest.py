@@ -77,5 +77,8 @@ class Guest(SecureConnection):
 
     def cut_off_if_unreachable(self) -> None:
         """Let go of a client that answers nothing, not even on the level of TCP."""
-        if self._transport is not None and is_unreachable(self._transport):
+        transport = self._transport
+        if transport is not None and is_unreachable(
+            transport, after_seconds=self._limits.unreachable_seconds
+        ):
             self._abort()

@@ -5,6 +5,7 @@ from typing import Self
 
 from proxy.serving.doorkeeper import Doorkeeper
 from proxy.serving.head_budget import HeadBudget
+from proxy.wire.keepalive import UNREACHABLE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,7 @@ class ConnectionLimits:
     handshake_seconds: float = 10.0
     head_seconds: float = 32.0
     idle_seconds: float = 90.0
+    unreachable_seconds: float = UNREACHABLE_SECONDS
     unread_head_bytes: int = 64 * 1024 * 1024
     connections: int = 10_000
     connections_per_address: int = 5_000

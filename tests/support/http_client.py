@@ -6,6 +6,7 @@ that was cut. Nothing here uses the proxy's own code.
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -72,6 +73,12 @@ class HttpClient:
         """The TLS session."""
         assert self._tls is not None
         return self._tls
+
+    @property
+    def socket(self) -> socket.socket:
+        """What is below TLS; it only looks like a socket, but has its options."""
+        found: socket.socket = self._writer.get_extra_info("socket")
+        return found
 
     async def send(self, data: bytes) -> None:
         """Send bytes as they are."""

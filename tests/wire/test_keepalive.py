@@ -2,18 +2,15 @@
 
 import asyncio
 import contextlib
-import ctypes
 import socket
-import struct
 from collections.abc import AsyncIterator
 from typing import cast
 
 import pytest
 
 from proxy.wire.keepalive import is_unreachable, keep_alive
+from tests.support.dead_peers import go_silent
 from tests.support.event_loops import eventually
-
-SO_ATTACH_FILTER = 26
 
 
 @contextlib.asynccontextmanager
@@ -38,13 +35,6 @@ async def pair() -> AsyncIterator[tuple[asyncio.Transport, socket.socket]]:
     finally:
         peer.close()
         server.close()
-
-
-def go_silent(peer: socket.socket) -> None:
-    """Let the kernel throw away every packet for this socket: as if its cable had been pulled."""
-    drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # BPF: return 0
-    program = struct.pack("HxxxxxxP", 1, ctypes.addressof(drop_all))
-    peer.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
 
 
 async def test_the_kernel_probes_an_idle_connection() -> None:
