@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import logging
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -28,15 +27,22 @@ from proxy.core.admission import Guards
 from proxy.core.errors import Refusal
 from proxy.core.impersonation_headers import read_wanted_identity
 from proxy.pipeline import Decisions, Pipeline
-from proxy.serving.certificates import serving_context
-from proxy.serving.connection import ConnectionLimits
+from proxy.serving.certificates import (
+    CertificateFiles,
+    LoadedCertificates,
+    ServingCertificates,
+    load_certificates,
+)
+from proxy.serving.in_flight import InFlight
+from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
+from proxy.serving.open_files import allow_open_files
 from proxy.settings.decisions import decision_rules, impersonation_limits
 from proxy.settings.model import Settings
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.serving_metrics import ServingMetrics
 from proxy.upstream.own_identity import own_name
-from proxy.upstream.pool import Pool
 from proxy.upstream.side import Clocks, UpstreamSide, upstream_side
 from proxy.wire.tasks import Tasks
 
@@ -50,15 +56,11 @@ _OWN_NAME_SECONDS = 1.0
 @asynccontextmanager
 async def running_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
     """Run the proxy for the time of the context."""
-    context = serving_context(
-        certificate_file=settings.serving.certificate_file,
-        key_file=settings.serving.key_file,
-        client_ca_file=settings.authentication.client_certificate.ca_file,
-    )
+    certificates = await asyncio.to_thread(load_certificates, _certificate_files(settings))
     tasks = Tasks(_report_failure)
     clocks = Clocks(asyncio.get_running_loop().time, _wall_clock)
     async with upstream_side(settings.upstream, clocks=clocks, tasks=tasks) as upstream:
-        proxy = Proxy(settings, context, upstream, tasks)
+        proxy = Proxy(settings, certificates, upstream, tasks)
         try:
             await proxy.start(settings)
             yield proxy
@@ -72,7 +74,7 @@ class Proxy:
     def __init__(
         self,
         settings: Settings,
-        context: ssl.SSLContext,
+        certificates: LoadedCertificates,
         upstream: UpstreamSide,
         tasks: Tasks,
     ) -> None:
@@ -84,26 +86,34 @@ class Proxy:
         # Of the settings in force: our name may become known only after a reload.
         self._guards = _nameless_guards(settings)
         self._metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
+        self._serving_metrics = ServingMetrics(self._metrics.registry)
         self._admin = AdminServer(self._metrics.registry)
         audit_path = settings.audit.log.path
         self._audit_file = AuditFile(audit_path) if audit_path is not None else None
         self._gate = self._build_gate(settings)
         self._pipeline = self._build_pipeline(settings)
         self._listener = Listener(
-            context=context,
+            context=certificates.context,
             handler=self._pipeline,
-            limits=ConnectionLimits(),
+            limits=_connection_limits(settings),
             clock=self._clock,
+        )
+        self._certificates = ServingCertificates(
+            certificates, listening=self._listener, counter=self._serving_metrics
         )
 
     async def start(self, settings: Settings) -> None:
         """Listen, and keep house."""
+        allow_open_files(settings.serving.limits.connections)
         if settings.admin.address is not None:
             await self._admin.start(*settings.admin.address)
         self.address = await self._listener.start(*settings.serving.address)
         self._tasks.keep(self._learn_own_name())
-        self._tasks.keep(_sweep(self._listener, self._upstream.pool))
+        self._tasks.keep(self._sweep())
         self._tasks.keep(self._upstream.keeper.run())
+        self._tasks.keep(
+            self._certificates.keep_fresh(settings.serving.certificate_refresh_seconds)
+        )
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))
 
     async def stop(self) -> None:
@@ -121,17 +131,24 @@ class Proxy:
 
         The new gate's memory is empty: nothing that was allowed under the old rules is allowed by
         memory under the new ones. A request that is being decided is finished by the old gate.
+        Certificate, key and client CA are looked at, too, a moment later.
         """
         self._gate = self._build_gate(settings)
         self._guards = _nameless_guards(settings)
         self._guard()
         self._pipeline.decisions = self._decisions(settings)
         log.info("decisions reloaded")
+        self._tasks.keep(self._certificates.look(_certificate_files(settings)))
 
     def _build_pipeline(self, settings: Settings) -> Pipeline:
         return Pipeline(
             recorder=Recorder(_wall_clock, self._audit_file),
             authenticator=self._build_authenticator(settings),
+            in_flight=InFlight(
+                reads=settings.serving.limits.reads_in_flight,
+                writes=settings.serving.limits.writes_in_flight,
+                counter=self._serving_metrics,
+            ),
             decisions=self._decisions(settings),
             forwarder=self._upstream.forwarder,
             tasks=self._tasks,
@@ -201,9 +218,41 @@ class Proxy:
                 self._guard()
             await self._upstream.credential_changed.wait()
 
+    async def _sweep(self) -> None:
+        for turn in itertools.count(1):
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self._listener.close_late()
+            self._upstream.pool.close_old()
+            if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
+                self._listener.close_unreachable()
+                self._upstream.pool.close_unreachable()
+            if turned_away := self._listener.take_turned_away():
+                self._serving_metrics.connections_turned_away(turned_away)
+                log.warning("too many connections", extra=fields(turned_away=turned_away))
+
     def _guard(self) -> None:
         if self._own_name is not None:
             self._gate.guards = replace(self._guards, own_name=self._own_name)
+
+
+def _certificate_files(settings: Settings) -> CertificateFiles:
+    return CertificateFiles(
+        settings.serving.certificate_file,
+        settings.serving.key_file,
+        settings.authentication.client_certificate.ca_file,
+    )
+
+
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    limits = settings.serving.limits
+    return ConnectionLimits(
+        handshake_seconds=limits.handshake_timeout_seconds,
+        head_seconds=limits.head_timeout_seconds,
+        idle_seconds=limits.idle_timeout_seconds,
+        unread_head_bytes=limits.unread_head_bytes,
+        connections=limits.connections,
+        connections_per_address=limits.connections_per_address,
+    )
 
 
 def _wall_clock() -> datetime:
@@ -215,15 +264,6 @@ def _nameless_guards(settings: Settings) -> Guards:
         protected_groups=frozenset(settings.impersonation.protected_groups),
         tells_original_user=settings.upstream.original_user_extra,
     )
-
-
-async def _sweep(listener: Listener, pool: Pool) -> None:
-    for turn in itertools.count(1):
-        await asyncio.sleep(_SWEEP_SECONDS)
-        listener.close_late()
-        pool.close_old()
-        if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
-            pool.close_unreachable()
 
 
 def _report_failure(error: BaseException) -> None:

@@ -69,6 +69,14 @@ class CallerFinder(Protocol):
         ...
 
 
+class Places(Protocol):
+    """Stage: is there a place for one more?"""
+
+    def enter(self, exchange: ClientExchange, action: Action) -> None:
+        """Take a place until the exchange ends, or refuse."""
+        ...
+
+
 class DecisionGate(Protocol):
     """Stage: may the caller act as that identity, for this action?"""
 
@@ -111,12 +119,14 @@ class Pipeline:
         *,
         recorder: Recorder,
         authenticator: CallerFinder,
+        in_flight: Places,
         decisions: Decisions,
         forwarder: RequestForwarder,
         tasks: Tasks,
     ) -> None:
         self._recorder = recorder
         self._authenticator = authenticator
+        self._in_flight = in_flight
         self.decisions = decisions
         self._forwarder = forwarder
         self._tasks = tasks
@@ -156,6 +166,7 @@ class Pipeline:
             exchange.peer, request.headers, upgrade=request.upgrade
         )
         trail.is_called_by(caller)
+        self._in_flight.enter(exchange, action)
         wanted = decisions.read_wanted(request.headers)
         admission = await decisions.gate.admit(
             caller, wanted, action, is_upgrade=request.upgrade is not None

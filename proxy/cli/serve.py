@@ -9,7 +9,6 @@ from pathlib import Path
 import uvloop
 
 from proxy.app import Proxy, running_proxy
-from proxy.cli.open_files import raise_open_files_limit
 from proxy.cli.registry import Commands
 from proxy.settings.model import Settings
 from proxy.settings.reader import ConfigError, load_settings
@@ -36,7 +35,6 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     settings = load_settings(options.config)
     configure_logs(style=settings.log.format, level=settings.log.level)
-    log.info("open files", extra=fields(limit=raise_open_files_limit()))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options.config, settings))
     return 0

@@ -4,14 +4,14 @@ Bytes that arrive before anybody can take them wait in one buffer. It is bounded
 the socket is not read. No request is looked at while the client has yet to take earlier answers.
 """
 
-import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
-from proxy.core.errors import Refusal
+from proxy.core.errors import Refusal, TooManyRequests
 from proxy.serving.exchange import Ending, Exchange
+from proxy.serving.guest import Guest
+from proxy.serving.limits import SharedLimits
 from proxy.wire.body import NO_BODY, BodyError, BodyReader, UntilCloseReader, body_reader
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import (
@@ -21,9 +21,6 @@ from proxy.wire.head import (
     find_head_end,
     parse_request_head,
 )
-from proxy.wire.peer import Peer
-from proxy.wire.secure_connection import SecureConnection
-from proxy.wire.tls import TLSStream
 
 _WAITING_BYTES = 64 * 1024
 _LINGER_SECONDS = 2.0
@@ -41,16 +38,7 @@ class RequestHandler(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """How long a client may take to say what it wants, in seconds."""
-
-    handshake_seconds: float = 10.0
-    head_seconds: float = 32.0
-    idle_seconds: float = 90.0
-
-
-class ClientConnection(SecureConnection):
+class ClientConnection(Guest):
     """A client's TLS connection as a state machine."""
 
     def __init__(
@@ -58,16 +46,13 @@ class ClientConnection(SecureConnection):
         *,
         context: ssl.SSLContext,
         handler: RequestHandler,
-        limits: ConnectionLimits,
+        shared: SharedLimits,
         clock: Callable[[], float],
         on_lost: Callable[["ClientConnection"], None],
     ) -> None:
-        super().__init__(TLSStream(context))
+        super().__init__(context=context, shared=shared, clock=clock)
         self._handler = handler
-        self._limits = limits
-        self._clock = clock
         self._on_lost = on_lost
-        self._peer = Peer("")
         self._buffer = bytearray()
         self._searched = 0
         self._exchange: Exchange | None = None
@@ -76,23 +61,8 @@ class ClientConnection(SecureConnection):
         self._is_lingering = False
         # Two sides that may be too slow: the client takes no answer, the upstream takes no body.
         self._is_write_blocked = self._is_body_blocked = False
-        # When the client must have got on; the listener's sweep ends who is late. None while a
-        # request is being served: how long that may take is not the connection's to say.
-        self.deadline: float | None = None
 
     # --- the event loop's side -------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the handshake's clock."""
-        address = transport.get_extra_info("peername")
-        self._peer = Peer(address[0] if address else "")
-        self.deadline = self._clock() + self._limits.handshake_seconds
-        super().connection_made(transport)
-
-    def secured(self) -> None:
-        """Take the certificate that was shown, and wait for a request."""
-        self._peer = Peer(self._peer.address, self._tls.peer_certificate())
-        self.deadline = self._clock() + self._limits.idle_seconds
 
     def plaintext_received(self, data: bytes) -> None:
         """Take a piece of a body, or bytes that have to wait."""
@@ -114,11 +84,10 @@ class ClientConnection(SecureConnection):
         """So has one whose stream broke."""
         self.close()
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         """Tell whoever works for this client that it is gone."""
-        self._transport = None
-        self._is_closing = True
-        self.deadline = None
+        super().connection_lost(error)
+        self._drop_head()
         self._leave_exchange()
         self._on_lost(self)
 
@@ -199,7 +168,20 @@ class ClientConnection(SecureConnection):
         # Time for a slow client to take the last of its answer; then it is cut off.
         self.deadline = self._clock() + self._limits.idle_seconds
         self._close(says_goodbye=says_goodbye)
+        self._drop_head()
         self._leave_exchange()
+
+    def finish(self) -> None:
+        """Close after what is being served; at once if nothing is."""
+        if self._exchange is None:
+            self.close()
+        else:
+            self._exchange.closes = True
+
+    def give_way(self) -> None:
+        """Drop an unfinished head: all clients together hold too many."""
+        # Nothing was read yet, so nothing happened: the client may safely come again.
+        self._refuse_unread(TooManyRequests("too many unfinished requests", retry_after_seconds=1))
 
     def expire(self) -> None:
         """Close a client that is late; one that does not even take our goodbye is cut off."""
@@ -263,7 +245,10 @@ class ClientConnection(SecureConnection):
             if self._searched == 0:
                 self.deadline = self._clock() + self._limits.head_seconds
             self._searched = len(self._buffer)
+            self._heads.hold(self, self._searched)
             return False
+        if self._searched:
+            self._heads.release(self)
         try:
             if end < 0 or end > MAX_HEAD_BYTES:
                 raise HeadTooLarge
@@ -286,6 +271,10 @@ class ClientConnection(SecureConnection):
         exchange.body_is_read = False
         self._handler.refuse(exchange, refusal)
 
+    def _drop_head(self) -> None:
+        self._heads.release(self)
+        self._buffer.clear()
+
     def _leave_exchange(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -294,7 +283,7 @@ class ClientConnection(SecureConnection):
     def _linger(self) -> None:
         """Close our side at once; the client's is read and forgotten for a moment."""
         self._is_lingering = True
-        self._buffer.clear()
+        self._drop_head()
         self._body = None
         self.deadline = self._clock() + _LINGER_SECONDS
         self._close_our_side()

@@ -107,8 +107,15 @@ class Exchange:
         self._on_gone = callback
 
     def when_ended(self, callback: Callable[[Outcome], None]) -> None:
-        """Call back once, when the exchange is over, however it ended."""
-        self._on_end = callback
+        """Call back once, when the exchange is over, however it ended; now, if it is over.
+
+        Whoever asked earlier is still called, and first.
+        """
+        if self._carrier is None:
+            callback(Outcome(self._status, self._body_bytes, is_complete=False))
+            return
+        earlier = self._on_end
+        self._on_end = callback if earlier is None else _in_turn(earlier, callback)
 
     def attach(self, receiver: RequestReceiver) -> None:
         """Let the receiver have the request's body, from its first byte."""
@@ -212,3 +219,15 @@ class Exchange:
         if not is_complete:
             return Ending.BROKEN
         return Ending.FINAL if self.closes or not self.body_is_read else Ending.REUSABLE
+
+
+def _in_turn(
+    first: Callable[[Outcome], None], second: Callable[[Outcome], None]
+) -> Callable[[Outcome], None]:
+    def call_both(outcome: Outcome) -> None:
+        try:
+            first(outcome)
+        finally:
+            second(outcome)
+
+    return call_both

@@ -6,7 +6,8 @@ import ssl
 from collections.abc import Callable
 
 from proxy.core.errors import SetupError
-from proxy.serving.connection import ClientConnection, ConnectionLimits, RequestHandler
+from proxy.serving.connection import ClientConnection, RequestHandler
+from proxy.serving.limits import ConnectionLimits, SharedLimits
 
 _BACKLOG = 4096
 _STOP_SECONDS = 1.0
@@ -29,7 +30,7 @@ class Listener:
     ) -> None:
         self._context = context
         self._handler = handler
-        self._limits = limits
+        self._shared = SharedLimits.of(limits)
         self._clock = clock
         self._connections: set[ClientConnection] = set()
         self._nobody_is_there = asyncio.Event()
@@ -56,6 +57,27 @@ class Listener:
             if connection.deadline is not None and connection.deadline < now:
                 connection.expire()
 
+    def close_unreachable(self) -> None:
+        """Let go of clients that answer nothing on the level of TCP; called now and then."""
+        for connection in list(self._connections):
+            connection.cut_off_if_unreachable()
+
+    def use(self, context: ssl.SSLContext, *, keeps_trust: bool) -> None:
+        """Meet new clients by this context.
+
+        Without trust in what the old one accepted, every connection that was authenticated by a
+        certificate is closed after what it is serving; idle ones at once.
+        """
+        self._context = context
+        if keeps_trust:
+            return
+        for connection in list(self._connections):
+            connection.distrust_certificate()
+
+    def take_turned_away(self) -> int:
+        """Return how many clients found no place since the last time of asking."""
+        return self._shared.door.take_turned_away()
+
     async def stop(self) -> None:
         """Accept no more and close every connection; what was written is sent, for a moment."""
         if self._server is not None:
@@ -72,7 +94,7 @@ class Listener:
         connection = ClientConnection(
             context=self._context,
             handler=self._handler,
-            limits=self._limits,
+            shared=self._shared,
             clock=self._clock,
             on_lost=self._forget,
         )

@@ -6,45 +6,14 @@ durations are written `10s`; in Python names are whole words with their unit.
 
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
+from proxy.settings.serving import ServingSettings
+from proxy.settings.strict import StrictModel
 from proxy.settings.values import Address, Duration, FilePath, Server, Timeout
 
 API_VERSION = "kube-understudy.io/v1alpha1"
 KIND = "ProxyConfiguration"
-
-
-class StrictModel(BaseModel):
-    """A frozen value that knows its keys and coerces nothing."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        use_attribute_docstrings=True,
-    )
-
-
-class ServingSettings(StrictModel):
-    """The port clients connect to."""
-
-    address: Address = Field(default=("0.0.0.0", 8443), validate_default=False)  # noqa: S104 - a server's job
-    """Where clients connect. Port 0 takes a free one and logs it."""
-
-    certificate_file: FilePath
-    """PEM certificate chain shown to clients."""
-
-    key_file: FilePath
-    """PEM private key of that certificate."""
 
 
 class ClientCertificateSettings(StrictModel):

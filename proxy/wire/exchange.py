@@ -79,7 +79,7 @@ class ClientExchange(Protocol):
         ...
 
     def when_ended(self, callback: Callable[[Outcome], None]) -> None:
-        """Call back once, when the exchange is over, however it ended."""
+        """Call back once, when the exchange is over, however it ended; each that has asked."""
         ...
 
     def attach(self, receiver: RequestReceiver) -> None:

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from proxy.settings.model import Settings
 from proxy.settings.reader import load_settings
+from proxy.settings.serving import ServingLimitSettings
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 
@@ -61,3 +62,6 @@ def test_the_example_shows_the_defaults() -> None:
     for name in ("connect_timeout_seconds", "response_timeout_seconds"):
         default = type(shown.upstream).model_fields[name].default
         assert getattr(shown.upstream, name) == default
+    assert shown.serving.limits == ServingLimitSettings()
+    refresh = type(shown.serving).model_fields["certificate_refresh_seconds"].default
+    assert shown.serving.certificate_refresh_seconds == refresh

@@ -44,16 +44,38 @@ async def api(certificates: Certificates) -> AsyncIterator[ScriptedApiServer]:
         assert server.violations == []
 
 
+Section = Mapping[str, object]
+NOTHING: Section = {}
+
+
 @pytest.fixture
-def upstream_settings() -> Mapping[str, object]:
+def upstream_settings() -> Section:
     """What a test module wants to be different upstream."""
-    return {}
+    return NOTHING
 
 
 @pytest.fixture
-def impersonation_settings() -> dict[str, str]:
+def impersonation_settings() -> Section:
     """What a test module wants to be decided differently."""
-    return {}
+    return NOTHING
+
+
+@pytest.fixture
+def serving_settings() -> Section:
+    """What a test module wants to be different for clients."""
+    return NOTHING
+
+
+@pytest.fixture
+def sections(
+    upstream_settings: Section, impersonation_settings: Section, serving_settings: Section
+) -> dict[str, Section]:
+    """All that is different from the default."""
+    return {
+        "upstream": upstream_settings,
+        "impersonation": impersonation_settings,
+        "serving": serving_settings,
+    }
 
 
 @pytest.fixture
@@ -62,17 +84,10 @@ async def proxy(
     certificates: Certificates,
     tmp_path: Path,
     context_of: Callable[[str | None], ssl.SSLContext],
-    upstream_settings: Mapping[str, object],
-    impersonation_settings: dict[str, str],
+    sections: dict[str, Section],
 ) -> AsyncIterator[tuple[str, int]]:
     """The address of a running proxy that knows who it is."""
-    settings = settings_for(
-        api,
-        certificates,
-        tmp_path,
-        upstream=upstream_settings,
-        impersonation=impersonation_settings,
-    )
+    settings = settings_for(api, certificates, tmp_path, **sections)
     async with running_proxy(settings) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
@@ -80,19 +95,10 @@ async def proxy(
 
 
 def settings_for(
-    api: ScriptedApiServer,
-    certificates: Certificates,
-    directory: Path,
-    *,
-    upstream: Mapping[str, object] | None = None,
-    impersonation: dict[str, str] | None = None,
+    api: ScriptedApiServer, certificates: Certificates, directory: Path, **sections: Section
 ) -> Settings:
     """Write the files of a proxy before this API server, and return its settings."""
-    return Settings.model_validate(
-        settings_document(
-            api, certificates, directory, upstream=upstream, impersonation=impersonation
-        )
-    )
+    return Settings.model_validate(settings_document(api, certificates, directory, **sections))
 
 
 def settings_document(
@@ -100,8 +106,9 @@ def settings_document(
     certificates: Certificates,
     directory: Path,
     *,
-    upstream: dict[str, str] | None = None,
-    impersonation: dict[str, str] | None = None,
+    upstream: Section = NOTHING,
+    impersonation: Section = NOTHING,
+    serving: Section = NOTHING,
 ) -> dict[str, Any]:
     """Write the files of a proxy before this API server, and return what its config file says."""
     certificate, key = certificates.write_server_files(directory)
@@ -114,10 +121,11 @@ def settings_document(
             "address": "127.0.0.1:0",
             "certificateFile": str(certificate),
             "keyFile": str(key),
+            **serving,
         },
         "authentication": {"clientCertificate": {"caFile": str(client_ca)}},
-        "upstream": {"kubeconfig": str(kubeconfig), **(upstream or {})},
-        "impersonation": impersonation or {},
+        "upstream": {"kubeconfig": str(kubeconfig), **upstream},
+        "impersonation": dict(impersonation),
     }
 
 

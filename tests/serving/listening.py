@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from proxy.core.errors import Refusal
-from proxy.serving.connection import ConnectionLimits
+from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
 from proxy.wire.exchange import ClientExchange, Outcome
 from tests.support.certificates import Certificates
@@ -73,22 +73,24 @@ class Receiver:
 class Place:
     """Where the listener is, and what is behind it."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, limits: ConnectionLimits) -> None:
         self.clock = FakeClock()
         self.handler = Handler()
         self.listener = Listener(
-            context=context, handler=self.handler, limits=LIMITS, clock=self.clock
+            context=context, handler=self.handler, limits=limits, clock=self.clock
         )
         self.address = ("", 0)
 
 
 @asynccontextmanager
-async def listening(certificates: Certificates) -> AsyncIterator[Place]:
+async def listening(
+    certificates: Certificates, limits: ConnectionLimits = LIMITS
+) -> AsyncIterator[Place]:
     """Listen for the time of the context."""
     context = certificates.server_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     certificates.clients.configure_trust(context)
-    place = Place(context)
+    place = Place(context, limits)
     place.address = await place.listener.start("127.0.0.1", 0)
     try:
         yield place

@@ -6,6 +6,7 @@ that was cut. Nothing here uses the proxy's own code.
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -48,9 +49,13 @@ class HttpClient:
         self.has_ended = False
         self.ended_with_goodbye = False
 
-    async def shake_hands(self, context: ssl.SSLContext) -> None:
+    async def shake_hands(
+        self, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+    ) -> None:
         """Speak TLS from here on; ConnectionError when the server will not."""
-        tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
+        tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_hostname="127.0.0.1", session=session
+        )
         while True:
             try:
                 tls.do_handshake()
@@ -68,6 +73,12 @@ class HttpClient:
         """The TLS session."""
         assert self._tls is not None
         return self._tls
+
+    @property
+    def socket(self) -> socket.socket:
+        """What is below TLS; it only looks like a socket, but has its options."""
+        found: socket.socket = self._writer.get_extra_info("socket")
+        return found
 
     async def send(self, data: bytes) -> None:
         """Send bytes as they are."""

@@ -9,7 +9,7 @@ import pytest
 from proxy.core.admission import admit_self
 from proxy.core.errors import Refusal, UpstreamUnavailable
 from proxy.core.identity import Caller, Identity
-from proxy.serving.connection import ConnectionLimits
+from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint, Endpoints

@@ -1,0 +1,53 @@
+"""The section `serving`: the port clients connect to, and how much they may ask of it."""
+
+from pydantic import Field, PositiveInt
+
+from proxy.settings.strict import StrictModel
+from proxy.settings.values import Address, FilePath, Timeout
+
+
+class ServingLimitSettings(StrictModel):
+    """How long clients may take, and how many may come."""
+
+    handshake_timeout_seconds: Timeout = Field(default=10.0, alias="handshakeTimeout")
+    """A client that has not finished its TLS handshake by then is cut off."""
+
+    head_timeout_seconds: Timeout = Field(default=32.0, alias="headTimeout")
+    """A client that has not finished the head of a request by then is cut off."""
+
+    idle_timeout_seconds: Timeout = Field(default=90.0, alias="idleTimeout")
+    """A connection without a request for this long is closed."""
+
+    unread_head_bytes: PositiveInt = 64 * 1024 * 1024
+    """Unfinished heads of all clients together; beyond it whoever holds most is told 429."""
+
+    connections: PositiveInt = 10_000
+    """Connections at a time; more are closed before the handshake. Each may need two files."""
+
+    connections_per_address: PositiveInt = 5_000
+    """The same for one address (IPv6: one /64 network), so that no one takes all places."""
+
+    reads_in_flight: PositiveInt = 400
+    """Requests being served that only read; more are told 429. Watches and the like are free."""
+
+    writes_in_flight: PositiveInt = 200
+    """The same for requests that may change something."""
+
+
+class ServingSettings(StrictModel):
+    """The port clients connect to."""
+
+    address: Address = Field(default=("0.0.0.0", 8443), validate_default=False)  # noqa: S104 - a server's job
+    """Where clients connect. Port 0 takes a free one and logs it."""
+
+    certificate_file: FilePath
+    """PEM certificate chain shown to clients."""
+
+    key_file: FilePath
+    """PEM private key of that certificate."""
+
+    certificate_refresh_seconds: Timeout = Field(default=10.0, alias="certificateRefresh")
+    """How often certificate, key and client CA are looked at; a new content is used at once."""
+
+    limits: ServingLimitSettings = ServingLimitSettings()
+    """How long clients may take, and how many may come."""
