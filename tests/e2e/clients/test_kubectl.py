@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def editor(cast: Cast, rights: Rights, namespace: str) -> Caller:
     """May do everything with ConfigMaps and Deployments in the namespace, and nothing elsewhere."""
-    caller = cast.user("editor", groups=["dev"])
+    caller = cast.user("editor", groups=["dev", "ops"])
     rights.grant(
         caller,
         may("list", resources=["events"]),
@@ -246,4 +246,4 @@ def test_who_one_is_reads_the_same(new_kubectl: BothDoors, editor: Caller) -> No
 
     user = json.loads(said.output)["status"]["userInfo"]
     assert user["username"] == editor.name
-    assert user["groups"] == ["dev", "system:authenticated"]
+    assert user["groups"] == ["dev", "ops", "system:authenticated"]

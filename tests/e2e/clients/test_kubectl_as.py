@@ -1,6 +1,7 @@
 """kubectl --as, --as-group, --as-uid and --as-user-extra: allowed and denied as natively."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -35,12 +36,12 @@ def bob(cast: Cast, rights: Rights) -> Caller:
 
 @pytest.fixture
 def deputy(cast: Cast, rights: Rights, bob: Caller) -> Caller:
-    """May see pods and ask who it is as bob, dev, 42 and for an audit; no more."""
+    """May see pods and ask who it is as bob, of dev and qa, 42, for an audit; no more."""
     caller = cast.user("deputy")
     rights.grant(
         caller,
         may_be("user-info", "users", bob.name),
-        may_be("user-info", "groups", "dev"),
+        may_be("user-info", "groups", "dev", "qa"),
         may_be("user-info", "uids", "42"),
         may_be("user-info", f"userextras/{REASON}", "audit"),
         may_do("user-info", "get", "list"),
@@ -87,7 +88,8 @@ def test_an_identity_beyond_the_leave_is_refused_to_every_kubectl(
 def test_all_four_flags_together_make_the_identity(
     new_kubectl: BothDoors, deputy: Caller, bob: Caller
 ) -> None:
-    flags = ("--as-group=dev", "--as-uid=42", f"--as-user-extra={REASON}=audit")
+    groups = ("--as-group=dev", "--as-group=qa")
+    flags = (*groups, "--as-uid=42", f"--as-user-extra={REASON}=audit")
 
     said = new_kubectl.say(deputy, "auth", "whoami", "-o", "json", f"--as={bob.name}", *flags)
 
@@ -95,7 +97,7 @@ def test_all_four_flags_together_make_the_identity(
     assert json.loads(said.output)["status"]["userInfo"] == {
         "username": bob.name,
         "uid": "42",
-        "groups": ["dev", "system:authenticated"],
+        "groups": ["dev", "qa", "system:authenticated"],
         "extra": {REASON: ["audit"]},
     }
 
@@ -170,6 +172,24 @@ def test_exec_as_another_needs_leave_for_exec(
     assert refused.code == 1
     assert "cannot impersonate-on:user-info:" in refused.errors
     assert (allowed.code, allowed.output) == (3, "to-stdout\n")
+
+
+def test_leave_to_get_opens_exec_over_websocket_alone(
+    streaming: BothDoors, deputy: Caller, bob: Caller, kubelet: FakeKubelet, rights: Rights
+) -> None:
+    """So this also tells that a WebSocket is one: a kubectl that fails there takes SPDY."""
+    pod = kubelet.create_pod()
+    rights.grant(deputy, may_do("user-info", "get", resources=["pods/exec"]))
+
+    said = streaming.say(
+        deputy, "exec", pod, "-n", kubelet.namespace, f"--as={bob.name}", "--", "echo", "hello"
+    )
+
+    if streaming.with_kubeconfig(Path()).websockets:
+        assert (said.code, said.output) == (0, "hello\n")
+    else:
+        assert said.code == 1
+        assert "cannot impersonate-on:user-info:create" in said.errors
 
 
 def test_exec_without_permission_is_refused_by_the_cluster_itself(
