@@ -30,7 +30,8 @@ REASON = "example.com/reason"
 @pytest.fixture
 def bob(cast: Cast, rights: Rights) -> Caller:
     target = cast.user("bob")
-    rights.grant(target, may("get", "list"), may("create", "get", resources=["pods/exec"]))
+    streams = ["pods/exec", "pods/portforward"]
+    rights.grant(target, may("get", "list"), may("create", "get", resources=streams))
     return target
 
 
@@ -188,6 +189,24 @@ def test_leave_to_get_opens_exec_over_websocket_alone(
     if streaming.with_kubeconfig(Path()).websockets:
         assert (said.code, said.output) == (0, "hello\n")
     else:
+        assert said.code == 1
+        assert "cannot impersonate-on:user-info:create" in said.errors
+
+
+def test_leave_to_get_opens_port_forward_over_websocket_alone(
+    streaming: BothDoors, deputy: Caller, bob: Caller, kubelet: FakeKubelet, rights: Rights
+) -> None:
+    rights.grant(deputy, may_do("user-info", "get", resources=["pods/portforward"]))
+    place = ("-n", kubelet.namespace, f"--as={bob.name}")
+    command = ("port-forward", kubelet.create_pod(), ":80", *place)
+
+    if streaming.with_kubeconfig(Path()).websockets:
+        with streaming.watching(deputy, *command) as both:
+            assert [one.line().partition(":")[0] for one in both] == [
+                "Forwarding from 127.0.0.1"
+            ] * 2
+    else:
+        said = streaming.say(deputy, *command)
         assert said.code == 1
         assert "cannot impersonate-on:user-info:create" in said.errors
 
