@@ -8,6 +8,7 @@ import pytest
 from tests.e2e.kep.cast import Cast
 from tests.support.both_doors import BothDoors, Said
 from tests.support.impersonation import (
+    DISCOVERY,
     Caller,
     Rights,
     may,
@@ -22,8 +23,8 @@ from tests.support.kubelet import FakeKubelet
 # The first test may have to build the fake kubelet or to fetch the old kubectl.
 pytestmark = pytest.mark.timeout(300)
 
-DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/version", "/openapi/*")
 PODS = "/api/v1/namespaces/default/pods?labelSelector=none"
+REVIEWS, AUTHORIZATION = ["selfsubjectaccessreviews"], "authorization.k8s.io"
 REASON = "example.com/reason"
 
 
@@ -122,6 +123,22 @@ def test_one_flag_too_many_is_refused_in_the_native_words(
     assert (said.code, asked_who.code) == (1, 1)
     assert said.errors.startswith("Error from server (Forbidden): ")
     assert refused in said.errors
+
+
+def test_what_another_may_do_is_asked_with_leave_to_ask(
+    kubectl: BothDoors, deputy: Caller, bob: Caller, rights: Rights
+) -> None:
+    question = ("auth", "can-i", f"--as={bob.name}", "-n", "default")
+
+    refused = kubectl.say(deputy, *question, "list", "pods")
+    rights.grant(deputy, may_do("user-info", "create", resources=REVIEWS, group=AUTHORIZATION))
+    may_list = kubectl.say(deputy, *question, "list", "pods")
+    may_delete = kubectl.say(deputy, *question, "delete", "pods")
+
+    assert refused.code == 1
+    assert "cannot impersonate-on:user-info:create" in refused.errors
+    assert may_list == Said(0, "yes\n")
+    assert (may_delete.code, may_delete.output) == (1, "no\n")
 
 
 def test_flags_without_a_user_are_refused_alike(new_kubectl: BothDoors, deputy: Caller) -> None:
