@@ -23,6 +23,8 @@ from tests.support.control_plane import fresh_name, who_am_i
 AUTHENTICATION = "authentication.k8s.io"
 RBAC = "rbac.authorization.k8s.io"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+# What kubectl and Helm visit before the deed itself.
+DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/version", "/openapi/*")
 PATIENCE_SECONDS = 10.0
 POLL_SECONDS = 0.01
 

@@ -31,7 +31,7 @@ JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 CBOR = "application/cbor"
-OBJECTS = 40
+OBJECTS = 20
 # The API server compresses what is longer than 128 KiB.
 LETTERS_EACH = 8_000
 WATCH_LIST = (

@@ -16,12 +16,11 @@ from tests.e2e.kep.cast import Cast
 from tests.support.both_doors import Door, Said, masked
 from tests.support.control_plane import fresh_name
 from tests.support.helm_client import Helm, helm_program
-from tests.support.impersonation import Caller, Rights, Rule, may, may_be, may_visit
+from tests.support.impersonation import DISCOVERY, Caller, Rights, Rule, may, may_be, may_visit
 
 # Building helm is not in it, that happens in a fixture; eighteen runs of it are.
 pytestmark = pytest.mark.timeout(300)
 
-DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/version", "/openapi/*")
 VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 TIME = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
 

@@ -1,12 +1,14 @@
 """kubectl --as, --as-group, --as-uid and --as-user-extra: allowed and denied as natively."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.kep.cast import Cast
 from tests.support.both_doors import BothDoors, Said
 from tests.support.impersonation import (
+    DISCOVERY,
     Caller,
     Rights,
     may,
@@ -21,26 +23,27 @@ from tests.support.kubelet import FakeKubelet
 # The first test may have to build the fake kubelet or to fetch the old kubectl.
 pytestmark = pytest.mark.timeout(300)
 
-DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/version", "/openapi/*")
 PODS = "/api/v1/namespaces/default/pods?labelSelector=none"
+REVIEWS, AUTHORIZATION = ["selfsubjectaccessreviews"], "authorization.k8s.io"
 REASON = "example.com/reason"
 
 
 @pytest.fixture
 def bob(cast: Cast, rights: Rights) -> Caller:
     target = cast.user("bob")
-    rights.grant(target, may("get", "list"), may("create", "get", resources=["pods/exec"]))
+    streams = ["pods/exec", "pods/portforward"]
+    rights.grant(target, may("get", "list"), may("create", "get", resources=streams))
     return target
 
 
 @pytest.fixture
 def deputy(cast: Cast, rights: Rights, bob: Caller) -> Caller:
-    """May see pods and ask who it is as bob, dev, 42 and for an audit; no more."""
+    """May see pods and ask who it is as bob, of dev and qa, 42, for an audit; no more."""
     caller = cast.user("deputy")
     rights.grant(
         caller,
         may_be("user-info", "users", bob.name),
-        may_be("user-info", "groups", "dev"),
+        may_be("user-info", "groups", "dev", "qa"),
         may_be("user-info", "uids", "42"),
         may_be("user-info", f"userextras/{REASON}", "audit"),
         may_do("user-info", "get", "list"),
@@ -87,7 +90,8 @@ def test_an_identity_beyond_the_leave_is_refused_to_every_kubectl(
 def test_all_four_flags_together_make_the_identity(
     new_kubectl: BothDoors, deputy: Caller, bob: Caller
 ) -> None:
-    flags = ("--as-group=dev", "--as-uid=42", f"--as-user-extra={REASON}=audit")
+    groups = ("--as-group=dev", "--as-group=qa")
+    flags = (*groups, "--as-uid=42", f"--as-user-extra={REASON}=audit")
 
     said = new_kubectl.say(deputy, "auth", "whoami", "-o", "json", f"--as={bob.name}", *flags)
 
@@ -95,7 +99,7 @@ def test_all_four_flags_together_make_the_identity(
     assert json.loads(said.output)["status"]["userInfo"] == {
         "username": bob.name,
         "uid": "42",
-        "groups": ["dev", "system:authenticated"],
+        "groups": ["dev", "qa", "system:authenticated"],
         "extra": {REASON: ["audit"]},
     }
 
@@ -119,6 +123,22 @@ def test_one_flag_too_many_is_refused_in_the_native_words(
     assert (said.code, asked_who.code) == (1, 1)
     assert said.errors.startswith("Error from server (Forbidden): ")
     assert refused in said.errors
+
+
+def test_what_another_may_do_is_asked_with_leave_to_ask(
+    kubectl: BothDoors, deputy: Caller, bob: Caller, rights: Rights
+) -> None:
+    question = ("auth", "can-i", f"--as={bob.name}", "-n", "default")
+
+    refused = kubectl.say(deputy, *question, "list", "pods")
+    rights.grant(deputy, may_do("user-info", "create", resources=REVIEWS, group=AUTHORIZATION))
+    may_list = kubectl.say(deputy, *question, "list", "pods")
+    may_delete = kubectl.say(deputy, *question, "delete", "pods")
+
+    assert refused.code == 1
+    assert "cannot impersonate-on:user-info:create" in refused.errors
+    assert may_list == Said(0, "yes\n")
+    assert (may_delete.code, may_delete.output) == (1, "no\n")
 
 
 def test_flags_without_a_user_are_refused_alike(new_kubectl: BothDoors, deputy: Caller) -> None:
@@ -170,6 +190,42 @@ def test_exec_as_another_needs_leave_for_exec(
     assert refused.code == 1
     assert "cannot impersonate-on:user-info:" in refused.errors
     assert (allowed.code, allowed.output) == (3, "to-stdout\n")
+
+
+def test_leave_to_get_opens_exec_over_websocket_alone(
+    streaming: BothDoors, deputy: Caller, bob: Caller, kubelet: FakeKubelet, rights: Rights
+) -> None:
+    """So this also tells that a WebSocket is one: a kubectl that fails there takes SPDY."""
+    pod = kubelet.create_pod()
+    rights.grant(deputy, may_do("user-info", "get", resources=["pods/exec"]))
+
+    said = streaming.say(
+        deputy, "exec", pod, "-n", kubelet.namespace, f"--as={bob.name}", "--", "echo", "hello"
+    )
+
+    if streaming.with_kubeconfig(Path()).websockets:
+        assert (said.code, said.output) == (0, "hello\n")
+    else:
+        assert said.code == 1
+        assert "cannot impersonate-on:user-info:create" in said.errors
+
+
+def test_leave_to_get_opens_port_forward_over_websocket_alone(
+    streaming: BothDoors, deputy: Caller, bob: Caller, kubelet: FakeKubelet, rights: Rights
+) -> None:
+    rights.grant(deputy, may_do("user-info", "get", resources=["pods/portforward"]))
+    place = ("-n", kubelet.namespace, f"--as={bob.name}")
+    command = ("port-forward", kubelet.create_pod(), ":80", *place)
+
+    if streaming.with_kubeconfig(Path()).websockets:
+        with streaming.watching(deputy, *command) as both:
+            assert [one.line().partition(":")[0] for one in both] == [
+                "Forwarding from 127.0.0.1"
+            ] * 2
+    else:
+        said = streaming.say(deputy, *command)
+        assert said.code == 1
+        assert "cannot impersonate-on:user-info:create" in said.errors
 
 
 def test_exec_without_permission_is_refused_by_the_cluster_itself(
