@@ -10,9 +10,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
+from proxy.authentication.authenticator import Authenticator
 from proxy.authentication.client_certificate import CertificateAuthenticator
-from proxy.core.errors import Unauthorized
+from proxy.core.errors import Forbidden, Unauthorized
 from proxy.core.identity import Caller, Identity
+from proxy.wire.peer import Peer
 
 CN, ORG = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME
 UID = ObjectIdentifier("1.3.6.1.4.1.57683.2")
@@ -62,6 +64,22 @@ def test_the_common_name_is_the_user_and_each_organization_a_group() -> None:
             ),
         ),
     )
+
+
+@pytest.mark.parametrize("place", ["{}system:masters", "system:masters{}"])
+async def test_a_group_beside_masters_is_refused_or_another_one(place: str) -> None:
+    """A blank or a control character would be lost in a header: what is left is another group."""
+    refused = set()
+    for beside in map(chr, range(256)):
+        peer = Peer("10.0.0.1", certificate((CN, "eve"), (ORG, place.format(beside))))
+        try:
+            caller = await Authenticator(CertificateAuthenticator(), None).authenticate(peer, [])
+        except Forbidden:
+            refused.add(beside)
+        else:
+            assert caller.identity.groups[0] == place.format(beside)
+
+    assert refused == {*map(chr, range(33)), "\x7f"}
 
 
 def test_authenticated_is_not_added_twice() -> None:

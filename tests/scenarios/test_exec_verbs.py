@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.http_client import Headers, HttpClient, request_bytes
-from tests.support.scripted_api_server import ScriptedApiServer, ScriptedConnection, SeenRequest
+from tests.support.scripted_api_server import ScriptedApiServer, switch_protocols
 
 EXEC = "/api/v1/namespaces/n/pods/p/exec?command=id"
 ON_GET, ON_CREATE = "impersonate-on:user-info:get", "impersonate-on:user-info:create"
@@ -20,13 +20,6 @@ def impersonation_settings(*, needs_create: bool) -> dict[str, bool]:
     return {"upgradeNeedsCreate": needs_create}
 
 
-async def switch(connection: ScriptedConnection, request: SeenRequest) -> None:
-    protocol = request.values("upgrade")[0].encode()
-    await connection.send(
-        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % protocol
-    )
-
-
 async def open_terminal(client: HttpClient, method: str, protocol: str) -> int:
     wish: Headers = [("Connection", "Upgrade"), ("Upgrade", protocol), ("Impersonate-User", "bob")]
     await client.send(request_bytes(method, EXEC, headers=wish))
@@ -41,14 +34,14 @@ def actions_asked(api: ScriptedApiServer) -> list[str]:
 async def test_a_websocket_asks_for_get_and_for_create_only_where_that_is_wanted(
     api: ScriptedApiServer, client: HttpClient, *, needs_create: bool
 ) -> None:
-    api.script = switch
+    api.script = switch_protocols
 
     assert await open_terminal(client, "GET", "websocket") == 101
     assert actions_asked(api) == ([ON_GET, ON_CREATE] if needs_create else [ON_GET])
 
 
 async def test_spdy_asks_for_create(api: ScriptedApiServer, client: HttpClient) -> None:
-    api.script = switch
+    api.script = switch_protocols
 
     assert await open_terminal(client, "POST", "SPDY/3.1") == 101
     assert set(actions_asked(api)) == {ON_CREATE}

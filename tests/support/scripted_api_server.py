@@ -126,6 +126,14 @@ async def echo(connection: ScriptedConnection, request: SeenRequest) -> None:
     )
 
 
+async def switch_protocols(connection: ScriptedConnection, request: SeenRequest) -> None:
+    """Accept the upgrade that the request asks for."""
+    protocol = request.values("upgrade")[0].encode()
+    await connection.send(
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % protocol
+    )
+
+
 @dataclass(slots=True)
 class ScriptedApiServer:
     """What the script is, and what was seen."""

@@ -13,6 +13,7 @@ from tests.support.scripted_api_server import (
     ScriptedConnection,
     SeenRequest,
     echo,
+    switch_protocols,
 )
 
 Connecting = Callable[[], AbstractAsyncContextManager[HttpClient]]
@@ -41,11 +42,8 @@ WAYS = [*PLAIN_WAYS, *UPGRADES]
 
 async def answer_on_every_way(connection: ScriptedConnection, request: SeenRequest) -> None:
     """Do what the way asks for: switch protocols, stream, fail, or tell who is acting."""
-    if protocols := request.values("upgrade"):
-        await connection.send(
-            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
-            b"Upgrade: %b\r\n\r\n" % protocols[0].encode()
-        )
+    if request.values("upgrade"):
+        await switch_protocols(connection, request)
     elif "watch=1" in request.target or "follow=1" in request.target:
         await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         await connection.send(b"5\r\nevent\r\n0\r\n\r\n")
