@@ -51,6 +51,12 @@ async def take_ca_away(proxy: Proxy, settings: Settings) -> Certificates:
     return other
 
 
+async def rest_of(client: HttpClient) -> bytes:
+    """Return all that still comes until the proxy closes, which it must do soon."""
+    async with asyncio.timeout(10):
+        return await client.read_to_end()
+
+
 def context_for(certificates: Certificates, version: ssl.TLSVersion) -> ssl.SSLContext:
     context = certificates.client_context("alice")
     context.minimum_version = context.maximum_version = version
@@ -89,7 +95,7 @@ async def test_after_its_ca_is_gone_a_certificate_is_refused_also_with_an_old_se
 
         other = await take_ca_away(running, settings)
 
-        assert await client.read_to_end() == b""
+        assert await rest_of(client) == b""
     assert await status_after(running.address, context) == 0
     assert await status_after(running.address, context, session) in {0, 401}
     assert await status_after(running.address, of_new_ca(certificates, other, version)) == 200
@@ -149,7 +155,7 @@ async def test_a_watch_goes_on_to_its_end_and_nothing_follows_it(
         await take_ca_away(running, settings)
         go_on.set()
 
-        assert await client.read_to_end() == b"\r\n4\r\ntwo\n\r\n0\r\n\r\n"
+        assert await rest_of(client) == b"\r\n4\r\ntwo\n\r\n0\r\n\r\n"
     assert "DELETE" not in [request.method for request in api.requests]
 
 
@@ -198,7 +204,7 @@ async def test_without_being_asked_the_files_are_looked_at(
             certificates.write_server_files(tmp_path)
             write_ca(settings, new_certificates().clients.cert_pem.bytes())
 
-            assert await client.read_to_end() == b""
+            assert await rest_of(client) == b""
         anonymous = certificates.client_context()
         async with connected(proxy.address, anonymous) as client:
             assert client.tls.getpeercert(binary_form=True) != before

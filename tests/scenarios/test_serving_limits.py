@@ -5,10 +5,13 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
-from tests.scenarios.conftest import Connect, status_of
+from proxy.app import running_proxy
+from tests.scenarios.conftest import Connect, settings_for, status_of
+from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
 from tests.support.http_client import Cut, HttpClient, connected, request_bytes
 from tests.support.scripted_api_server import (
@@ -174,3 +177,21 @@ async def test_hoarded_heads_are_a_429_status(client: HttpClient) -> None:
     assert status_of(answer) == (429, "TooManyRequests", 429)
     assert answer.values("retry-after") == ["1"]
     assert answer.values("connection") == ["close"]
+
+
+async def test_who_is_turned_away_is_counted_and_told_to_whoever_runs_us(
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = settings_for(api, certificates, tmp_path, serving={"limits": {"connections": 1}})
+    context = certificates.client_context("alice")
+    async with running_proxy(settings) as proxy, connected(proxy.address, context):
+        for _ in range(3):
+            assert not await can_connect(proxy.address, context)
+
+        name = "understudy_connections_turned_away_total"
+        await eventually(lambda: proxy._metrics.registry.get_sample_value(name) == 3, seconds=10)
+
+    assert 1 <= caplog.messages.count("too many connections") <= 3

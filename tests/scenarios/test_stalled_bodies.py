@@ -44,7 +44,8 @@ async def test_a_body_that_takes_too_long_is_a_504_and_makes_room(
                 await slow.send(piece)
                 await asyncio.sleep(0.02)
 
-        answer = await slow.read_response()
+        async with asyncio.timeout(10):
+            answer = await slow.read_response()
 
         assert status_of(answer) == (504, "Timeout", 504)
         assert answer.values("retry-after") == []

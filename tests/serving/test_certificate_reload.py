@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,9 @@ class Stage:
     listening: Listening
     counter: Counter
     certificates: ServingCertificates
+
+    def has_used(self, count: int) -> bool:
+        return len(self.listening.used) == count
 
 
 @pytest.fixture
@@ -236,11 +240,13 @@ async def test_other_files_that_are_broken_are_not_followed(
 
 async def test_the_files_are_looked_at_again_and_again(stage: Stage) -> None:
     looking = asyncio.ensure_future(stage.certificates.keep_fresh(0.01))
-    for count in (1, 2):
-        write_ca(stage, bundle(trustme.CA()))
-        await eventually(lambda count=count: len(stage.listening.used) == count)
-    looking.cancel()
-    assert (await asyncio.gather(looking, return_exceptions=True)) != [None]
+    try:
+        for count in (1, 2):
+            write_ca(stage, bundle(trustme.CA()))
+            await eventually(partial(stage.has_used, count))
+    finally:
+        looking.cancel()
+        await asyncio.wait([looking])
 
 
 async def test_a_symbolic_link_may_be_turned(stage: Stage, tmp_path: Path) -> None:
