@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +38,10 @@ class Listening:
 class Counter:
     def __init__(self) -> None:
         self.outcomes: list[bool] = []
+        self.expiries: list[float] = []
+
+    def certificate_expires(self, at: float) -> None:
+        self.expiries.append(at)
 
     def certificates_read(self, *, used: bool) -> None:
         self.outcomes.append(used)
@@ -98,6 +103,18 @@ async def test_a_new_certificate_is_used_and_disturbs_nobody(
 
     assert stage.listening.kept_trust == [True]
     assert stage.counter.outcomes == [True]
+
+
+async def test_when_the_certificate_ends_is_told(stage: Stage, certificates: Certificates) -> None:
+    ends = datetime(2030, 1, 1, tzinfo=UTC)
+    leaf = certificates.servers.issue_cert("127.0.0.1", not_after=ends)
+    stage.files.certificate.write_bytes(leaf.cert_chain_pems[0].bytes())
+    stage.files.key.write_bytes(leaf.private_key_pem.bytes())
+
+    await stage.certificates.look()
+
+    assert len(stage.counter.expiries) == 2
+    assert stage.counter.expiries[-1] == ends.timestamp()
 
 
 async def test_a_certificate_without_its_new_key_waits_for_it(

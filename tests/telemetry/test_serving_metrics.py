@@ -13,6 +13,7 @@ def test_everybody_turned_away_is_counted() -> None:
     metrics.request_turned_away("read")
     metrics.certificates_read(used=True)
     metrics.certificates_read(used=False)
+    metrics.certificate_expires(1_800_000_000.0)
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)
@@ -22,3 +23,4 @@ def test_everybody_turned_away_is_counted() -> None:
     assert value("understudy_requests_turned_away_total", kind="write") is None
     assert value("understudy_certificate_reloads_total", outcome="used") == 1
     assert value("understudy_certificate_reloads_total", outcome="refused") == 1
+    assert value("understudy_serving_certificate_expiry_seconds") == 1_800_000_000
