@@ -162,7 +162,8 @@ class Proxy:
             clock=self._clock,
             tasks=self._tasks,
         )
-        return Authenticator(CertificateAuthenticator(), tokens if reviews.enabled else None)
+        certificates = CertificateAuthenticator(_wall_clock)
+        return Authenticator(certificates, tokens if reviews.enabled else None)
 
     def _decisions(self, settings: Settings) -> Decisions:
         read_wanted = partial(

@@ -22,8 +22,9 @@ def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "serve",
         help="run the proxy",
-        description="Run the proxy in the foreground. SIGHUP reads the config file again and "
-        "decides by its impersonation section from then on; SIGTERM and SIGINT end the proxy.",
+        description="Run the proxy in the foreground. SIGHUP reads the config file again, decides "
+        "by its impersonation section and uses its certificates from then on; SIGTERM and SIGINT "
+        "end the proxy.",
     )
     parser.add_argument(
         "--config", type=Path, required=True, metavar="FILE", help="the config file"

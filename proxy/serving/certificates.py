@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from cryptography import x509
+
 from proxy.core.errors import SetupError
 from proxy.telemetry.logs import fields
 
@@ -46,6 +48,8 @@ class LoadedCertificates:
     digests: tuple[bytes, ...]
     trusted: frozenset[bytes]
     """Each certificate of the client CA's bundle."""
+    expires_at: float
+    """When our certificate ends, in seconds since 1970; 0 if only OpenSSL can read it."""
 
 
 class Listening(Protocol):
@@ -57,7 +61,11 @@ class Listening(Protocol):
 
 
 class ReloadCounter(Protocol):
-    """Learns what became of new contents."""
+    """Learns what is in use, and what became of new contents."""
+
+    def certificate_expires(self, at: float) -> None:
+        """Tell when the certificate in use ends, in seconds since 1970."""
+        ...
 
     def certificates_read(self, *, used: bool) -> None:
         """Count new contents, used or refused."""
@@ -76,6 +84,7 @@ class ServingCertificates:
         # One look at a time: an older one must not overtake a newer one.
         self._turn = asyncio.Lock()
         self._told: str | None = None
+        counter.certificate_expires(loaded.expires_at)
 
     async def keep_fresh(self, every_seconds: float) -> None:
         """Look at the files again and again."""
@@ -111,6 +120,7 @@ class ServingCertificates:
         self._loaded = loaded
         self._listening.use(loaded.context, keeps_trust=keeps_trust)
         self._counter.certificates_read(used=True)
+        self._counter.certificate_expires(loaded.expires_at)
         log.info("certificates reloaded", extra=fields(keeps_trust=keeps_trust))
 
     def _refuse(self, problem: str) -> None:
@@ -129,7 +139,10 @@ def load_certificates(files: CertificateFiles) -> LoadedCertificates:
     # OpenSSL read the files for itself. What is remembered must be what it has seen.
     if _read(files) != contents:
         raise CertificateError(f"{files.certificate} or its key or CA changes while it is read")
-    return LoadedCertificates(files, context, _digests(contents), _blocks(contents[2]))
+    certificate, _, client_ca = contents
+    return LoadedCertificates(
+        files, context, _digests(contents), _blocks(client_ca), _expiry(certificate)
+    )
 
 
 def serving_context(
@@ -184,6 +197,13 @@ def _blocks(bundle: bytes) -> frozenset[bytes]:
     return frozenset(
         kind + b":" + b"".join(block.split()) for kind, block in _PEM_BLOCK.findall(bundle)
     )
+
+
+def _expiry(chain: bytes) -> float:
+    try:
+        return x509.load_pem_x509_certificate(chain).not_valid_after_utc.timestamp()
+    except ValueError:
+        return 0.0  # What OpenSSL serves by is not refused for the sake of a gauge.
 
 
 def _load(load: Callable[..., None], *files: Path) -> None:

@@ -6,14 +6,13 @@ the socket is not read. No request is looked at while the client has yet to take
 
 import ssl
 from collections.abc import Callable
-from typing import Protocol
 
 from proxy.core.errors import Refusal, TooManyRequests
 from proxy.serving.exchange import Ending, Exchange
 from proxy.serving.guest import Guest
+from proxy.serving.handler import RequestHandler
 from proxy.serving.limits import SharedLimits
 from proxy.wire.body import NO_BODY, BodyError, BodyReader, UntilCloseReader, body_reader
-from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import (
     MAX_HEAD_BYTES,
     HeadTooLarge,
@@ -24,18 +23,6 @@ from proxy.wire.head import (
 
 _WAITING_BYTES = 64 * 1024
 _LINGER_SECONDS = 2.0
-
-
-class RequestHandler(Protocol):
-    """What a connection does with its requests."""
-
-    def begin(self, exchange: ClientExchange) -> None:
-        """Answer the exchange, now or later."""
-        ...
-
-    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
-        """Answer a request that could not even be read."""
-        ...
 
 
 class ClientConnection(Guest):

@@ -6,7 +6,8 @@ import ssl
 from collections.abc import Callable
 
 from proxy.core.errors import SetupError
-from proxy.serving.connection import ClientConnection, RequestHandler
+from proxy.serving.connection import ClientConnection
+from proxy.serving.handler import RequestHandler
 from proxy.serving.limits import ConnectionLimits, SharedLimits
 
 _BACKLOG = 4096

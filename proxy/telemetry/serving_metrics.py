@@ -1,6 +1,6 @@
 """What the listening side counts, on a registry that is passed in."""
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class ServingMetrics:
@@ -26,6 +26,12 @@ class ServingMetrics:
             registry=registry,
         )
 
+        self._expiry = Gauge(
+            "understudy_serving_certificate_expiry_seconds",
+            "When the certificate shown to clients ends, in seconds since 1970.",
+            registry=registry,
+        )
+
     def connections_turned_away(self, count: int) -> None:
         """Count connections that found no place."""
         self._connections.inc(count)
@@ -37,3 +43,7 @@ class ServingMetrics:
     def certificates_read(self, *, used: bool) -> None:
         """Count new contents, used or refused."""
         self._reloads.labels("used" if used else "refused").inc()
+
+    def certificate_expires(self, at: float) -> None:
+        """Tell when the certificate in use ends, in seconds since 1970."""
+        self._expiry.set(at)

@@ -20,6 +20,7 @@ CN, ORG = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME
 UID = ObjectIdentifier("1.3.6.1.4.1.57683.2")
 KEY = ec.generate_private_key(ec.SECP256R1())
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+LAST_MOMENT = DAY + datetime.timedelta(days=1)
 
 Attribute = tuple[ObjectIdentifier, str]
 
@@ -42,13 +43,13 @@ def signed(subject: x509.Name) -> bytes:
         public_key=KEY.public_key(),
         serial_number=7,
         not_valid_before=DAY,
-        not_valid_after=DAY + datetime.timedelta(days=1),
+        not_valid_after=LAST_MOMENT,
     )
     return builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
 
 
 def authenticate(der: bytes) -> Identity:
-    return CertificateAuthenticator().authenticate(der).identity
+    return CertificateAuthenticator(lambda: DAY).authenticate(der).identity
 
 
 def test_the_common_name_is_the_user_and_each_organization_a_group() -> None:
@@ -166,7 +167,7 @@ def test_what_cannot_be_read_is_nobody(der: bytes) -> None:
 
 
 def test_a_certificate_is_read_once_while_it_is_in_use() -> None:
-    authenticator = CertificateAuthenticator()
+    authenticator = CertificateAuthenticator(lambda: DAY)
     der = certificate((CN, "alice"))
 
     first = authenticator.authenticate(der)
@@ -175,10 +176,23 @@ def test_a_certificate_is_read_once_while_it_is_in_use() -> None:
 
 
 def test_certificates_that_differ_are_different_callers() -> None:
-    authenticator = CertificateAuthenticator()
+    authenticator = CertificateAuthenticator(lambda: DAY)
     alice, bob = (certificate((CN, name)) for name in ("alice", "bob"))
 
     callers = [authenticator.authenticate(der) for der in (alice, bob, alice)]
 
     assert all(isinstance(caller, Caller) for caller in callers)
     assert [caller.identity.name for caller in callers] == ["alice", "bob", "alice"]
+
+
+def test_a_certificate_counts_to_its_last_moment_and_not_beyond() -> None:
+    """A connection may outlive the certificate it was opened with."""
+    now = LAST_MOMENT
+    authenticator = CertificateAuthenticator(lambda: now)
+    der = certificate((CN, "alice"))
+    assert authenticator.authenticate(der).identity.name == "alice"
+
+    now = LAST_MOMENT + datetime.timedelta(seconds=1)
+
+    with pytest.raises(Unauthorized):
+        authenticator.authenticate(der)

@@ -38,15 +38,6 @@ async def test_a_taken_port_is_one_clear_line(place: Place) -> None:
     taken.close()
 
 
-async def test_only_http_1_1_is_offered(place: Place, certificates: Certificates) -> None:
-    context = certificates.client_context()
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    place.listener._context.set_alpn_protocols(["http/1.1"])
-
-    async with connected(place.address, context) as client:
-        assert client.tls.selected_alpn_protocol() == "http/1.1"
-
-
 async def test_who_never_shakes_hands_is_closed(place: Place) -> None:
     async with connected(place.address) as client:
         await eventually(lambda: place.listener._connections)

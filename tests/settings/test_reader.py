@@ -226,3 +226,30 @@ def test_settings_cannot_be_changed() -> None:
 
     with pytest.raises(ValueError, match="frozen"):
         settings.log = settings.log  # type: ignore[misc]  # what must not work
+
+
+def test_limits_of_serving_can_be_said_one_by_one() -> None:
+    text = MINIMAL + "  certificateRefresh: 1m\n  limits: {idleTimeout: 5m, connections: 7}\n"
+
+    serving = parse(text=text).serving
+
+    assert serving.certificate_refresh_seconds == 60.0
+    assert (serving.limits.idle_timeout_seconds, serving.limits.connections) == (300.0, 7)
+    assert (serving.limits.reads_in_flight, serving.limits.writes_in_flight) == (400, 200)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "unreadHeadBytes",
+        "connections",
+        "connectionsPerAddress",
+        "readsInFlight",
+        "writesInFlight",
+    ],
+)
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", '"many"'])
+def test_a_limit_of_serving_is_a_number_of_at_least_one(key: str, value: str) -> None:
+    (problem,) = problems(text=MINIMAL + f"  limits: {{{key}: {value}}}\n")
+
+    assert problem.startswith(f"serving.limits.{key}: ")
