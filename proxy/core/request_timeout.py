@@ -46,16 +46,17 @@ def duration_fault(text: bytes) -> str | None:
     rest = text[1:] if text[:1] in (b"-", b"+") else text
     if rest == b"0":
         return None
-    total = 0
+    total = position = 0
     fault = "invalid duration" if not rest else None
-    while rest and fault is None:
-        part = _PART.match(rest)
+    # By position: cutting the text after each part would copy a long one as often as it has parts.
+    while position < len(rest) and fault is None:
+        part = _PART.match(rest, position)
         assert part is not None  # every part of it may be empty
         nanoseconds, fault = _part_of(part)
         total += nanoseconds
         if fault is None and total > _LIMIT:
             fault = "invalid duration"
-        rest = rest[part.end() :]
+        position = part.end()
     if fault is None and total == _LIMIT and text[:1] != b"-":
         fault = "invalid duration"
     return None if fault is None else f"time: {fault} {_quoted(text)}"

@@ -23,6 +23,7 @@ from proxy.wire.head import (
 
 _WAITING_BYTES = 64 * 1024
 _LINGER_SECONDS = 2.0
+_HEADS_A_TURN = 16
 
 
 class ClientConnection(Guest):
@@ -218,13 +219,20 @@ class ClientConnection(Guest):
     def _read_heads(self) -> None:
         """Serve the requests in the buffer. A loop, so that pipelining cannot deepen the stack."""
         self._is_parsing = True
+        turns = 0
         try:
             while self._exchange is None and self._buffer and not self._is_write_blocked:
-                if self._is_closing or not self._read_head():
+                if turns == _HEADS_A_TURN or self._is_closing or not self._read_head():
                     break
+                turns += 1
         finally:
             self._is_parsing = False
-        self._pace()
+        if turns == _HEADS_A_TURN:
+            # Thousands sent at once must not keep everybody else waiting, so the rest has to.
+            self._read_on(reads=False)
+            asyncio.get_running_loop().call_soon(self._read_heads)
+        else:
+            self._pace()
 
     def _read_head(self) -> bool:
         end = find_head_end(self._buffer, self._searched)

@@ -266,7 +266,12 @@ def _request_framing(values: dict[bytes, list[bytes]], *, minor_version: int) ->
         return CHUNKED
     lengths = values.get(b"content-length")
     # llhttp has refused a second one, a sign, a list, an overflow, and one beside a coding.
-    return NO_BODY if lengths is None else BodyFraming(BodyKind.LENGTH, int(lengths[0]))
+    return NO_BODY if lengths is None else BodyFraming(BodyKind.LENGTH, _length(lengths[0]))
+
+
+def _length(digits: bytes) -> int:
+    # llhttp bounds the value, not how it is spelled, and Python reads only so many digits.
+    return int(digits.lstrip(b"0") or b"0")
 
 
 def _response_framing(
@@ -282,4 +287,4 @@ def _response_framing(
             raise MalformedResponse("malformed HTTP response: unknown transfer coding")
         return CHUNKED
     lengths = values.get(b"content-length")
-    return UNTIL_CLOSE if lengths is None else BodyFraming(BodyKind.LENGTH, int(lengths[0]))
+    return UNTIL_CLOSE if lengths is None else BodyFraming(BodyKind.LENGTH, _length(lengths[0]))

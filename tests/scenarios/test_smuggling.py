@@ -27,9 +27,14 @@ from tests.support.sizes import sized, soak
 CASES = sized(2_000, full=20_000)
 USERS = [f"user-{number}" for number in range(8)]
 EARLY = "early"
+SPARE = 2
 TABLE = [*FRAMING, *HEADS]
 Campaign = Callable[[Iterable[Case]], Awaitable[Report]]
 pytestmark = pytest.mark.timeout(300)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.fixture
@@ -54,8 +59,12 @@ def campaign(
         async with running_proxy(settings.model_copy(update={"audit": audit})) as proxy:
             await wait_until_it_admits(proxy.address, context_of(EARLY))
             contexts = {user: context_of(user) for user in USERS}
+            tasks, files = len(asyncio.all_tasks()), open_files()
             plays = await play_all(cases, proxy.address, contexts, seed=1)
             await eventually(lambda: all(one.body for one in go_server.requests()), seconds=30)
+            # However rude a client was, nothing of it stays: no task, no socket but idle ones.
+            await eventually(lambda: len(asyncio.all_tasks()) <= tasks + SPARE, seconds=10)
+            await eventually(lambda: open_files() <= files + len(USERS) + SPARE, seconds=10)
         # Only now is every event in the file.
         events = [json.loads(line) for line in audit_file.read_bytes().splitlines()]
         read = [one for one in go_server.requests() if one.value("Impersonate-User") != EARLY]

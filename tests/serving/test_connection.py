@@ -42,6 +42,26 @@ async def test_thousands_of_pipelined_requests_do_not_deepen_the_stack(
         assert (await client.read_response()).body == b"/a"
 
 
+async def test_who_sends_thousands_of_requests_at_once_lets_others_have_their_turn(
+    place: Place, client: HttpClient
+) -> None:
+    served_a_turn: list[int] = []
+
+    async def count_turns() -> None:
+        while True:
+            before = len(place.handler.targets)
+            await asyncio.sleep(0)
+            served_a_turn.append(len(place.handler.targets) - before)
+
+    counting = asyncio.ensure_future(count_turns())
+    await client.send(request_bytes(target="/a") * 2000)
+    await eventually(lambda: len(place.handler.targets) == 2000)
+    counting.cancel()
+
+    # Two helpings at the most: the loop may take one up while it still has another to serve.
+    assert max(served_a_turn) <= 2 * 16
+
+
 async def test_a_request_may_come_byte_by_byte(place: Place, client: HttpClient) -> None:
     for byte in request_bytes(target="/slow"):
         await client.send(bytes([byte]))

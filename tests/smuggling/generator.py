@@ -72,11 +72,17 @@ def make_cases(seed: int, cases: int) -> Iterator[Case]:
     random = Random(seed)  # not a secret: a case's name says how to make it again
     for number in range(cases):
         wire = b"".join(random.choices(_SOUND, k=random.choice((1, 1, 1, 2, 3))))
-        for _ in range(random.choice((0, 1, 1, 1, 2, 2, 3, 5))):
-            wire = random.choice(_CORRUPTIONS)(random, wire)
+        wire = corrupt(random, wire)
         if random.random() < 0.5:
             wire += SMUGGLED
         yield Case(f"seed {seed}, case {number}", wire)
+
+
+def corrupt(random: Random, wire: bytes) -> bytes:
+    """Return the bytes with a few faults, or now and then with none."""
+    for _ in range(random.choice((0, 1, 1, 1, 2, 2, 3, 5))):
+        wire = random.choice(_CORRUPTIONS)(random, wire)
+    return wire
 
 
 def split(random: Random, wire: bytes) -> list[bytes]:

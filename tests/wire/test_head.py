@@ -70,6 +70,9 @@ def test_the_methods_of_kubernetes_are_read(method: bytes) -> None:
         ([b"Content-Length: 5"], FIVE_BYTES),
         ([b"content-length:5"], FIVE_BYTES),
         ([b"Content-Length: 0"], BodyFraming(BodyKind.LENGTH, 0)),
+        # More digits than Python itself reads.
+        ([b"Content-Length: %b5" % (b"0" * 5000)], FIVE_BYTES),
+        ([b"Content-Length: %b" % (b"0" * 5000)], BodyFraming(BodyKind.LENGTH, 0)),
         ([b"Transfer-Encoding: chunked"], CHUNKED),
         ([b"transfer-encoding: Chunked"], CHUNKED),
     ],
@@ -181,6 +184,7 @@ def test_a_response_is_kept_as_it_came() -> None:
     ("lines", "status", "method", "framing"),
     [
         ([b"Content-Length: 5"], b"200", b"GET", FIVE_BYTES),
+        ([b"Content-Length: %b5" % (b"0" * 5000)], b"200", b"GET", FIVE_BYTES),
         ([b"Transfer-Encoding: chunked"], b"200", b"GET", CHUNKED),
         ([], b"200", b"GET", UNTIL_CLOSE),
         ([], b"500", b"POST", UNTIL_CLOSE),
