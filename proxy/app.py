@@ -1,6 +1,7 @@
 """Wiring: settings in, a running proxy out; what starts and stops, and in which order."""
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from functools import partial
 from kubernetes_asyncio.client import ApiClient
 from prometheus_client import CollectorRegistry
 
+from proxy.admin.health import HealthCheck, Heartbeat
 from proxy.admin.server import AdminServer
 from proxy.audit.recorder import Recorder
 from proxy.audit.sinks import AuditFile
@@ -29,6 +31,8 @@ from proxy.core.impersonation_headers import read_wanted_identity
 from proxy.pipeline import Decisions, Pipeline
 from proxy.serving.certificates import serving_context
 from proxy.serving.connection import ConnectionLimits
+from proxy.serving.drain import Drain
+from proxy.serving.drain_schedule import DrainTimes
 from proxy.serving.listener import Listener
 from proxy.settings.decisions import decision_rules, impersonation_limits
 from proxy.settings.model import Settings
@@ -46,6 +50,8 @@ log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 1.0
 _CREDENTIAL_REFRESH_SECONDS = 30.0
 _OWN_NAME_SECONDS = 1.0
+_FIRST_LESSON_SECONDS = 3.0
+_SILENCE_SECONDS = 30.0
 
 
 @asynccontextmanager
@@ -82,10 +88,19 @@ class Proxy:
         self._credentials = credentials
         self._client = client
         self._own_name: str | None = None
+        self._first_lesson = asyncio.Event()
         # Of the settings in force: our name may become known only after a reload.
         self._protected_groups = frozenset(settings.impersonation.protected_groups)
         self._metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
-        self._admin = AdminServer(self._metrics.registry)
+        self._heartbeat = Heartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
+        self._admin = AdminServer(
+            self._metrics.registry,
+            live=[HealthCheck("event-loop", self._heartbeat.fault)],
+            ready=[
+                HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
+                HealthCheck("own-identity", lambda: None if self._own_name else "not known yet"),
+            ],
+        )
         self._pool = Pool(
             credentials.endpoint,
             connect_timeout_seconds=settings.upstream.connect_timeout_seconds,
@@ -99,22 +114,32 @@ class Proxy:
         self._listener = Listener(
             context=context,
             handler=self._pipeline,
-            limits=ConnectionLimits(),
+            limits=ConnectionLimits(age_seconds=settings.serving.connection_age_seconds),
             clock=self._clock,
         )
+        shutdown = settings.serving.shutdown
+        times = DrainTimes(
+            shutdown.delay_seconds, shutdown.watch_window_seconds, shutdown.grace_period_seconds
+        )
+        self.drain = Drain(self._listener, times, clock=self._clock)
 
     async def start(self, settings: Settings) -> None:
         """Listen, and keep house."""
         if settings.admin.address is not None:
             await self._admin.start(*settings.admin.address)
-        self.address = await self._listener.start(*settings.serving.address)
         self._tasks.keep(self._learn_own_name())
-        self._tasks.keep(_sweep(self._listener, self._pool))
+        # Beside another instance on the same port clients come with the first moment of listening,
+        # and nobody is admitted before our name is known. An API server that is slow to tell it
+        # does not keep us from saying so to them.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._first_lesson.wait(), _FIRST_LESSON_SECONDS)
+        self.address = await self._listener.start(*settings.serving.address)
+        self._tasks.keep(self._keep_house())
         self._tasks.keep(_refresh(self._credentials))
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))
 
     async def stop(self) -> None:
-        """Close everything, clients first."""
+        """Close everything, clients first; whoever is to leave in peace was drained before."""
         await self._listener.stop()
         self._pool.close()
         await self._tasks.stop()
@@ -202,9 +227,18 @@ class Proxy:
                 self._own_name = await own_name(self._client)
             except Refusal as refusal:
                 log.warning("own identity unknown", extra=fields(reason=refusal.message))
+                self._first_lesson.set()
                 await asyncio.sleep(_OWN_NAME_SECONDS)
         log.info("own identity", extra=fields(user=self._own_name))
         self._guard()
+        self._first_lesson.set()
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self._listener.close_late()
+            self._pool.close_old()
+            self._heartbeat.beat()
 
     def _guard(self) -> None:
         if self._own_name is not None:
@@ -213,13 +247,6 @@ class Proxy:
 
 def _wall_clock() -> datetime:
     return datetime.now(UTC)
-
-
-async def _sweep(listener: Listener, pool: Pool) -> None:
-    while True:
-        await asyncio.sleep(_SWEEP_SECONDS)
-        listener.close_late()
-        pool.close_old()
 
 
 async def _refresh(credentials: UpstreamCredentials) -> None:

@@ -5,15 +5,15 @@ the socket is not read. No request is looked at while the client has yet to take
 """
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from proxy.core.errors import Refusal
 from proxy.serving.exchange import Ending, Exchange
+from proxy.serving.handler import RequestHandler
 from proxy.wire.body import NO_BODY, BodyError, BodyReader, UntilCloseReader, body_reader
-from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import (
     MAX_HEAD_BYTES,
     HeadTooLarge,
@@ -29,25 +29,15 @@ _WAITING_BYTES = 64 * 1024
 _LINGER_SECONDS = 2.0
 
 
-class RequestHandler(Protocol):
-    """What a connection does with its requests."""
-
-    def begin(self, exchange: ClientExchange) -> None:
-        """Answer the exchange, now or later."""
-        ...
-
-    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
-        """Answer a request that could not even be read."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How long a client may take to say what it wants, in seconds."""
+    """How long a client may take to say what it wants, and how long it may stay, in seconds."""
 
     handshake_seconds: float = 10.0
     head_seconds: float = 32.0
     idle_seconds: float = 90.0
+    age_seconds: float = math.inf
+    """After about this long a connection ends with the answer it is giving, or the next one."""
 
 
 class ClientConnection(SecureConnection):
@@ -63,7 +53,7 @@ class ClientConnection(SecureConnection):
         on_lost: Callable[["ClientConnection"], None],
     ) -> None:
         super().__init__(TLSStream(context))
-        self._handler = handler
+        self.handler = handler
         self._limits = limits
         self._clock = clock
         self._on_lost = on_lost
@@ -72,13 +62,18 @@ class ClientConnection(SecureConnection):
         self._searched = 0
         self._exchange: Exchange | None = None
         self._body: BodyReader | None = None
-        self._is_parsing = False
-        self._is_lingering = False
+        self._is_parsing = self._is_lingering = self.has_asked = False
         # Two sides that may be too slow: the client takes no answer, the upstream takes no body.
         self._is_write_blocked = self._is_body_blocked = False
         # When the client must have got on; the listener's sweep ends who is late. None while a
         # request is being served: how long that may take is not the connection's to say.
         self.deadline: float | None = None
+        self.retires_at = math.inf
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The request that is being served."""
+        return self._exchange
 
     # --- the event loop's side -------------------------------------------------------------
 
@@ -276,7 +271,8 @@ class ClientConnection(SecureConnection):
         self._body = body_reader(request.framing)
         self._is_body_blocked = False
         self._exchange = Exchange(self, request, self._peer)
-        self._handler.begin(self._exchange)
+        self.has_asked = True
+        self.handler.begin(self._exchange)
         return True
 
     def _refuse_unread(self, refusal: Refusal) -> None:
@@ -284,7 +280,7 @@ class ClientConnection(SecureConnection):
         unread = RequestHead(b"", b"", 1, (), NO_BODY, keep_alive=False)
         exchange = self._exchange = Exchange(self, unread, self._peer)
         exchange.body_is_read = False
-        self._handler.refuse(exchange, refusal)
+        self.handler.refuse(exchange, refusal)
 
     def _leave_exchange(self) -> None:
         exchange, self._exchange = self._exchange, None

@@ -34,6 +34,27 @@ class StrictModel(BaseModel):
     )
 
 
+class ShutdownSettings(StrictModel):
+    """How clients are let go after SIGTERM."""
+
+    delay_seconds: Duration = Field(default=10.0, alias="delay")
+    """Not ready at once, but serving on for this long: time for load balancers to learn of it."""
+
+    watch_window_seconds: Duration = Field(default=10.0, alias="watchWindow")
+    """After the delay watches and followed logs end well, spread evenly over this time, so that
+    their clients do not come again all at once."""
+
+    grace_period_seconds: Timeout = Field(default=25.0, alias="gracePeriod")
+    """All of it, the delay included: what is still under way then is cut off, exec and
+    port-forward too. Shorter than the pod's terminationGracePeriodSeconds."""
+
+    @model_validator(mode="after")
+    def _everything_fits(self) -> "ShutdownSettings":
+        if self.delay_seconds + self.watch_window_seconds > self.grace_period_seconds:
+            raise ValueError("delay and watchWindow together must not exceed gracePeriod")
+        return self
+
+
 class ServingSettings(StrictModel):
     """The port clients connect to."""
 
@@ -45,6 +66,13 @@ class ServingSettings(StrictModel):
 
     key_file: FilePath
     """PEM private key of that certificate."""
+
+    connection_age_seconds: Timeout = Field(default=3600.0, alias="connectionAge")
+    """After about this long a connection ends with its next answer, so that clients spread over
+    instances that were started later."""
+
+    shutdown: ShutdownSettings = ShutdownSettings()
+    """How clients are let go after SIGTERM."""
 
 
 class ClientCertificateSettings(StrictModel):
@@ -207,7 +235,7 @@ class AdminSettings(StrictModel):
     """The port for operators and their tools."""
 
     address: Address | None = None
-    """Where /metrics is served, in plain HTTP. Absent: nowhere."""
+    """Where /livez, /readyz and /metrics are served, in plain HTTP. Absent: nowhere."""
 
     kep_metric_names: bool = False
     """On: durations also under the names of the KEP's text, which no server ever had."""

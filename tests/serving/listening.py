@@ -60,6 +60,10 @@ class Receiver:
     def request_failed(self, refusal: Refusal) -> None:
         self.heard.append(f"failed {refusal.code}")
 
+    def finish_early(self) -> bool:
+        self.heard.append("finish early")
+        return False
+
     def client_gone(self) -> None:
         self.heard.append("gone")
 
