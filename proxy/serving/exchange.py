@@ -236,7 +236,11 @@ class Exchange:
             self._finish(is_complete=False)
 
     def finish_early(self) -> bool:
-        """End an endless answer well, if no chunk of it is half-sent; tell whether it was done."""
+        """End an endless answer well, if no chunk of it is half-sent; tell whether it was done.
+
+        The connection ends with it, at once: a request that meets it meanwhile may come again.
+        """
+        self.closes = True
         return self.receiver is not None and self.receiver.finish_early()
 
     def give_up(self, refusal: Refusal) -> None:
