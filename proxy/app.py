@@ -144,9 +144,10 @@ class Proxy:
         self._pool.close()
         await self._tasks.stop()
         await self._admin.stop()
-        if self._audit_file is not None:
+        audit_file, self._audit_file = self._audit_file, None
+        if audit_file is not None:
             # Last, when every exchange has ended and so every event was handed over.
-            await asyncio.to_thread(self._audit_file.close)
+            await asyncio.to_thread(audit_file.close)
 
     def reload(self, settings: Settings) -> None:
         """Decide by these settings from the next request on.

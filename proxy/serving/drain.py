@@ -81,8 +81,10 @@ class Drain:
 
     def _is_closing_time(self, schedule: DrainSchedule) -> bool:
         now = self._clock()
+        if not schedule.is_announced(now):
+            return True
         self._look_at(self._streams(), now)
-        return not schedule.is_announced(now)
+        return False
 
     def _is_over(self, schedule: DrainSchedule) -> bool:
         now = self._clock()
