@@ -127,13 +127,14 @@ class Proxy:
         """Listen, and keep house."""
         if settings.admin.address is not None:
             await self._admin.start(*settings.admin.address)
+        self.address = await self._listener.bind(*settings.serving.address)
         self._tasks.keep(self._learn_own_name())
         # Beside another instance on the same port clients come with the first moment of listening,
         # and nobody is admitted before our name is known. An API server that is slow to tell it
         # does not keep us from saying so to them.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._first_lesson.wait(), _FIRST_LESSON_SECONDS)
-        self.address = await self._listener.start(*settings.serving.address)
+        await self._listener.accept()
         self._tasks.keep(self._keep_house())
         self._tasks.keep(_refresh(self._credentials))
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))

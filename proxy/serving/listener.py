@@ -43,16 +43,32 @@ class Listener:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address with the port that was taken."""
+        address = await self.bind(host, port)
+        await self.accept()
+        return address
+
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address and return it with its port; clients are not sent here yet."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self._new_connection, host, port, backlog=_BACKLOG, reuse_port=True
+                self._new_connection,
+                host,
+                port,
+                backlog=_BACKLOG,
+                reuse_port=True,
+                start_serving=False,
             )
         except OSError as error:
             reason = error.strerror or str(error)
             raise ListenError(f"cannot listen on {host}:{port}: {reason}") from error
         bound: tuple[str, int] = self._server.sockets[0].getsockname()
         return bound[0], bound[1]
+
+    async def accept(self) -> None:
+        """Let clients in, at the address that was taken."""
+        if self._server is not None:
+            await self._server.start_serving()
 
     @property
     def connections(self) -> list[ClientConnection]:
