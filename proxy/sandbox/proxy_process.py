@@ -31,7 +31,7 @@ from proxy.sandbox.processes import ChildProcess, start_child
 OWN_NAME = "understudy"
 # Nobody is to be led elsewhere, and whoever stops a sandbox does not want to wait.
 QUICK_SHUTDOWN: Mapping[str, str] = MappingProxyType(
-    {"delay": "0s", "watchWindow": "0s", "gracePeriod": "3s"}
+    {"delay": "0s", "watchWindow": "0s", "gracePeriod": "4s"}
 )
 _AUTHENTICATION = "authentication.k8s.io"
 OWN_RULES: tuple[dict[str, list[str]], ...] = (

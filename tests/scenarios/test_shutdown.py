@@ -318,7 +318,7 @@ async def test_who_gets_no_answer_in_time_is_told_so_and_never_to_repeat(
 FINITE = [LOG, f"{LOG}?follow=false", "/api/v1/namespaces/a/pods/b/proxy/?watch=1", "/api/v1/pods"]
 
 
-@pytest.mark.parametrize("shutdown_settings", [SHORT_GRACE])
+@pytest.mark.parametrize("shutdown_settings", [{**SHORT_GRACE, "gracePeriod": "4s"}])
 async def test_an_answer_with_an_end_of_its_own_is_never_passed_off_as_complete(
     api: ScriptedApiServer, running: Proxy, connect: Connect
 ) -> None:
