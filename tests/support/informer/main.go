@@ -79,8 +79,12 @@ func (s *spy) RoundTrip(request *http.Request) (*http.Response, error) {
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "how to reach the API server")
 	namespace := flag.String("namespace", "", "whose ConfigMaps to watch")
+	klog.InitFlags(nil)
+	// So much that a watch which ends in the middle of an event is told.
+	if err := flag.Set("v", "1"); err != nil {
+		log.Fatalf("informer: %v", err)
+	}
 	flag.Parse()
-	klog.LogToStderr(true)
 	if err := run(*kubeconfig, *namespace); err != nil {
 		log.Fatalf("informer: %v", err)
 	}
