@@ -154,7 +154,7 @@ def test_an_informer_sees_every_event_and_no_error(
     )
     assert requests[0]["isGzip"]
     assert len(requests) >= 2
-    assert informer.own_words() == []
+    assert informer.complaints() == []
 
 
 @asynccontextmanager

@@ -49,10 +49,11 @@ class Informer:
 
         wait_until(is_told, f"the informer was not told: {what} {name}")
 
-    def own_words(self) -> list[str]:
-        """Return what client-go logged."""
+    def complaints(self) -> list[str]:
+        """Return what client-go logged, but for the features it starts with."""
         lines = self._log_file.read_text().splitlines()
-        return [line for line in lines if not line.startswith('{"what":')]
+        words = [line for line in lines if not line.startswith('{"what":')]
+        return [line for line in words if "Feature gate default state" not in line]
 
 
 @contextmanager
