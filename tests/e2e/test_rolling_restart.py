@@ -4,9 +4,10 @@ import asyncio
 import json
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -166,13 +167,11 @@ async def library_clients(kubeconfig: Path) -> AsyncIterator[kubernetes.CoreV1Ap
         yield kubernetes.CoreV1Api(client)
 
 
-async def watch_by_library(api: kubernetes.CoreV1Api, namespace: str, version: str) -> list[str]:
+async def watch_by_library(events: watch.Watch, stream: Callable[..., object]) -> list[str]:
     """Watch as kubernetes-asyncio does, which comes again by itself after a good end only."""
     seen: list[str] = []
-    async with watch.Watch() as events:
-        async for event in events.stream(
-            api.list_namespaced_config_map, namespace, resource_version=version
-        ):
+    async with events:
+        async for event in events.stream(stream):
             assert event["type"] == "ADDED"
             seen.append(event["object"].metadata.name)
             if seen[-1] == LAST:
@@ -204,19 +203,19 @@ async def watch_through_a_restart(
     listed = await asyncio.to_thread(understudy.client(user).call, "GET", path)
     version = listed["metadata"]["resourceVersion"]
     writer = Writer(understudy.client(user), namespace)
+    # Made before anybody waits: for each one the library reads every CA of the machine.
+    by_library = [watch.Watch("V1ConfigMap") for _ in range(count // 2)]
     connector = aiohttp.TCPConnector(limit=0, ssl=client_context(understudy.ca_pem, user))
     async with (
         library_clients(kubeconfig) as api,
         aiohttp.ClientSession(connector=connector) as session,
         asyncio.TaskGroup() as group,
     ):
-        watches = [
-            group.create_task(
-                watch_by_library(api, namespace, version)
-                if number % 2
-                else watch_by_hand(session, understudy.url + path, version)
-            )
-            for number in range(count)
+        stream = partial(api.list_namespaced_config_map, namespace, resource_version=version)
+        watches = [group.create_task(watch_by_library(one, stream)) for one in by_library]
+        watches += [
+            group.create_task(watch_by_hand(session, understudy.url + path, version))
+            for _ in range(count - len(by_library))
         ]
 
         def write_and_restart() -> None:
