@@ -158,7 +158,8 @@ class Pipeline:
             caller, wanted, action, is_upgrade=request.upgrade is not None
         )
         trail.is_admitted(admission)
-        if action.is_long_running and is_endless(action, request.target):
+        is_long_running = action.is_long_running
+        if is_long_running and is_endless(action, request.target):
             exchange.mark_endless()
         if request.expects_continue:
             exchange.send_continue()
@@ -166,7 +167,7 @@ class Pipeline:
             exchange,
             admission,
             audit_id=trail.audit_id,
-            is_long_running=action.is_long_running,
+            is_long_running=is_long_running,
             refuse=lambda refusal: self._answer(exchange, trail, refusal),
         )
 
