@@ -1,43 +1,27 @@
-"""Wiring: settings in, a running proxy out; what starts and stops, and in which order."""
+"""A running proxy: what starts and stops, in which order, and what is done meanwhile."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 
 from prometheus_client import CollectorRegistry
 
+from proxy.admin.health import HealthCheck, Heartbeat
 from proxy.admin.server import AdminServer
 from proxy.audit.recorder import Recorder
 from proxy.audit.sinks import AuditFile
-from proxy.authentication.authenticator import Authenticator
-from proxy.authentication.bearer_token import KubernetesTokenReviewer, TokenAuthenticator
-from proxy.authentication.client_certificate import CertificateAuthenticator
-from proxy.authorization.access_reviews import KubernetesAccessReviewer
-from proxy.authorization.breaker import Breaker
-from proxy.authorization.decision_memory import DecisionMemory, Memory, ModeMemory
-from proxy.authorization.gate import Gate
-from proxy.authorization.rationing import Ration, Rationing
-from proxy.authorization.review_desk import ReviewDesk
-from proxy.core.admission import Guards
 from proxy.core.errors import Refusal
-from proxy.core.impersonation_headers import read_wanted_identity
-from proxy.pipeline import Decisions, Pipeline
-from proxy.serving.certificates import (
-    CertificateFiles,
-    LoadedCertificates,
-    ServingCertificates,
-    load_certificates,
-)
+from proxy.pipeline import Pipeline
+from proxy.serving.certificates import LoadedCertificates, ServingCertificates, load_certificates
+from proxy.serving.drain import Drain
 from proxy.serving.in_flight import InFlight
-from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
 from proxy.serving.open_files import allow_open_files
-from proxy.settings.decisions import decision_rules, impersonation_limits
 from proxy.settings.model import Settings
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
@@ -45,18 +29,30 @@ from proxy.telemetry.serving_metrics import ServingMetrics
 from proxy.upstream.own_identity import own_name
 from proxy.upstream.side import Clocks, UpstreamSide, upstream_side
 from proxy.wire.tasks import Tasks
+from proxy.wiring import (
+    Tools,
+    build_authenticator,
+    build_gate,
+    certificate_files,
+    connection_limits,
+    decisions_by,
+    drain_times,
+    nameless_guards,
+)
 
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
 _SWEEPS_PER_DEAD_PEER_SEARCH = 10
 _OWN_NAME_SECONDS = 1.0
+_FIRST_LESSON_SECONDS = 3.0
+_SILENCE_SECONDS = 30.0
 
 
 @asynccontextmanager
 async def running_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
     """Run the proxy for the time of the context."""
-    certificates = await asyncio.to_thread(load_certificates, _certificate_files(settings))
+    certificates = await asyncio.to_thread(load_certificates, certificate_files(settings))
     tasks = Tasks(_report_failure)
     clocks = Clocks(asyncio.get_running_loop().time, _wall_clock)
     async with upstream_side(settings.upstream, clocks=clocks, tasks=tasks) as upstream:
@@ -83,48 +79,65 @@ class Proxy:
         self._tasks = tasks
         self._upstream = upstream
         self._own_name: str | None = None
+        self._first_lesson = asyncio.Event()
         # Of the settings in force: our name may become known only after a reload.
-        self._guards = _nameless_guards(settings)
-        self._metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
-        self._serving_metrics = ServingMetrics(self._metrics.registry)
-        self._admin = AdminServer(self._metrics.registry)
+        self._guards = nameless_guards(settings)
+        metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
+        self._serving_metrics = ServingMetrics(metrics.registry)
+        self._tools = Tools(self._clock, _wall_clock, tasks, upstream.client, metrics)
+        self._heartbeat = Heartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
+        self._admin = AdminServer(
+            metrics.registry,
+            live=[HealthCheck("event-loop", self._heartbeat.fault)],
+            ready=[
+                HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
+                HealthCheck("own-identity", lambda: None if self._own_name else "not known yet"),
+            ],
+        )
         audit_path = settings.audit.log.path
         self._audit_file = AuditFile(audit_path) if audit_path is not None else None
-        self._gate = self._build_gate(settings)
+        self._gate = build_gate(settings, self._tools)
         self._pipeline = self._build_pipeline(settings)
         self._listener = Listener(
             context=certificates.context,
             handler=self._pipeline,
-            limits=_connection_limits(settings),
+            limits=connection_limits(settings),
             clock=self._clock,
         )
         self._certificates = ServingCertificates(
             certificates, listening=self._listener, counter=self._serving_metrics
         )
+        self.drain = Drain(self._listener, drain_times(settings), clock=self._clock)
 
     async def start(self, settings: Settings) -> None:
         """Listen, and keep house."""
         allow_open_files(settings.serving.limits.connections)
         if settings.admin.address is not None:
             await self._admin.start(*settings.admin.address)
-        self.address = await self._listener.start(*settings.serving.address)
+        self.address = await self._listener.bind(*settings.serving.address)
         self._tasks.keep(self._learn_own_name())
-        self._tasks.keep(self._sweep())
+        # Beside another instance on the same port clients come with the first moment of listening,
+        # and nobody is admitted before our name is known. An API server that is slow to tell it
+        # does not keep us from saying so to them.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._first_lesson.wait(), _FIRST_LESSON_SECONDS)
+        await self._listener.accept()
+        self._tasks.keep(self._keep_house())
         self._tasks.keep(self._upstream.keeper.run())
-        self._tasks.keep(
-            self._certificates.keep_fresh(settings.serving.certificate_refresh_seconds)
-        )
+        refresh_seconds = settings.serving.certificate_refresh_seconds
+        self._tasks.keep(self._certificates.keep_fresh(refresh_seconds))
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))
 
     async def stop(self) -> None:
-        """Close everything, clients first."""
+        """Close everything, clients first; whoever is to leave in peace was drained before."""
         await self._listener.stop()
         self._upstream.pool.close()
         await self._tasks.stop()
         await self._admin.stop()
-        if self._audit_file is not None:
+        audit_file, self._audit_file = self._audit_file, None
+        if audit_file is not None:
             # Last, when every exchange has ended and so every event was handed over.
-            await asyncio.to_thread(self._audit_file.close)
+            await asyncio.to_thread(audit_file.close)
 
     def reload(self, settings: Settings) -> None:
         """Decide by these settings from the next request on.
@@ -133,70 +146,25 @@ class Proxy:
         memory under the new ones. A request that is being decided is finished by the old gate.
         Certificate, key and client CA are looked at, too, a moment later.
         """
-        self._gate = self._build_gate(settings)
-        self._guards = _nameless_guards(settings)
+        self._gate = build_gate(settings, self._tools)
+        self._guards = nameless_guards(settings)
         self._guard()
-        self._pipeline.decisions = self._decisions(settings)
+        self._pipeline.decisions = decisions_by(settings, self._gate)
         log.info("decisions reloaded")
-        self._tasks.keep(self._certificates.look(_certificate_files(settings)))
+        self._tasks.keep(self._certificates.look(certificate_files(settings)))
 
     def _build_pipeline(self, settings: Settings) -> Pipeline:
+        limits = settings.serving.limits
         return Pipeline(
             recorder=Recorder(_wall_clock, self._audit_file),
-            authenticator=self._build_authenticator(settings),
+            authenticator=build_authenticator(settings, self._tools),
             in_flight=InFlight(
-                reads=settings.serving.limits.reads_in_flight,
-                writes=settings.serving.limits.writes_in_flight,
+                reads=limits.reads_in_flight,
+                writes=limits.writes_in_flight,
                 counter=self._serving_metrics,
             ),
-            decisions=self._decisions(settings),
+            decisions=decisions_by(settings, self._gate),
             forwarder=self._upstream.forwarder,
-            tasks=self._tasks,
-        )
-
-    def _build_authenticator(self, settings: Settings) -> Authenticator:
-        reviews = settings.authentication.token_review
-        tokens = TokenAuthenticator(
-            KubernetesTokenReviewer(self._upstream.client, audiences=reviews.audiences),
-            success_ttl_seconds=reviews.success_ttl_seconds,
-            clock=self._clock,
-            tasks=self._tasks,
-        )
-        certificates = CertificateAuthenticator(_wall_clock)
-        return Authenticator(certificates, tokens if reviews.enabled else None)
-
-    def _decisions(self, settings: Settings) -> Decisions:
-        read_wanted = partial(
-            read_wanted_identity,
-            limits=impersonation_limits(settings.impersonation),
-            constrained=settings.impersonation.constrained,
-        )
-        return Decisions(read_wanted, self._gate)
-
-    def _build_gate(self, settings: Settings) -> Gate:
-        impersonation = settings.impersonation
-        reviews = impersonation.reviews
-        ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
-        desk = ReviewDesk(
-            KubernetesAccessReviewer(self._upstream.client),
-            rationing=Rationing(ration, self._clock),
-            breaker=Breaker(self._clock),
-            counter=self._metrics,
-            limits=(reviews.in_flight, reviews.timeout_seconds),
-            tasks=self._tasks,
-        )
-        decisions = DecisionMemory(
-            ttl_seconds=impersonation.success_ttl_seconds,
-            legacy_ttl_seconds=impersonation.legacy_ttl_seconds,
-            entries=impersonation.cache_entries,
-            clock=self._clock,
-        )
-        return Gate(
-            rules=decision_rules(impersonation),
-            reviewer=desk,
-            memory=Memory(decisions, ModeMemory(enabled=impersonation.mode_memory)),
-            counter=self._metrics,
-            clock=self._clock,
             tasks=self._tasks,
         )
 
@@ -211,17 +179,21 @@ class Proxy:
                 name = await own_name(self._upstream.client)
             except Refusal as refusal:
                 log.warning("own identity unknown", extra=fields(reason=refusal.message))
+                self._first_lesson.set()
                 await asyncio.sleep(_OWN_NAME_SECONDS)
                 continue
             if name != self._own_name:
                 self._own_name = name
                 log.info("own identity", extra=fields(user=name))
                 self._guard()
+            self._first_lesson.set()
             await self._upstream.credential_changed.wait()
 
-    async def _sweep(self) -> None:
+    async def _keep_house(self) -> None:
+        """Close who is late, idle or dead, and show that the event loop turns."""
         for turn in itertools.count(1):
             await asyncio.sleep(_SWEEP_SECONDS)
+            self._heartbeat.beat()
             self._listener.close_late()
             self._upstream.pool.close_old()
             if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
@@ -236,35 +208,8 @@ class Proxy:
             self._gate.guards = replace(self._guards, own_name=self._own_name)
 
 
-def _certificate_files(settings: Settings) -> CertificateFiles:
-    return CertificateFiles(
-        settings.serving.certificate_file,
-        settings.serving.key_file,
-        settings.authentication.client_certificate.ca_file,
-    )
-
-
-def _connection_limits(settings: Settings) -> ConnectionLimits:
-    limits = settings.serving.limits
-    return ConnectionLimits(
-        handshake_seconds=limits.handshake_timeout_seconds,
-        head_seconds=limits.head_timeout_seconds,
-        idle_seconds=limits.idle_timeout_seconds,
-        unread_head_bytes=limits.unread_head_bytes,
-        connections=limits.connections,
-        connections_per_address=limits.connections_per_address,
-    )
-
-
 def _wall_clock() -> datetime:
     return datetime.now(UTC)
-
-
-def _nameless_guards(settings: Settings) -> Guards:
-    return Guards(
-        protected_groups=frozenset(settings.impersonation.protected_groups),
-        tells_original_user=settings.upstream.original_user_extra,
-    )
 
 
 def _report_failure(error: BaseException) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 from proxy.core.action import Action, parse_action
 from proxy.core.admission import Admission
 from proxy.core.audit_id import adopted_audit_id
+from proxy.core.endless import is_endless
 from proxy.core.errors import Refusal
 from proxy.core.identity import Caller, Identity
 from proxy.core.request_timeout import check_timeout
@@ -172,13 +173,16 @@ class Pipeline:
             caller, wanted, action, is_upgrade=request.upgrade is not None
         )
         trail.is_admitted(admission)
+        is_long_running = action.is_long_running
+        if is_long_running and is_endless(action, request.target):
+            exchange.mark_endless()
         if request.expects_continue:
             exchange.send_continue()
         await self._forwarder.forward(
             exchange,
             admission,
             audit_id=trail.audit_id,
-            is_long_running=action.is_long_running,
+            is_long_running=is_long_running,
             refuse=lambda refusal: self._answer(exchange, trail, refusal),
         )
 

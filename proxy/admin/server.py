@@ -1,12 +1,17 @@
-"""The admin port: metrics for machines, on a port of its own.
+"""The admin port: health and metrics for machines, on a port of its own.
 
 On the proxy port every path belongs to the API server.
 """
 
+from collections.abc import Sequence
+
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from proxy.admin.health import HealthCheck, HealthPage
 from proxy.core.errors import SetupError
+
+_STOP_SECONDS = 1.0
 
 
 class AdminPortError(SetupError):
@@ -16,15 +21,24 @@ class AdminPortError(SetupError):
 class AdminServer:
     """Serves what operators and their tools ask."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        live: Sequence[HealthCheck] = (),
+        ready: Sequence[HealthCheck] = (),
+    ) -> None:
         self._registry = registry
+        self._pages = {"livez": live, "readyz": ready}
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> None:
         """Listen."""
         application = web.Application()
         application.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(application, access_log=None)
+        for name, checks in self._pages.items():
+            application.router.add_get(f"/{name}", HealthPage(name, checks).answer)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_SECONDS)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, reuse_port=True)
         try:

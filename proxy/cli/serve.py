@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
@@ -24,7 +25,7 @@ def register(commands: Commands) -> None:
         help="run the proxy",
         description="Run the proxy in the foreground. SIGHUP reads the config file again, decides "
         "by its impersonation section and uses its certificates from then on; SIGTERM and SIGINT "
-        "end the proxy.",
+        "drain the proxy, then end it, and a second one ends it at once.",
     )
     parser.add_argument(
         "--config", type=Path, required=True, metavar="FILE", help="the config file"
@@ -44,11 +45,17 @@ def run(options: argparse.Namespace) -> int:
 async def _serve(config: Path, settings: Settings) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    _on_stop_signals(loop, stop.set)
     async with running_proxy(settings) as proxy:
         loop.add_signal_handler(signal.SIGHUP, _reload, config, proxy)
         await stop.wait()
+        _on_stop_signals(loop, proxy.drain.hurry)
+        await proxy.drain.run()
+
+
+def _on_stop_signals(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, callback)
 
 
 def _reload(config: Path, proxy: Proxy) -> None:

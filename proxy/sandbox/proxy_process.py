@@ -10,10 +10,11 @@ Its own identity holds exactly the rights that `OWN_RULES` grants.
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import yaml
@@ -25,9 +26,13 @@ from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.identities import Credential, write_kubeconfig
 from proxy.sandbox.objects import grant
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.sandbox.processes import start_child
+from proxy.sandbox.processes import ChildProcess, start_child
 
 OWN_NAME = "understudy"
+# Nobody is to be led elsewhere, and whoever stops a sandbox does not want to wait.
+QUICK_SHUTDOWN: Mapping[str, str] = MappingProxyType(
+    {"delay": "0s", "watchWindow": "0s", "gracePeriod": "4s"}
+)
 _AUTHENTICATION = "authentication.k8s.io"
 OWN_RULES: tuple[dict[str, list[str]], ...] = (
     {
@@ -55,11 +60,13 @@ class ProxyProcess:
         api_server: ApiServer,
         *,
         settings: dict[str, Any] | None = None,
+        shutdown: Mapping[str, str] = QUICK_SHUTDOWN,
     ) -> None:
         """`settings` are top-level sections of the config file that replace the usual ones."""
         self._control_plane = control_plane
         self._api_server = api_server
         self._settings = settings or {}
+        self._shutdown = dict(shutdown)
         self._cleanup = ExitStack()
         self.directory = Path()
         self.url = ""
@@ -74,12 +81,8 @@ class ProxyProcess:
             self.url = f"https://{LOOPBACK}:{port.number}"
             self.config_file = self._write_config(port.number)
             self.log_file = self.directory / "understudy.log"
-            self.process = start_child(
-                [sys.executable, "-m", "proxy", "serve", "--config", self.config_file],
-                log_file=self.log_file,
-            )
-            cleanup.callback(self.process.stop)
-            self._wait_until_serving()
+            self.process = self._start(cleanup)
+            self._wait_until(self._answers)
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -90,6 +93,17 @@ class ProxyProcess:
         traceback: TracebackType | None,
     ) -> None:
         self._cleanup.close()
+
+    def start_successor(self) -> ChildProcess:
+        """Start a second instance on the same port, and return the first one, which still runs.
+
+        It has a log file of its own, where it says that it serves: the port does not tell who does.
+        """
+        predecessor = self.process
+        self.log_file = self.directory / "successor.log"
+        self.process = self._start(self._cleanup)
+        self._wait_until(lambda: '"message": "serving"' in self.log_file.read_text())
+        return predecessor
 
     def client(self, credential: Credential = None) -> ApiClient:
         """Return a client that shows this credential to the proxy, or none."""
@@ -127,6 +141,7 @@ class ProxyProcess:
                 "address": f"{LOOPBACK}:{port}",
                 "certificateFile": str(certificate),
                 "keyFile": str(key),
+                "shutdown": self._shutdown,
             },
             "authentication": {"clientCertificate": {"caFile": str(client_ca)}},
             "upstream": {"kubeconfig": str(upstream)},
@@ -136,9 +151,17 @@ class ProxyProcess:
         path.write_text(yaml.safe_dump(document, sort_keys=False))
         return path
 
-    def _wait_until_serving(self) -> None:
+    def _start(self, cleanup: ExitStack) -> ChildProcess:
+        process = start_child(
+            [sys.executable, "-m", "proxy", "serve", "--config", self.config_file],
+            log_file=self.log_file,
+        )
+        cleanup.callback(process.stop)
+        return process
+
+    def _wait_until(self, is_serving: Callable[[], bool]) -> None:
         deadline = time.monotonic() + READY_SECONDS
-        while not self._answers():
+        while not is_serving():
             self.process.ensure_running()
             if time.monotonic() > deadline:
                 raise SandboxError(f"the proxy does not serve, see {self.log_file}")

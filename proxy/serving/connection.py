@@ -4,6 +4,8 @@ Bytes that arrive before anybody can take them wait in one buffer. It is bounded
 the socket is not read. No request is looked at while the client has yet to take earlier answers.
 """
 
+import asyncio
+import math
 import ssl
 from collections.abc import Callable
 
@@ -39,16 +41,21 @@ class ClientConnection(Guest):
         on_lost: Callable[["ClientConnection"], None],
     ) -> None:
         super().__init__(context=context, shared=shared, clock=clock)
-        self._handler = handler
+        self.handler = handler
         self._on_lost = on_lost
         self._buffer = bytearray()
         self._searched = 0
         self._exchange: Exchange | None = None
         self._body: BodyReader | None = None
-        self._is_parsing = False
-        self._is_lingering = False
+        self._is_parsing = self._is_lingering = self.has_asked = False
         # Two sides that may be too slow: the client takes no answer, the upstream takes no body.
         self._is_write_blocked = self._is_body_blocked = False
+        self.retires_at = math.inf
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The request that is being served."""
+        return self._exchange
 
     # --- the event loop's side -------------------------------------------------------------
 
@@ -256,7 +263,8 @@ class ClientConnection(Guest):
         self._body = body_reader(request.framing)
         self._is_body_blocked = False
         self._exchange = Exchange(self, request, self._peer)
-        self._handler.begin(self._exchange)
+        self.has_asked = True
+        self.handler.begin(self._exchange)
         return True
 
     def _refuse_unread(self, refusal: Refusal) -> None:
@@ -264,7 +272,7 @@ class ClientConnection(Guest):
         unread = RequestHead(b"", b"", 1, (), NO_BODY, keep_alive=False)
         exchange = self._exchange = Exchange(self, unread, self._peer)
         exchange.body_is_read = False
-        self._handler.refuse(exchange, refusal)
+        self.handler.refuse(exchange, refusal)
 
     def _drop_head(self) -> None:
         self._heads.release(self)

@@ -9,6 +9,7 @@ from enum import Enum, auto
 from http import HTTPStatus
 from typing import Protocol
 
+from proxy.core.errors import Refusal
 from proxy.wire.body import CHUNKED, UNTIL_CLOSE, BodyFraming, BodyKind
 from proxy.wire.exchange import Outcome, RequestReceiver
 from proxy.wire.head import SWITCHING_PROTOCOLS, Header, RequestHead, encode_head
@@ -16,6 +17,8 @@ from proxy.wire.peer import Peer
 
 _UNKNOWN_LENGTH = frozenset((BodyKind.CHUNKED, BodyKind.UNTIL_CLOSE))
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_NEWLINE = 0x0A
+_IN_LINES = frozenset((b"application/json", b"text/plain"))
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
@@ -30,6 +33,19 @@ class Ending(Enum):
 
     BROKEN = auto()
     """The answer was broken off, and the client must see it."""
+
+
+class Kind(Enum):
+    """What an exchange is to someone who wants it to end."""
+
+    ORDINARY = auto()
+    """It has an end of its own, which is waited for."""
+
+    STREAM = auto()
+    """A watch or the like: it ends with whoever ends it, and can be resumed."""
+
+    TUNNEL = auto()
+    """Opaque both ways: it ends with whoever ends it, and cannot be resumed."""
 
 
 class Carrier(Protocol):
@@ -66,7 +82,10 @@ class Exchange:
     __slots__ = (
         "_body_bytes",
         "_carrier",
+        "_comes_in_lines",
         "_framing",
+        "_is_endless",
+        "_last_byte",
         "_on_end",
         "_on_gone",
         "_status",
@@ -82,6 +101,8 @@ class Exchange:
         self._framing: BodyFraming | None = None
         self._status = 0
         self._body_bytes = 0
+        self._is_endless = self._comes_in_lines = False
+        self._last_byte = _NEWLINE
         self._on_gone: Callable[[], object] | None = None
         self._on_end: Callable[[Outcome], None] | None = None
         self.request = request
@@ -101,6 +122,28 @@ class Exchange:
     def has_started(self) -> bool:
         """Tell whether the head of an answer was sent: no other answer can follow."""
         return self._status != 0
+
+    @property
+    def kind(self) -> Kind:
+        """Tell how this exchange ends; an endless answer counts as one only when it has begun."""
+        if self._status == SWITCHING_PROTOCOLS:
+            return Kind.TUNNEL
+        is_stream = self._is_endless and self._status == HTTPStatus.OK
+        return Kind.STREAM if is_stream else Kind.ORDINARY
+
+    @property
+    def body_bytes(self) -> int:
+        """Return how much of the answer's body was sent."""
+        return self._body_bytes
+
+    @property
+    def is_between_lines(self) -> bool:
+        """Tell whether the answer does not come in lines, or the last one is complete."""
+        return not self._comes_in_lines or self._last_byte == _NEWLINE
+
+    def mark_endless(self) -> None:
+        """Learn that the answer has no end of its own."""
+        self._is_endless = True
 
     def when_gone(self, callback: Callable[[], object]) -> None:
         """Call back if the client leaves before a receiver is attached."""
@@ -156,6 +199,8 @@ class Exchange:
         if self.closes:
             headers = [*headers, (b"Connection", b"close")]
         first_line = b"HTTP/1.1 %d %b" % (status, reason or _REASONS.get(status, b""))
+        if self._is_endless:
+            self._comes_in_lines = _comes_in_lines(headers)
         self._status, self._framing = status, framing
         self._carrier.write(encode_head(first_line, headers))
 
@@ -172,6 +217,7 @@ class Exchange:
         """Send a piece of the answer's body at once."""
         if self._carrier is not None and self._framing is not None:
             self._body_bytes += len(payload)
+            self._last_byte = payload[-1]
             self._carrier.write(self._framing.frame(payload))
 
     def end(self) -> None:
@@ -195,6 +241,21 @@ class Exchange:
         """Break off so that the client sees it: a cut answer must not look complete."""
         if self._carrier is not None:
             self._finish(is_complete=False)
+
+    def finish_early(self) -> bool:
+        """End an endless answer well, if no chunk of it is half-sent; tell whether it was done.
+
+        The connection ends with it, at once: a request that meets it meanwhile may come again.
+        """
+        self.closes = True
+        return self.receiver is not None and self.receiver.finish_early()
+
+    def give_up(self, refusal: Refusal) -> None:
+        """Answer with the refusal, or break off an answer that has begun."""
+        if self.receiver is not None and not self.has_started:
+            self.receiver.request_failed(refusal)
+        else:
+            self.client_gone()
 
     def client_gone(self) -> None:
         """Hear from the connection that the client has left."""
@@ -231,3 +292,10 @@ def _in_turn(
             second(outcome)
 
     return call_both
+
+
+def _comes_in_lines(headers: list[Header]) -> bool:
+    """Tell whether each message of a stream is a line: JSON events and logs, not compressed."""
+    named = {name.lower(): value for name, value in headers}
+    media_type = named.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return media_type in _IN_LINES and b"content-encoding" not in named

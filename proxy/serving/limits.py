@@ -1,5 +1,6 @@
 """What a client may take, and what all of them share."""
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,12 +11,14 @@ from proxy.wire.keepalive import UNREACHABLE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How long a client may take to say what it wants, and how many clients there may be."""
+    """How long a client may take to say what it wants, and stay, and how many there may be."""
 
     handshake_seconds: float = 10.0
     head_seconds: float = 32.0
     idle_seconds: float = 90.0
     unreachable_seconds: float = UNREACHABLE_SECONDS
+    # After about this long a connection ends with the answer it is giving, or the next one.
+    age_seconds: float = math.inf
     unread_head_bytes: int = 64 * 1024 * 1024
     connections: int = 10_000
     connections_per_address: int = 5_000

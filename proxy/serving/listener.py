@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import random
 import ssl
 from collections.abc import Callable
 
 from proxy.core.errors import SetupError
+from proxy.serving.accepting import take_waiting
 from proxy.serving.connection import ClientConnection
 from proxy.serving.handler import RequestHandler
+from proxy.serving.last_requests import LastRequest
 from proxy.serving.limits import ConnectionLimits, SharedLimits
 
 _BACKLOG = 4096
@@ -30,7 +33,8 @@ class Listener:
         clock: Callable[[], float],
     ) -> None:
         self._context = context
-        self._handler = handler
+        self.handler = handler
+        self._last_request = LastRequest(handler)
         self._shared = SharedLimits.of(limits)
         self._clock = clock
         self._connections: set[ClientConnection] = set()
@@ -40,10 +44,21 @@ class Listener:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address with the port that was taken."""
+        address = await self.bind(host, port)
+        await self.accept()
+        return address
+
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address and return it with its port; clients are not sent here yet."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self._new_connection, host, port, backlog=_BACKLOG, reuse_port=True
+                self._new_connection,
+                host,
+                port,
+                backlog=_BACKLOG,
+                reuse_port=True,
+                start_serving=False,
             )
         except OSError as error:
             reason = error.strerror or str(error)
@@ -51,12 +66,44 @@ class Listener:
         bound: tuple[str, int] = self._server.sockets[0].getsockname()
         return bound[0], bound[1]
 
+    async def accept(self) -> None:
+        """Let clients in, at the address that was taken."""
+        if self._server is not None:
+            await self._server.start_serving()
+
+    @property
+    def connections(self) -> list[ClientConnection]:
+        """Return the connections that are open now."""
+        return list(self._connections)
+
     def close_late(self) -> None:
-        """Close every connection whose deadline has passed; called about once a second."""
+        """Close every connection whose deadline has passed; called about once a second.
+
+        One that has grown old ends with its next answer: its client comes again, perhaps to an
+        instance that was started since.
+        """
         now = self._clock()
         for connection in list(self._connections):
             if connection.deadline is not None and connection.deadline < now:
                 connection.expire()
+            elif connection.retires_at < now and connection.handler is self.handler:
+                connection.handler = self._last_request
+
+    def hand_over(self, handler: RequestHandler) -> None:
+        """Let another handler have every request from now on."""
+        self.handler = handler
+        for connection in self._connections:
+            connection.handler = handler
+
+    async def stop_accepting(self) -> None:
+        """Accept nobody but those who already wait; every connection goes on."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        waiting = take_waiting(server.sockets)
+        server.close()
+        for accepted in waiting:
+            await asyncio.get_running_loop().connect_accepted_socket(self._new_connection, accepted)
 
     def close_unreachable(self) -> None:
         """Let go of clients that answer nothing on the level of TCP; called now and then."""
@@ -94,11 +141,14 @@ class Listener:
     def _new_connection(self) -> ClientConnection:
         connection = ClientConnection(
             context=self._context,
-            handler=self._handler,
+            handler=self.handler,
             shared=self._shared,
             clock=self._clock,
             on_lost=self._forget,
         )
+        # Not all at the same time: those of a storm of connections would come again as a storm.
+        age_seconds = self._shared.limits.age_seconds * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+        connection.retires_at = self._clock() + age_seconds
         self._connections.add(connection)
         self._nobody_is_there.clear()
         return connection

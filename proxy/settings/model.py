@@ -192,7 +192,7 @@ class AdminSettings(StrictModel):
     """The port for operators and their tools."""
 
     address: Address | None = None
-    """Where /metrics is served, in plain HTTP. Absent: nowhere."""
+    """Where /livez, /readyz and /metrics are served, in plain HTTP. Absent: nowhere."""
 
     kep_metric_names: bool = False
     """On: durations also under the names of the KEP's text, which no server ever had."""

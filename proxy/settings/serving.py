@@ -1,9 +1,9 @@
 """The section `serving`: the port clients connect to, and how much they may ask of it."""
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from proxy.settings.strict import StrictModel
-from proxy.settings.values import Address, FilePath, Timeout
+from proxy.settings.values import Address, Duration, FilePath, Timeout
 
 
 class ServingLimitSettings(StrictModel):
@@ -34,6 +34,27 @@ class ServingLimitSettings(StrictModel):
     """The same for requests that may change something."""
 
 
+class ShutdownSettings(StrictModel):
+    """How clients are let go after SIGTERM."""
+
+    delay_seconds: Duration = Field(default=10.0, alias="delay")
+    """Not ready at once, but serving on for this long: time for load balancers to learn of it."""
+
+    watch_window_seconds: Duration = Field(default=10.0, alias="watchWindow")
+    """After the delay watches and followed logs end well, spread evenly over this time, so that
+    their clients do not come again all at once."""
+
+    grace_period_seconds: Timeout = Field(default=25.0, alias="gracePeriod")
+    """All of it, the delay included: what is still under way then is cut off, exec and
+    port-forward too. Shorter than the pod's terminationGracePeriodSeconds."""
+
+    @model_validator(mode="after")
+    def _everything_fits(self) -> "ShutdownSettings":
+        if self.delay_seconds + self.watch_window_seconds > self.grace_period_seconds:
+            raise ValueError("delay and watchWindow together must not exceed gracePeriod")
+        return self
+
+
 class ServingSettings(StrictModel):
     """The port clients connect to."""
 
@@ -51,3 +72,10 @@ class ServingSettings(StrictModel):
 
     limits: ServingLimitSettings = ServingLimitSettings()
     """How long clients may take, and how many may come."""
+
+    connection_age_seconds: Timeout = Field(default=3600.0, alias="connectionAge")
+    """After about this long a connection ends with its next answer, so that clients spread over
+    instances that were started later."""
+
+    shutdown: ShutdownSettings = ShutdownSettings()
+    """How clients are let go after SIGTERM."""

@@ -144,6 +144,11 @@ class UpstreamConnection(SecureConnection):
 
     # --- the relay's side ------------------------------------------------------------------
 
+    @property
+    def is_between_chunks(self) -> bool:
+        """Tell whether a body of unknown length is coming, and no chunk of it is half-read."""
+        return self._response is not None and self._response.is_between_chunks
+
     def send_head(self, head: bytes, *, request: RequestHead, receiver: ResponseReceiver) -> None:
         """Start an exchange; its body follows by `send_body` and ends with `end_body`."""
         self._receiver = receiver

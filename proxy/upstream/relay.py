@@ -112,6 +112,14 @@ class Relay:
         self._release(abandon=True)
         self._refuse(refusal)
 
+    def finish_early(self) -> bool:
+        """End an endless answer between two chunks: upstream is left, the client may come again."""
+        if self._upstream is None or not self._upstream.is_between_chunks:
+            return False
+        self._release(abandon=True)
+        self._client.end()
+        return True
+
     def client_gone(self) -> None:
         """Cancel upstream: nobody waits for the answer. A tunnel ends with what was sent."""
         self._held = None

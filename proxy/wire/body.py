@@ -66,6 +66,11 @@ UNTIL_CLOSE = BodyFraming(BodyKind.UNTIL_CLOSE)
 class BodyReader(Protocol):
     """Splits arriving bytes into payload and what follows the body."""
 
+    @property
+    def is_between_chunks(self) -> bool:
+        """Tell whether a body of unknown length could have ended here by its sender's framing."""
+        ...
+
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Return payload, and None while the body goes on or the bytes after its end."""
         ...
@@ -79,6 +84,8 @@ class LengthReader:
     """A body of a known number of bytes."""
 
     __slots__ = ("_remaining",)
+
+    is_between_chunks = False
 
     def __init__(self, length: int) -> None:
         self._remaining = length
@@ -104,6 +111,8 @@ class UntilCloseReader:
 
     __slots__ = ()
 
+    is_between_chunks = True
+
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Everything that comes is payload."""
         return data, None
@@ -125,6 +134,11 @@ class ChunkedReader:
         self._chunk_left = 0
         self._in_trailers = False
         self._trailer_bytes = 0
+
+    @property
+    def is_between_chunks(self) -> bool:
+        """Tell whether the last chunk was read with its end, and nothing of the next one."""
+        return not (self._chunk_left or self._partial or self._in_trailers)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Return the payload of all chunks in `data` as one piece."""

@@ -35,7 +35,11 @@ class RequestReceiver(Protocol):
         ...
 
     def request_failed(self, refusal: Refusal) -> None:
-        """Hear that the body is malformed: nobody may act on what came of it."""
+        """Hear why the request cannot go on: nobody may act on what came of it."""
+        ...
+
+    def finish_early(self) -> bool:
+        """End the answer here, well, if no chunk of it is half-sent; tell whether it was done."""
         ...
 
     def client_gone(self) -> None:
@@ -72,6 +76,10 @@ class ClientExchange(Protocol):
     @property
     def has_started(self) -> bool:
         """Tell whether the head of an answer was sent: no other answer can follow."""
+        ...
+
+    def mark_endless(self) -> None:
+        """Learn that the answer has no end of its own: whoever must may end it for it."""
         ...
 
     def when_gone(self, callback: Callable[[], object]) -> None:

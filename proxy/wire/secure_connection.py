@@ -73,6 +73,11 @@ class SecureConnection(asyncio.Protocol):
         transport = self._transport
         return transport is not None and not self._is_closing and not transport.is_closing()
 
+    @property
+    def is_sending(self) -> bool:
+        """Tell whether the peer has yet to take something of what was written."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
     def write(self, plaintext: bytes) -> None:
         """Send plaintext, if anything can be sent."""
         if self.is_open:

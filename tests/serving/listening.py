@@ -49,6 +49,8 @@ class Receiver:
         self.body = b""
         self.heard: list[str] = []
         self.on_data: Callable[[], None] = lambda: None
+        # What it may finish early, if anything.
+        self.exchange: ClientExchange | None = None
 
     def request_data(self, payload: bytes) -> None:
         self.body += payload
@@ -59,6 +61,12 @@ class Receiver:
 
     def request_failed(self, refusal: Refusal) -> None:
         self.heard.append(f"failed {refusal.code}")
+
+    def finish_early(self) -> bool:
+        if self.exchange is None:
+            return False
+        self.exchange.end()
+        return True
 
     def client_gone(self) -> None:
         self.heard.append("gone")

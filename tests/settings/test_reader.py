@@ -253,3 +253,17 @@ def test_a_limit_of_serving_is_a_number_of_at_least_one(key: str, value: str) ->
     (problem,) = problems(text=MINIMAL + f"  limits: {{{key}: {value}}}\n")
 
     assert problem.startswith(f"serving.limits.{key}: ")
+
+
+def test_a_shutdown_fits_the_grace_that_pods_have() -> None:
+    shutdown = parse().serving.shutdown
+
+    assert shutdown.delay_seconds + shutdown.watch_window_seconds < shutdown.grace_period_seconds
+    assert shutdown.grace_period_seconds < 30
+
+
+def test_a_shutdown_that_cannot_end_in_its_grace_period_is_refused() -> None:
+    assert parse("  shutdown: {delay: 5s, watchWindow: 5s, gracePeriod: 10s}\n")
+    assert problems("  shutdown: {delay: 5s, watchWindow: 6s, gracePeriod: 10s}\n") == [
+        "serving.shutdown: delay and watchWindow together must not exceed gracePeriod"
+    ]

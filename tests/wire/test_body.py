@@ -248,3 +248,24 @@ def test_what_we_frame_reads_back_the_same(pieces: list[bytes]) -> None:
     wire = b"".join(CHUNKED.frame(piece) for piece in pieces) + CHUNKED.terminator()
 
     assert read(ChunkedReader(), wire) == (b"".join(pieces), b"")
+
+
+def test_a_chunked_body_is_between_chunks_only_where_one_has_ended() -> None:
+    reader = ChunkedReader()
+    between = [reader.is_between_chunks]
+    for byte in b"3\r\nabc\r\n1;x\r\nd\r\n0\r\n":
+        reader.feed(bytes([byte]))
+        between.append(reader.is_between_chunks)
+
+    whole = "3\r\nabc\r\n"
+    also = "1;x\r\nd\r\n"
+    assert [place for place, is_between in enumerate(between) if is_between] == [
+        0,
+        len(whole),
+        len(whole + also),
+    ]
+
+
+def test_only_a_body_of_unknown_length_has_places_where_it_could_end() -> None:
+    assert UntilCloseReader().is_between_chunks
+    assert not LengthReader(5).is_between_chunks

@@ -1,0 +1,148 @@
+"""Shutdown: clients are led elsewhere, so that none of them sees an error.
+
+The order and its times are in `drain_schedule`; here they meet the connections.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy.core.errors import BadGateway
+from proxy.serving.drain_schedule import Census, DrainSchedule, DrainTimes
+from proxy.serving.exchange import Exchange, Kind
+from proxy.serving.last_requests import LastRequest, TooLate
+from proxy.serving.listener import Listener
+from proxy.telemetry.logs import fields
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.05
+# Clients take a watch that ends within its first second without an event for a faulty one, and
+# read everything anew instead of resuming.
+_YOUNGEST_SECONDS = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was seen of a stream: when first, and how much it had sent the last time."""
+
+    first_seen: float
+    sent: int
+
+
+class Drain:
+    """Lets the clients of a listener go, in order."""
+
+    def __init__(
+        self, listener: Listener, times: DrainTimes, *, clock: Callable[[], float]
+    ) -> None:
+        self._listener = listener
+        self._times = times
+        self._clock = clock
+        self._looks: dict[Exchange, _Look] = {}
+        self._is_hurried = False
+        self.has_begun = False
+
+    async def run(self) -> None:
+        """Return when nobody is waited for any more; who is left then ends with the listener."""
+        self.has_begun = True
+        schedule = DrainSchedule(self._times, self._clock())
+        self._announce()
+        await self._look_on(lambda: self._is_closing_time(schedule))
+        await self._listener.stop_accepting()
+        self._turn_away()
+        await self._look_on(lambda: self._is_over(schedule))
+        self._give_up()
+
+    def hurry(self) -> None:
+        """Wait for nobody from now on."""
+        self._is_hurried = True
+
+    async def _look_on(self, is_done: Callable[[], bool]) -> None:
+        while not self._is_hurried and not is_done():  # noqa: ASYNC110 - the clock tells, nobody else
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _announce(self) -> None:
+        log.info("draining", extra=fields(connections=len(self._listener.connections)))
+        self._listener.hand_over(LastRequest(self._listener.handler))
+        for exchange in self._exchanges():
+            # Once its head is sent, an answer cannot say any more that it is the last.
+            exchange.closes = exchange.closes or not exchange.has_started
+
+    def _turn_away(self) -> None:
+        """Serve only those who have not asked yet: they chose us before they could know better."""
+        log.info("closed to new clients", extra=fields(connections=len(self._listener.connections)))
+        too_late = TooLate(self._listener.handler)
+        for connection in self._listener.connections:
+            if connection.has_asked:
+                connection.handler = too_late
+
+    def _is_closing_time(self, schedule: DrainSchedule) -> bool:
+        now = self._clock()
+        if not schedule.is_announced(now):
+            return True
+        self._look_at(self._streams(), now)
+        return False
+
+    def _is_over(self, schedule: DrainSchedule) -> bool:
+        now = self._clock()
+        streams = self._streams()
+        ended, due = 0, schedule.streams_due(now, len(streams))
+        is_pressing = schedule.is_window_over(now)
+        for exchange in streams:
+            if ended < due and self._is_between_messages(exchange, now, is_pressing=is_pressing):
+                ended += exchange.finish_early()
+        schedule.streams_ended(ended)
+        self._look_at([exchange for exchange in streams if exchange.is_open], now)
+        return schedule.is_over(now, self._census())
+
+    def _look_at(self, streams: list[Exchange], now: float) -> None:
+        unknown = _Look(now, 0)
+        self._looks = {
+            one: _Look(self._looks.get(one, unknown).first_seen, one.body_bytes) for one in streams
+        }
+
+    def _is_between_messages(self, exchange: Exchange, now: float, *, is_pressing: bool) -> bool:
+        """Tell whether, as far as anybody who does not read them can know, no event is half-sent.
+
+        The API server writes an event in one go, in chunks that follow each other at once: where
+        nothing came since the last look and the last byte ends a line (if they come in lines), an
+        event has ended. A stream that is never quiet gets along with either when its time is up.
+        """
+        look = self._looks.get(exchange)
+        if look is None or now - look.first_seen < _YOUNGEST_SECONDS:
+            return False
+        is_quiet = look.sent == exchange.body_bytes
+        if is_pressing:
+            return is_quiet or exchange.is_between_lines
+        return is_quiet and exchange.is_between_lines
+
+    def _census(self) -> Census:
+        connections = self._listener.connections
+        kinds = Counter(exchange.kind for exchange in self._exchanges())
+        return Census(
+            newcomers=sum(not connection.has_asked for connection in connections),
+            ordinary=kinds[Kind.ORDINARY] + sum(one.is_sending for one in connections),
+            streams=kinds[Kind.STREAM],
+            tunnels=kinds[Kind.TUNNEL],
+        )
+
+    def _give_up(self) -> None:
+        """Tell those whose answer has not begun, and cut the others so that they see it."""
+        left = [one for one in self._exchanges() if one.kind is not Kind.TUNNEL]
+        log.info("drained", extra=fields(given_up=len(left)))
+        for exchange in left:
+            # No Retry-After: the API server may have acted on the request.
+            exchange.give_up(BadGateway("the proxy is shutting down before the answer came"))
+
+    def _streams(self) -> list[Exchange]:
+        return [exchange for exchange in self._exchanges() if exchange.kind is Kind.STREAM]
+
+    def _exchanges(self) -> list[Exchange]:
+        return [
+            connection.exchange
+            for connection in self._listener.connections
+            if connection.exchange is not None
+        ]

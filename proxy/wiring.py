@@ -1,0 +1,131 @@
+"""Settings in, the parts of each room out: who is built from what, and nothing that runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from kubernetes_asyncio.client import ApiClient
+
+from proxy.authentication.authenticator import Authenticator
+from proxy.authentication.bearer_token import KubernetesTokenReviewer, TokenAuthenticator
+from proxy.authentication.client_certificate import CertificateAuthenticator
+from proxy.authorization.access_reviews import KubernetesAccessReviewer
+from proxy.authorization.breaker import Breaker
+from proxy.authorization.decision_memory import DecisionMemory, Memory, ModeMemory
+from proxy.authorization.gate import Gate
+from proxy.authorization.rationing import Ration, Rationing
+from proxy.authorization.review_desk import ReviewDesk
+from proxy.core.admission import Guards
+from proxy.core.impersonation_headers import read_wanted_identity
+from proxy.pipeline import Decisions
+from proxy.serving.certificates import CertificateFiles
+from proxy.serving.drain_schedule import DrainTimes
+from proxy.serving.limits import ConnectionLimits
+from proxy.settings.decisions import decision_rules, impersonation_limits
+from proxy.settings.model import Settings
+from proxy.telemetry.metrics import Metrics
+from proxy.wire.tasks import Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What parts need besides their settings."""
+
+    clock: Callable[[], float]
+    now: Callable[[], datetime]
+    tasks: Tasks
+    client: ApiClient
+    """For our own calls."""
+    metrics: Metrics
+
+
+def build_authenticator(settings: Settings, tools: Tools) -> Authenticator:
+    """Return what finds out who is calling."""
+    reviews = settings.authentication.token_review
+    tokens = TokenAuthenticator(
+        KubernetesTokenReviewer(tools.client, audiences=reviews.audiences),
+        success_ttl_seconds=reviews.success_ttl_seconds,
+        clock=tools.clock,
+        tasks=tools.tasks,
+    )
+    certificates = CertificateAuthenticator(tools.now)
+    return Authenticator(certificates, tokens if reviews.enabled else None)
+
+
+def build_gate(settings: Settings, tools: Tools) -> Gate:
+    """Return what decides who may act as whom; it remembers nothing yet."""
+    impersonation = settings.impersonation
+    reviews = impersonation.reviews
+    ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
+    desk = ReviewDesk(
+        KubernetesAccessReviewer(tools.client),
+        rationing=Rationing(ration, tools.clock),
+        breaker=Breaker(tools.clock),
+        counter=tools.metrics,
+        limits=(reviews.in_flight, reviews.timeout_seconds),
+        tasks=tools.tasks,
+    )
+    decisions = DecisionMemory(
+        ttl_seconds=impersonation.success_ttl_seconds,
+        legacy_ttl_seconds=impersonation.legacy_ttl_seconds,
+        entries=impersonation.cache_entries,
+        clock=tools.clock,
+    )
+    return Gate(
+        rules=decision_rules(impersonation),
+        reviewer=desk,
+        memory=Memory(decisions, ModeMemory(enabled=impersonation.mode_memory)),
+        counter=tools.metrics,
+        clock=tools.clock,
+        tasks=tools.tasks,
+    )
+
+
+def decisions_by(settings: Settings, gate: Gate) -> Decisions:
+    """Return how requests are judged."""
+    read_wanted = partial(
+        read_wanted_identity,
+        limits=impersonation_limits(settings.impersonation),
+        constrained=settings.impersonation.constrained,
+    )
+    return Decisions(read_wanted, gate)
+
+
+def nameless_guards(settings: Settings) -> Guards:
+    """Return what holds for every identity, but for our own name: the API server tells that."""
+    return Guards(
+        protected_groups=frozenset(settings.impersonation.protected_groups),
+        tells_original_user=settings.upstream.original_user_extra,
+    )
+
+
+def certificate_files(settings: Settings) -> CertificateFiles:
+    """Return where what clients meet in the handshake is read from."""
+    return CertificateFiles(
+        settings.serving.certificate_file,
+        settings.serving.key_file,
+        settings.authentication.client_certificate.ca_file,
+    )
+
+
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """Return what clients are held to."""
+    limits = settings.serving.limits
+    return ConnectionLimits(
+        handshake_seconds=limits.handshake_timeout_seconds,
+        head_seconds=limits.head_timeout_seconds,
+        idle_seconds=limits.idle_timeout_seconds,
+        age_seconds=settings.serving.connection_age_seconds,
+        unread_head_bytes=limits.unread_head_bytes,
+        connections=limits.connections,
+        connections_per_address=limits.connections_per_address,
+    )
+
+
+def drain_times(settings: Settings) -> DrainTimes:
+    """Return how long each part of a shutdown takes."""
+    shutdown = settings.serving.shutdown
+    return DrainTimes(
+        shutdown.delay_seconds, shutdown.watch_window_seconds, shutdown.grace_period_seconds
+    )
