@@ -5,6 +5,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,13 +140,11 @@ async def test_a_token_file_is_rotated_without_a_failure(
 async def everything_carries(api: ScriptedApiServer, token: str) -> None:
     """Wait until both requests and reviews come with this token."""
     for seen in (api.requests, api.reviews):
-        count = len(seen)
-        await eventually(
-            lambda seen=seen, count=count: any(
-                one.values("authorization") == [f"Bearer {token}"] for one in seen[count:]
-            ),
-            seconds=20,
-        )
+        await eventually(partial(is_carried, seen, token), seconds=20)
+
+
+def is_carried(seen: list[SeenRequest], token: str) -> bool:
+    return any(request.values("authorization") == [f"Bearer {token}"] for request in seen)
 
 
 @pytest.mark.timeout(90)

@@ -11,6 +11,7 @@ import trustme
 from proxy.upstream.credential_source import CredentialSource
 from proxy.upstream.credentials import CredentialsError, UpstreamCredentials, load_credentials
 from tests.support.certificates import Certificates, new_certificates
+from tests.support.event_loops import eventually
 from tests.upstream.kubeconfigs import kubeconfig, load
 
 API_VERSION = "client.authentication.k8s.io/v1"
@@ -39,6 +40,7 @@ class Plugin:
         self._directory = directory
         self._output = directory / "output"
         self._runs = directory / "runs"
+        self._process = directory / "process"
         self.program = directory / "plugin"
 
     def prints(self, status: object, *, exit_code: int = 0) -> None:
@@ -47,7 +49,11 @@ class Plugin:
         self._write(f"cat {self._output}\nexit {exit_code}")
 
     def hangs(self) -> None:
-        self._write("exec sleep 600")
+        self._write(f"echo $$ > {self._process}\nexec sleep 600")
+
+    @property
+    def is_running(self) -> bool:
+        return Path("/proc", self._process.read_text().strip()).exists()
 
     def complains(self) -> None:
         self._write("echo 'the first line' >&2; echo 'the second' >&2; exit 7")
@@ -278,11 +284,13 @@ async def test_a_plugin_that_complains_is_told_in_one_line(plugin: Plugin, wall:
 async def test_a_plugin_that_hangs_is_ended(
     plugin: Plugin, wall: Wall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.upstream.credential_source._PLUGIN_SECONDS", 0.5)
+    monkeypatch.setattr("proxy.upstream.credential_source._PLUGIN_SECONDS", 2.0)
     plugin.hangs()
 
     with pytest.raises(CredentialsError, match="took longer"):
         await load_credentials(plugin.kubeconfig(), now=wall)
+
+    await eventually(lambda: not plugin.is_running)
 
 
 async def test_another_users_plugin_does_not_keep_our_token_file_from_being_read(
