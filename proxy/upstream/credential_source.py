@@ -22,7 +22,7 @@ from proxy.upstream.loop_apart import run_apart
 
 # A plugin is run again this long before what it gave expires: time for some failed runs.
 _RENEW_BEFORE = timedelta(minutes=1)
-_PLUGIN_SECONDS = 30.0
+_PLUGIN_SECONDS = 15.0
 # By these a user section says that a program, or an identity provider, has to be asked.
 _PLUGINS = frozenset(("exec", "auth-provider"))
 

@@ -226,3 +226,36 @@ def test_settings_cannot_be_changed() -> None:
 
     with pytest.raises(ValueError, match="frozen"):
         settings.log = settings.log  # type: ignore[misc]  # what must not work
+
+
+@pytest.mark.parametrize(
+    ("written", "server"),
+    [
+        ("https://10.0.0.1:6443", ("10.0.0.1", 6443)),
+        ("https://api.example/", ("api.example", 443)),
+        ('"https://[::1]:6443"', ("::1", 6443)),
+    ],
+)
+def test_endpoints_are_https_urls(written: str, server: tuple[str, int]) -> None:
+    assert parse(f"upstream: {{endpoints: [{written}]}}\n").upstream.endpoints == (server,)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "http://10.0.0.1",
+        "10.0.0.1:6443",
+        "https://",
+        "https://a/path",
+        '"https://a?b=c"',
+        "https://user@a",
+        "https://a:65536",
+        "https://a..b",
+        "7",
+        "null",
+    ],
+)
+def test_what_is_no_endpoint_is_refused(written: str) -> None:
+    found = problems(f'upstream: {{endpoints: ["https://a", {written}]}}\n')
+
+    assert [problem.partition(":")[0] for problem in found] == ["upstream.endpoints.1"]
