@@ -1,7 +1,6 @@
 """Our own token, certificate and CA are replaced under load, and no client notices."""
 
 import asyncio
-import json
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import running_proxy
-from tests.scenarios.conftest import settings_for, wait_until_it_admits
+from tests.scenarios.load import load_on, write_user
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
-from tests.support.http_client import HttpClient, connected, request_bytes
+from tests.support.http_client import connected, request_bytes
 from tests.support.scripted_api_server import (
     OWN_TOKEN,
     ScriptedApiServer,
@@ -24,18 +22,7 @@ from tests.support.scripted_api_server import (
     scripted_api_server,
 )
 
-REFRESH = "50ms"
-USERS = 4
 TOKENS = ["the-second-token", "the-third-token"]
-
-
-def write_user(api: ScriptedApiServer, directory: Path, user: dict[str, object]) -> Path:
-    """Write a kubeconfig for this server whose user is this one."""
-    kubeconfig = api.write_kubeconfig(directory, directory / "server-ca.crt")
-    document = json.loads(kubeconfig.read_text())
-    document["users"][0]["user"] = user
-    kubeconfig.write_text(json.dumps(document))
-    return kubeconfig
 
 
 def write_certificate(certificates: Certificates, directory: Path, name: str) -> dict[str, object]:
@@ -48,61 +35,6 @@ def write_certificate(certificates: Certificates, directory: Path, name: str) ->
     certificate.write_bytes(leaf.cert_chain_pems[0].bytes())
     key.write_bytes(leaf.private_key_pem.bytes())
     return {"client-certificate": str(certificate), "client-key": str(key)}
-
-
-class Load:
-    """Clients that ask all the time, as themselves and as others; every answer is kept."""
-
-    def __init__(self, address: tuple[str, int], certificates: Certificates) -> None:
-        self._address = address
-        self._certificates = certificates
-        self._stop = asyncio.Event()
-        self._answers = [0] * USERS
-        self.statuses: list[int] = []
-
-    async def work(self, number: int) -> None:
-        context = self._certificates.client_context(f"user-{number}")
-        async with connected(self._address, context) as client:
-            while not self._stop.is_set():
-                await self._ask(client, number)
-
-    async def _ask(self, client: HttpClient, number: int) -> None:
-        for method, body in (("GET", b""), ("POST", b"x" * 1000)):
-            headers = [("Impersonate-User", f"bob-{len(self.statuses)}")] if number % 2 else []
-            answer = await client.request(method, headers=headers, body=body)
-            self.statuses.append(answer.status)
-            self._answers[number] += 1
-
-    async def goes_on(self) -> None:
-        """Wait until everybody has had some more answers; all that was under way is among them."""
-        before = list(self._answers)
-        await eventually(
-            lambda: all(now >= then + 3 for now, then in zip(self._answers, before, strict=True)),
-            seconds=20,
-        )
-
-    def stop(self) -> None:
-        self._stop.set()
-
-
-@asynccontextmanager
-async def load_on(
-    api: ScriptedApiServer, certificates: Certificates, directory: Path, kubeconfig: Path
-) -> AsyncIterator[tuple[Load, tuple[str, int]]]:
-    """Run a proxy with this kubeconfig, and clients that never stop asking it."""
-    upstream = {"credentialRefresh": REFRESH}
-    settings = settings_for(api, certificates, directory / "proxy", upstream=upstream)
-    own = settings.upstream.model_copy(update={"kubeconfig": kubeconfig})
-    async with running_proxy(settings.model_copy(update={"upstream": own})) as proxy:
-        await wait_until_it_admits(proxy.address, certificates.client_context("early"))
-        load = Load(proxy.address, certificates)
-        async with asyncio.TaskGroup() as group:
-            for number in range(USERS):
-                group.create_task(load.work(number))
-            await load.goes_on()
-            yield load, proxy.address
-            await load.goes_on()
-            load.stop()
 
 
 @pytest.fixture
@@ -291,3 +223,29 @@ async def test_a_file_that_cannot_be_used_leaves_the_old_credential_whole(
 
     assert set(load.statuses) == {200}
     assert OWN_TOKEN not in caplog.text
+
+
+@pytest.mark.timeout(90)
+async def test_a_new_credential_of_another_identity_is_guarded_as_ours(
+    api: ScriptedApiServer, certificates: Certificates, directory: Path
+) -> None:
+    """Nobody may act as us, whoever we are by now."""
+    token_file = directory / "token"
+    await in_thread(token_file.write_text, OWN_TOKEN)
+    kubeconfig = write_user(api, directory, {"tokenFile": str(token_file)})
+    headers = [("Impersonate-User", "system:serviceaccount:understudy:next")]
+
+    async with (
+        load_on(api, certificates, directory, kubeconfig) as (load, address),
+        connected(address, certificates.client_context("mallory")) as client,
+    ):
+        assert (await client.request(headers=headers)).status == 200
+        api.own_name = headers[0][1]
+        api.own_tokens.add(TOKENS[0])
+        await in_thread(token_file.write_text, TOKENS[0])
+        async with asyncio.timeout(20):
+            while (refused := await client.request(headers=headers)).status == 200:
+                pass
+
+    assert refused.status == 403
+    assert set(load.statuses) == {200}

@@ -134,6 +134,7 @@ class ScriptedApiServer:
     tokens: dict[str, str] = field(default_factory=dict)
     review_status: str = "201 Created"
     review_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    own_name: str = OWN_NAME
     own_tokens: set[str] = field(default_factory=lambda: {OWN_TOKEN})
     own_certificates: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
@@ -248,7 +249,7 @@ class ScriptedApiServer:
 
     def _review_status(self, target: str, review: dict[str, dict[str, str]]) -> dict[str, object]:
         if target.endswith("/selfsubjectreviews"):
-            return {"userInfo": {"username": OWN_NAME}}
+            return {"userInfo": {"username": self.own_name}}
         if target.endswith("/subjectaccessreviews"):
             return {"allowed": True}
         token = review["spec"]["token"]
