@@ -7,6 +7,7 @@ from typing import Protocol
 
 from proxy.core.errors import SetupError
 from proxy.telemetry.logs import fields
+from proxy.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +33,12 @@ class CredentialKeeper:
         *,
         every_seconds: float,
         when_changed: Callable[[], None],
+        tasks: Tasks,
     ) -> None:
         self._credential = credential
         self._every_seconds = every_seconds
         self._when_changed = when_changed
+        self._tasks = tasks
         self._is_refused = asyncio.Event()
 
     def refused(self) -> None:
@@ -52,7 +55,8 @@ class CredentialKeeper:
             renew = await self._wait()
             if renew:
                 log.warning("own credential refused")
-            await self._refresh(renew=renew)
+            # A task of its own, so that not even a bug in one look ends the looking.
+            await asyncio.wait([self._tasks.start(self._refresh(renew=renew))])
             if renew:
                 await asyncio.sleep(RENEWAL_SECONDS)
                 # What was refused meanwhile may have been refused with the old one.

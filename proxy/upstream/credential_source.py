@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,10 +16,13 @@ import yaml
 from cryptography import x509
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+from proxy.upstream.loop_apart import run_apart
 
 # A plugin is run again this long before what it gave expires: time for some failed runs.
 _RENEW_BEFORE = timedelta(minutes=1)
-_PLUGIN_SECONDS = 30.0
+_PLUGIN_SECONDS = 15.0
 # By these a user section says that a program, or an identity provider, has to be asked.
 _PLUGINS = frozenset(("exec", "auth-provider"))
 
@@ -75,15 +79,13 @@ def _read_pod() -> Reading:
 async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> Reading:
     content = await asyncio.to_thread(_mapping, document)
     configuration = Configuration()
-    loading = config.load_kube_config(
-        str(kubeconfig), client_configuration=configuration, persist_config=False
-    )
     try:
-        # A loop of its own, because the library reads files without awaiting them; and a limit,
-        # because a plugin that hangs must not keep us from reading ever again.
-        loader = await asyncio.to_thread(asyncio.run, asyncio.wait_for(loading, _PLUGIN_SECONDS))
+        # What was read is what is loaded: the file may change at any moment.
+        loader = KubeConfigLoader(content, config_base_path=str(kubeconfig.parent.absolute()))
+        load = partial(loader.load_and_set, configuration)
+        await asyncio.to_thread(run_apart, load, _PLUGIN_SECONDS)
         runs_plugin = not _PLUGINS.isdisjoint(_user(content))
-    except (AttributeError, KeyError, StopIteration, TypeError) as error:
+    except (AssertionError, AttributeError, KeyError, StopIteration, TypeError) as error:
         # How the library meets a list where it expects a mapping, and the like.
         raise ValueError("it is not a well-formed kubeconfig") from error
     except TimeoutError as error:
@@ -95,7 +97,7 @@ async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> Reading:
 
 
 def _mapping(document: bytes) -> Mapping[str, Any]:
-    # The library overlooks a missing file, and fails without words on one that is something else.
+    # The library fails without words on what is something else.
     try:
         content = yaml.safe_load(document)
     except yaml.YAMLError as error:

@@ -56,6 +56,7 @@ async def upstream_side(
         credentials,
         every_seconds=settings.credential_refresh_seconds,
         when_changed=credential_changed.set,
+        tasks=tasks,
     )
     pool = Pool(
         endpoints,

@@ -106,6 +106,7 @@ async def test_an_api_server_that_is_not_there_is_a_503(
     answer = await client.request("POST", body=b"hello")
 
     assert status_of(answer) == (503, "ServiceUnavailable", 503)
+    assert answer.values("retry-after") == ["1"]  # nothing was sent, so it may come again
 
 
 async def test_a_proxy_without_its_api_server_starts_and_refuses(

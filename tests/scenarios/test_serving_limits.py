@@ -192,6 +192,8 @@ async def test_who_is_turned_away_is_counted_and_told_to_whoever_runs_us(
             assert not await can_connect(proxy.address, context)
 
         name = "understudy_connections_turned_away_total"
-        await eventually(lambda: proxy._metrics.registry.get_sample_value(name) == 3, seconds=10)
+        await eventually(
+            lambda: proxy._tools.metrics.registry.get_sample_value(name) == 3, seconds=10
+        )
 
     assert 1 <= caplog.messages.count("too many connections") <= 3

@@ -11,7 +11,7 @@ from ssl import SSLContext
 import pytest
 
 from proxy.app import Proxy, running_proxy
-from proxy.settings.model import ShutdownSettings
+from proxy.settings.serving import ShutdownSettings
 from tests.scenarios.conftest import Connect, settings_for, status_of, wait_until_it_admits
 from tests.scenarios.test_tunnels import switch_and_echo, upgrade
 from tests.support.certificates import Certificates

@@ -2,12 +2,14 @@
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
 
 import pytest
 
 from proxy.serving.drain import Drain
 from proxy.serving.drain_schedule import DrainTimes
-from tests.serving.listening import LIMITS, Place, held
+from proxy.serving.limits import ConnectionLimits
+from tests.serving.listening import LIMITS, Place, held, listening
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
 from tests.support.http_client import HttpClient, connected, request_bytes
@@ -21,10 +23,11 @@ def drain_of(place: Place, *, delay: float, grace: float = 60) -> Drain:
 
 
 @pytest.fixture
-def aging(place: Place) -> Place:
+async def aging(certificates: Certificates) -> AsyncIterator[Place]:
     """A place whose connections grow old."""
-    place.listener._limits = type(LIMITS)(idle_seconds=10_000, age_seconds=AGE_SECONDS)
-    return place
+    limits = ConnectionLimits(idle_seconds=10_000, age_seconds=AGE_SECONDS)
+    async with listening(certificates, limits) as place:
+        yield place
 
 
 async def test_an_old_connection_ends_with_its_next_answer(
@@ -78,7 +81,7 @@ async def test_who_waits_in_the_queue_is_served_though_nobody_new_is_accepted(
 async def test_a_second_instance_takes_everybody_when_the_first_one_ends(
     place: Place, certificates: Certificates
 ) -> None:
-    other = type(place)(place.listener._context)
+    other = Place(place.listener._context, LIMITS)
     await other.listener.start(*place.address)
     context = certificates.client_context()
 

@@ -263,7 +263,42 @@ def test_a_shutdown_fits_the_grace_that_pods_have() -> None:
 
 
 def test_a_shutdown_that_cannot_end_in_its_grace_period_is_refused() -> None:
-    assert parse("  shutdown: {delay: 5s, watchWindow: 5s, gracePeriod: 10s}\n")
+    fitting = parse("  shutdown: {delay: 5s, watchWindow: 5s, gracePeriod: 10s}\n")
+
+    assert fitting.serving.shutdown.grace_period_seconds == 10
     assert problems("  shutdown: {delay: 5s, watchWindow: 6s, gracePeriod: 10s}\n") == [
         "serving.shutdown: delay and watchWindow together must not exceed gracePeriod"
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "server"),
+    [
+        ("https://10.0.0.1:6443", ("10.0.0.1", 6443)),
+        ("https://api.example/", ("api.example", 443)),
+        ('"https://[::1]:6443"', ("::1", 6443)),
+    ],
+)
+def test_endpoints_are_https_urls(written: str, server: tuple[str, int]) -> None:
+    assert parse(f"upstream: {{endpoints: [{written}]}}\n").upstream.endpoints == (server,)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "http://10.0.0.1",
+        "10.0.0.1:6443",
+        "https://",
+        "https://a/path",
+        '"https://a?b=c"',
+        "https://user@a",
+        "https://a:65536",
+        "https://a..b",
+        "7",
+        "null",
+    ],
+)
+def test_what_is_no_endpoint_is_refused(written: str) -> None:
+    found = problems(f'upstream: {{endpoints: ["https://a", {written}]}}\n')
+
+    assert [problem.partition(":")[0] for problem in found] == ["upstream.endpoints.1"]

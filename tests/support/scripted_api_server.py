@@ -147,6 +147,7 @@ class ScriptedApiServer:
     review_headers: tuple[str, ...] = ()
     seen_reviews: list[SeenRequest] = field(default_factory=list)
     review_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    own_name: str = OWN_NAME
     own_tokens: set[str] = field(default_factory=lambda: {OWN_TOKEN})
     own_certificates: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
@@ -263,7 +264,7 @@ class ScriptedApiServer:
 
     def _review_status(self, target: str, review: dict[str, dict[str, str]]) -> object:
         if target.endswith("/selfsubjectreviews"):
-            return {"userInfo": {"username": OWN_NAME}}
+            return {"userInfo": {"username": self.own_name}}
         if target.endswith("/subjectaccessreviews"):
             self.reviewed_access.append(review["spec"])
             return self.access_status

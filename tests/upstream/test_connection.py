@@ -11,7 +11,7 @@ import pytest
 
 from proxy.upstream import connection as connection_module
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.credentials import Endpoint
+from proxy.upstream.endpoints import Endpoint
 from proxy.wire.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.head import RequestHead, ResponseHead
 from tests.support.certificates import Certificates, new_certificates

@@ -168,6 +168,17 @@ async def test_a_pods_token_is_read_again(pod: Pod) -> None:
     assert await loaded.configuration.get_api_key_with_prefix("BearerToken") == "Bearer second"
 
 
+async def test_a_pods_ca_is_read_again(pod: Pod, tmp_path: Path) -> None:
+    loaded = await load(None)
+    old = loaded.endpoints
+
+    new_certificates().write_server_ca(tmp_path)
+
+    assert await loaded.refresh()
+    assert loaded.endpoints != old
+    assert loaded.authorization == b"Bearer first"
+
+
 @pytest.mark.parametrize("token", ["", None, "a\x00b"], ids=["empty", "gone", "odd"])
 async def test_while_the_token_cannot_be_used_the_old_one_stays(
     pod: Pod, token: str | None

@@ -1,11 +1,12 @@
 """Our own calls take nothing from the environment and keep nothing of an answer."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from proxy.upstream.credentials import load_credentials
+from proxy.upstream.endpoints import Endpoints
 from proxy.upstream.own_identity import own_name
 from proxy.upstream.review_client import review_client
 from tests.support.certificates import Certificates, new_certificates
@@ -15,6 +16,7 @@ from tests.support.scripted_api_server import (
     ScriptedApiServer,
     scripted_api_server,
 )
+from tests.upstream.kubeconfigs import load
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +30,17 @@ async def api(certificates: Certificates) -> AsyncIterator[ScriptedApiServer]:
         yield server
 
 
+def refused() -> None:
+    pytest.fail("our credential was refused")
+
+
 async def ask_twice(api: ScriptedApiServer, certificates: Certificates, directory: Path) -> None:
     kubeconfig = api.write_kubeconfig(directory, certificates.write_server_ca(directory))
-    async with review_client(await load_credentials(kubeconfig)) as client:
+    credentials = await load(kubeconfig)
+    endpoints = Endpoints(credentials, asyncio.get_running_loop().time)
+    async with review_client(
+        endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=refused
+    ) as client:
         for _ in range(2):
             assert await own_name(client) == OWN_NAME
 
