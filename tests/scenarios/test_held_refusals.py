@@ -6,9 +6,10 @@ import hashlib
 import pytest
 
 from tests.scenarios.conftest import Connect, status_of
-from tests.scenarios.test_pressure import resident_bytes, settled
+from tests.scenarios.test_pressure import settled
 from tests.support.event_loops import eventually
 from tests.support.http_client import HttpClient, request_bytes
+from tests.support.processes import resident_bytes
 from tests.support.scripted_api_server import (
     ScriptedApiServer,
     ScriptedConnection,
@@ -80,7 +81,7 @@ async def test_a_huge_refusal_waits_upstream_until_we_know_whose_it_is(
     before = resident_bytes()
     await client.send(request_bytes())
     await eventually(lambda: sent[0])
-    waiting = await settled(sent)
+    waiting = await settled(lambda: sent[0])
     grown = resident_bytes() - before
     api.review_gate.set()
     digest = hashlib.sha256()
