@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check fix coverage parity fuzz soak wheel lock clean
+.PHONY: help setup demo test check fix coverage parity fuzz bench-small-get soak wheel lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 16
 
 # The lock pins every package by hash; our own package is installed in place, without fetching.
 $(READY): requirements-dev.lock pyproject.toml
@@ -56,6 +56,14 @@ parity: $(READY) ## Compare the proxy with the native server (CASES, SEED, SELF,
 N ?= 1000000
 fuzz: $(READY) ## Compare the decision core with the native server's own code (N, SEED)
 	$(BIN)/python -m tests.fuzz --cases $(N) --seed $(SEED)
+
+# Ratios inside one run only. CONNECTIONS, SECONDS of a turn, ROUNDS.
+CONNECTIONS ?= 64
+SECONDS ?= 5
+ROUNDS ?= 5
+bench-small-get: $(READY) ## CPU of a small GET, as a ratio to Go's ReverseProxy (CONNECTIONS, SECONDS, ROUNDS)
+	$(BIN)/python -m bench.small_get --connections $(CONNECTIONS) --seconds $(SECONDS) \
+	  --rounds $(ROUNDS)
 
 soak: $(READY) ## The same tests with full sizes
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)

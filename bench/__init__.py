@@ -1,0 +1,1 @@
+"""What the proxy costs beside others, as ratios inside one run."""
