@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 
@@ -38,6 +38,8 @@ class Entry:
     is_audited: bool = False
     impersonates: bool = True
     """Whether its clients ask to be somebody else. Only we heed that; the others take it away."""
+    checkout: Path | None = None
+    """Where our own code is taken from; None for the code beside this file."""
 
     @property
     def wanted(self) -> str | None:
@@ -62,6 +64,21 @@ ENTRIES = (
         "us+audit", "the same as us, and an audit event to a file", is_ours=True, is_audited=True
     ),
 )
+
+
+def from_checkout(entry: Entry, checkout: Path) -> Entry:
+    """Return one of ours as another checkout of the project does it, for a before and after."""
+    return replace(
+        entry,
+        name=other_name(entry),
+        description=f"{entry.name} of {checkout}",
+        checkout=checkout,
+    )
+
+
+def other_name(entry: Entry) -> str:
+    """Return what one of ours is called when it comes from another checkout."""
+    return f"other {entry.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +128,7 @@ def _ours(entry: Entry, stage: Stage) -> Iterator[Contestant]:
         process = start_child(
             [sys.executable, "-m", "proxy", "serve", "--config", config],
             log_file=stage.directory / f"{entry.name}.log",
+            directory=entry.checkout,
         )
         try:
             address = f"{LOOPBACK}:{port.number}"

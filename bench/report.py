@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from bench.contestants import GO_DEFAULT, GO_POOLED, Entry
+from bench.contestants import GO_DEFAULT, GO_POOLED, Entry, other_name
 from bench.measurement import Load, Measurement
 from bench.ratios import Ratio, ratio
 from bench.stage import Counts
 
 Turns = dict[str, list[Measurement]]
 
-_HEADER = ("", "CPU/request", "to go-default", "to go-pooled", "p50", "p99", "requests/s")
+_HEADER = ("", "CPU/request", "to go-default", "to go-pooled", "to other", "p50", "p99", "req/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,10 @@ class Report:
     reviews: Counts
     load_averages: list[tuple[float, float, float]] = field(default_factory=list)
 
-    def ratio(self, name: str, other: str) -> Ratio:
-        """Compare the CPU per request of two contestants, round by round."""
+    def ratio(self, name: str, other: str) -> Ratio | None:
+        """Compare the CPU per request of two contestants, round by round; None if one is absent."""
+        if name not in self.turns or other not in self.turns:
+            return None
         return ratio(self._costs(name), self._costs(other))
 
     def _costs(self, name: str) -> list[float]:
@@ -49,13 +51,17 @@ def table(report: Report) -> str:
     return "\n".join([*lines, "", *legend])
 
 
+def _others(entry: Entry) -> tuple[str, str, str]:
+    """Return whom a contestant is compared with."""
+    return GO_DEFAULT.name, GO_POOLED.name, other_name(entry)
+
+
 def _row(report: Report, entry: Entry) -> tuple[str, ...]:
     turns = report.turns[entry.name]
     return (
         entry.name,
         f"{statistics.median(turn.cpu_microseconds for turn in turns):.1f} us",
-        str(report.ratio(entry.name, GO_DEFAULT.name)),
-        str(report.ratio(entry.name, GO_POOLED.name)),
+        *(str(report.ratio(entry.name, other) or "") for other in _others(entry)),
         f"{statistics.median(turn.p50_microseconds for turn in turns) / 1000:.1f} ms",
         f"{statistics.median(turn.p99_microseconds for turn in turns) / 1000:.1f} ms",
         f"{statistics.median(turn.requests_per_second for turn in turns):.0f}",
@@ -79,8 +85,11 @@ def write_results(report: Report, directory: Path) -> Path:
             {
                 "name": entry.name,
                 "description": entry.description,
-                "toGoDefault": asdict(report.ratio(entry.name, GO_DEFAULT.name)),
-                "toGoPooled": asdict(report.ratio(entry.name, GO_POOLED.name)),
+                "ratios": {
+                    other: asdict(found)
+                    for other in _others(entry)
+                    if (found := report.ratio(entry.name, other)) is not None
+                },
                 "turns": [asdict(turn) for turn in report.turns[entry.name]],
             }
             for entry in report.entries

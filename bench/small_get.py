@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.contestants import ENTRIES, Contestant, Entry, running
+from bench.contestants import ENTRIES, Contestant, Entry, from_checkout, running
 from bench.measurement import Load, WrongAnswer, measure
 from bench.report import Report, Turns, table, write_results
 from bench.stage import running_stage
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, print its table, and return the exit code."""
     options = _parser().parse_args(arguments)
     load = Load(options.connections, options.seconds, min(_WARM_UP_SECONDS, options.seconds))
-    entries = [entry for entry in ENTRIES if entry.name in options.contestants]
+    entries = _entries(options.contestants, options.beside)
     try:
         report = run(entries, load, rounds=options.rounds)
     except subprocess.CalledProcessError as error:
@@ -38,6 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print(f"\n{table(report)}\n\nwritten to {write_results(report, options.results)}")
     return 0
+
+
+def _entries(names: Sequence[str], checkout: Path | None) -> list[Entry]:
+    """Return who was chosen; with another checkout, each of ours right after its other self."""
+    entries: list[Entry] = []
+    for entry in ENTRIES:
+        if entry.name in names:
+            if checkout is not None and entry.is_ours:
+                entries.append(from_checkout(entry, checkout))
+            entries.append(entry)
+    return entries
 
 
 def run(entries: Sequence[Entry], load: Load, *, rounds: int) -> Report:
@@ -74,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contestant")
     parser.add_argument("--connections", type=int, default=64, help="clients at a time")
     parser.add_argument("--contestants", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument(
+        "--beside", type=Path, metavar="CHECKOUT", help="compare with our code in that directory"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     return parser
 
