@@ -12,6 +12,9 @@ from typing import Literal, TextIO
 
 _FIELDS = "understudy_fields"
 
+# Made once: `json.dumps` makes a new encoder for each call that has an option.
+_encode = json.JSONEncoder(default=str).encode
+
 # At DEBUG these print whole requests and answers, tokens included.
 _TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "urllib3")
 
@@ -25,6 +28,10 @@ def configure_logs(
     *, style: Literal["json", "text"], level: str, stream: TextIO | None = None
 ) -> None:
     """Send everything to one stream (standard error unless told otherwise), in one format."""
+    # No line of ours shows thread, process or source line, and finding them out costs as much as
+    # everything else about a line (see "Optimization" in the logging HOWTO).
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 - documented there
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if style == "json" else _TextFormatter())
     root = logging.getLogger()
@@ -48,7 +55,7 @@ class _JsonFormatter(logging.Formatter):
         line.update(getattr(record, _FIELDS, {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return _encode(line)
 
 
 class _TextFormatter(logging.Formatter):
@@ -62,7 +69,7 @@ class _TextFormatter(logging.Formatter):
             message = json.dumps(message)
         parts = [_timestamp(record), record.levelname.lower(), message]
         values: dict[str, object] = getattr(record, _FIELDS, {})
-        parts += [f"{name}={json.dumps(value, default=str)}" for name, value in values.items()]
+        parts += [f"{name}={_encode(value)}" for name, value in values.items()]
         if record.exc_info:
             parts.append(json.dumps(self.formatException(record.exc_info)))
         return " ".join(parts)
