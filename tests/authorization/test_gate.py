@@ -435,13 +435,17 @@ async def test_a_decision_made_again_heeds_memory_that_was_cleared() -> None:
 
 
 async def test_a_decision_for_one_is_not_made_again_for_another() -> None:
-    house = House(*USER_GRANTS)
+    house = House(*USER_GRANTS, "impersonate-on:user-info:get secrets")
+    eve = Caller(Identity("eve"))
     for _ in range(3):
         await house.admit()
-
-    for other in ({"wanted": Identity("mallory")}, {"action": GET_SECRET}):
-        with pytest.raises(Forbidden):
-            await house.admit(**other)
+    await house.admit(action=GET_SECRET, caller=eve)  # so that eve's mode is remembered, too
     house.authorizer.grants.clear()
-    with pytest.raises(Forbidden):
-        await house.admit(caller=Caller(Identity("eve")))
+
+    for wanted, action, caller in (
+        (Identity("mallory"), LIST_PODS, BOB),
+        (ALICE, GET_SECRET, BOB),
+        (ALICE, LIST_PODS, eve),
+    ):
+        with pytest.raises(Forbidden):
+            await house.admit(wanted, action, caller)
