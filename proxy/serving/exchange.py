@@ -132,9 +132,17 @@ class Exchange:
             self._carrier.resume_body()
 
     def start(
-        self, status: int, headers: list[Header], framing: BodyFraming, *, reason: bytes = b""
+        self,
+        status: int,
+        headers: list[Header],
+        framing: BodyFraming,
+        *,
+        reason: bytes = b"",
+        payload: bytes = b"",
     ) -> None:
         """Send the head of the answer. `headers` must not name the framing of a chunked body.
+
+        What has already come of the body is `payload`, and goes out with the head.
 
         A body of unknown length is chunked whatever delimited it upstream, so that the client can
         tell its end from a cut; an HTTP/1.0 client knows only the end of the connection.
@@ -150,7 +158,8 @@ class Exchange:
             headers = [*headers, (b"Connection", b"close")]
         first_line = b"HTTP/1.1 %d %b" % (status, reason or _REASONS.get(status, b""))
         self._status, self._framing = status, framing
-        self._carrier.write(encode_head(first_line, headers))
+        self._body_bytes += len(payload)
+        self._carrier.write(encode_head(first_line, headers) + framing.frame(payload))
 
     def switch_protocols(self, headers: list[Header]) -> None:
         """Answer 101: from here on both directions are opaque bytes, until either side ends."""
@@ -179,9 +188,9 @@ class Exchange:
     def respond(self, status: int, headers: list[Header], body: bytes) -> None:
         """Send a whole answer of ours."""
         length = BodyFraming(BodyKind.LENGTH, len(body))
-        self.start(status, [*headers, (b"Content-Length", b"%d" % len(body))], length)
-        if body and self.request.method != b"HEAD":
-            self.send(body)
+        payload = b"" if self.request.method == b"HEAD" else body
+        headers = [*headers, (b"Content-Length", b"%d" % len(body))]
+        self.start(status, headers, length, payload=payload)
         self.end()
 
     def abort(self) -> None:

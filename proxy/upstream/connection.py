@@ -28,8 +28,8 @@ _FINISH_SECONDS = 10.0
 class ResponseReceiver(Protocol):
     """Takes the answer, and hears of the upstream's pace and end."""
 
-    def response_started(self, head: ResponseHead) -> None:
-        """Take the final head."""
+    def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
+        """Take the final head, and what has already come of the body."""
         ...
 
     def response_data(self, payload: bytes) -> None:
@@ -195,15 +195,27 @@ class UpstreamConnection(SecureConnection):
             self._buffer = rest
 
     def _start_body(self, head: ResponseHead, rest: bytes) -> None:
-        if self._receiver is None:
+        receiver = self._receiver
+        if receiver is None:
             return
         self._head = head
         self._response = body_reader(head.framing)
-        self._receiver.response_started(head)
-        if self._response is None:
-            self._finish(rest)
-        elif rest:
-            self._body_received(rest)
+        if self._response is None or not rest:
+            receiver.response_started(head)
+            if self._response is None:
+                self._finish(rest)
+            return
+        try:
+            payload, after = self._response.feed(rest)
+        except BodyError as error:
+            receiver.response_started(head)
+            self._fail(error)
+            return
+        # Together, because a record and a packet of its own for the head doubles the cost of a
+        # small answer.
+        receiver.response_started(head, payload)
+        if after is not None and self._receiver is not None:
+            self._finish(after)
 
     def _body_received(self, data: bytes) -> None:
         if self._response is None or self._receiver is None:

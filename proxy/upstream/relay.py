@@ -87,16 +87,16 @@ class Relay:
 
     # --- from the API server ---------------------------------------------------------------
 
-    def response_started(self, head: ResponseHead) -> None:
+    def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
         """Send the head of the answer down, or switch protocols if that was asked for."""
         self._stop_clock()
         if head.status == SWITCHING_PROTOCOLS:
-            self._switch_protocols(head)
+            self._switch_protocols(head, payload)
             return
         headers = returned_headers(head.headers, audit_id=self._audit_id, warning=self._warning)
-        self._client.start(head.status, headers, head.framing, reason=head.reason)
+        self._client.start(head.status, headers, head.framing, reason=head.reason, payload=payload)
 
-    def _switch_protocols(self, head: ResponseHead) -> None:
+    def _switch_protocols(self, head: ResponseHead, payload: bytes) -> None:
         """Open the tunnel only to the very protocol that the client asked for."""
         wanted, offered = self._client.request.upgrade, head.upgrade
         if wanted is None or offered is None or wanted.lower() != offered.lower():
@@ -108,6 +108,8 @@ class Relay:
             head.headers, audit_id=self._audit_id, upgrade=offered, warning=self._warning
         )
         self._client.switch_protocols(headers)
+        if payload:
+            self._client.send(payload)
 
     def response_data(self, payload: bytes) -> None:
         """Send a piece of the answer down at once."""
