@@ -19,9 +19,9 @@ from proxy.wire.head import (
     HeadTooLarge,
     RequestHead,
     find_head_end,
-    parse_request_head,
 )
 from proxy.wire.peer import Peer
+from proxy.wire.request_heads import RequestHeads
 from proxy.wire.secure_connection import SecureConnection
 from proxy.wire.tls import TLSStream
 
@@ -70,10 +70,10 @@ class ClientConnection(SecureConnection):
         self._peer = Peer("")
         self._buffer = bytearray()
         self._searched = 0
+        self._heads = RequestHeads()
         self._exchange: Exchange | None = None
         self._body: BodyReader | None = None
-        self._is_parsing = False
-        self._is_lingering = False
+        self._is_parsing = self._is_lingering = False
         # Two sides that may be too slow: the client takes no answer, the upstream takes no body.
         self._is_write_blocked = self._is_body_blocked = False
         # When the client must have got on; the listener's sweep ends who is late. None while a
@@ -267,7 +267,7 @@ class ClientConnection(SecureConnection):
         try:
             if end < 0 or end > MAX_HEAD_BYTES:
                 raise HeadTooLarge
-            request = parse_request_head(bytes(self._buffer[:end]))
+            request = self._heads.read(bytes(self._buffer[:end]))
         except Refusal as refusal:
             self._refuse_unread(refusal)
             return False
