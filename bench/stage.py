@@ -88,6 +88,7 @@ class Stage:
         """Start a server among the Go parts; its port is in `NAME.port` when this returns."""
         certificate, key = self.issue_serving(name)
         port_file = self._port_file(name)
+        port_file.unlink(missing_ok=True)
         process = start_child(
             [
                 self.program,
