@@ -6,10 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check fix coverage parity fuzz mutants soak wheel lock clean
+.PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get soak wheel \
+	lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 16
 
 # The lock pins every package by hash; our own package is installed in place, without fetching.
 $(READY): requirements-dev.lock pyproject.toml
@@ -59,6 +60,14 @@ fuzz: $(READY) ## Compare the decision core with the native server's own code (N
 
 mutants: $(READY) ## Take each security guard away in turn; its tests must notice (ARGS: numbers)
 	$(BIN)/python -m tests.guards $(ARGS)
+
+# Ratios inside one run only. CONNECTIONS, SECONDS of a turn, ROUNDS.
+CONNECTIONS ?= 64
+SECONDS ?= 5
+ROUNDS ?= 5
+bench-small-get: $(READY) ## CPU of a small GET, as a ratio to Go's ReverseProxy (CONNECTIONS, SECONDS, ROUNDS)
+	$(BIN)/python -m bench.small_get --connections $(CONNECTIONS) --seconds $(SECONDS) \
+	  --rounds $(ROUNDS)
 
 soak: $(READY) ## The same tests with full sizes
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)

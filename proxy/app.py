@@ -92,6 +92,7 @@ class Proxy:
             ready=[
                 HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
                 HealthCheck("own-identity", lambda: None if self._own_name else "not known yet"),
+                HealthCheck("own-credential", upstream.keeper.fault),
             ],
         )
         audit_path = settings.audit.log.path

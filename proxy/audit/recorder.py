@@ -4,8 +4,7 @@ Each request leaves one line in our own log and, where an audit file is configur
 `audit.k8s.io/v1` event of the stage ResponseComplete.
 """
 
-import logging
-import uuid
+import os
 from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
@@ -13,14 +12,15 @@ from typing import Protocol
 from proxy.core.action import Action
 from proxy.core.admission import Admission
 from proxy.core.audit_event import AuditFacts, Stage, build_event, event_line, source_ips
+from proxy.core.audit_id import new_audit_id
 from proxy.core.errors import Refusal, UnreadableRequest
 from proxy.core.identity import Caller
-from proxy.telemetry.logs import fields
+from proxy.telemetry.logs import EventLog
 from proxy.wire.exchange import Outcome
 from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
 
-log = logging.getLogger("understudy.access")
+access_log = EventLog("understudy.access", "request")
 
 _WARNING_ANNOTATION = "kube-understudy.io/warning"
 
@@ -42,7 +42,7 @@ class Recorder:
 
     def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> "Trail":
         """Start a trail under the client's id or a new one."""
-        return Trail(self, request, peer, audit_id or str(uuid.uuid4()).encode())
+        return Trail(self, request, peer, audit_id or new_audit_id(os.urandom(16)))
 
 
 class Trail:
@@ -98,8 +98,8 @@ class Trail:
         if self._recorder.sink is not None and is_auditable:
             event = build_event(self._facts(outcome, ended_at))
             self._recorder.sink.write(event_line(event))
-        if log.isEnabledFor(logging.INFO):
-            log.info("request", extra=fields(**self._summary(outcome, ended_at)))
+        if access_log.is_enabled:
+            access_log.write(ended_at, self._summary(outcome, ended_at))
 
     def _facts(self, outcome: Outcome, ended_at: datetime) -> AuditFacts:
         request = self._request

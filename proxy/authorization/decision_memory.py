@@ -38,6 +38,10 @@ class DecisionMemory:
         cache, key = self._place(attempt, layer)
         return key in cache
 
+    def holds_request(self, key: bytes) -> bool:
+        """Tell whether a whole attempt with this key was allowed within its life."""
+        return key in self._requests
+
     def learn(self, attempt: Attempt, layer: Layer) -> None:
         """Remember that this layer of the attempt was allowed."""
         cache, key = self._place(attempt, layer)

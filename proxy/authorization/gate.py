@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol, assert_never
 
 from proxy.authorization.decision_memory import Memory
+from proxy.authorization.repeatable import RepeatableDecision, RepeatableDecisions
 from proxy.core.access_check import AccessCheck
 from proxy.core.action import Action
 from proxy.core.admission import Admission, Guards, admit_as, admit_self, check_names
@@ -20,6 +21,7 @@ from proxy.core.evaluation import (
     Ask,
     Denied,
     Evaluation,
+    Layer,
     Question,
     Recall,
     Verdict,
@@ -87,6 +89,7 @@ class Gate:
         self._clock = clock
         self._tasks = tasks
         self._deciding: dict[Hashable, asyncio.Task[Verdict]] = {}
+        self._repeatable = RepeatableDecisions()
 
     async def admit(
         self, caller: Caller, wanted: Identity | None, action: Action, *, is_upgrade: bool = False
@@ -99,12 +102,18 @@ class Gate:
         if wanted is None:
             return admit_self(caller, guards=guards)
         started = self._clock()
+        remembered = self._memory.modes.recall(caller.identity.name)
+        request = (caller, wanted, action, is_upgrade, remembered)
+        repeated = self._repeated(request, guards)
+        if repeated is not None:
+            self._count(repeated.allowed, self._clock() - started)
+            return repeated.admission
         attempts = plan_attempts(
             caller,
             wanted,
             action,
             rules=self._rules,
-            remembered=self._memory.modes.recall(caller.identity.name),
+            remembered=remembered,
             is_upgrade=is_upgrade,
         )
         verdict = await self._decide((caller, wanted, action, is_upgrade), attempts)
@@ -112,11 +121,24 @@ class Gate:
         match verdict:
             case Allowed():
                 self._memory.modes.learn(caller.identity.name, verdict.mode)
-                return admit_as(caller, verdict, guards=guards)
+                admission = admit_as(caller, verdict, guards=guards)
+                if verdict.mode is remembered and verdict.attempt.recalls_request:
+                    self._repeatable.keep(request, verdict, guards, admission)
+                return admission
             case Denied():
                 raise forbidden(verdict)
             case _:
                 assert_never(verdict)
+
+    def _repeated(self, request: Hashable, guards: Guards) -> RepeatableDecision | None:
+        """Return the decision of an equal request, if memory would answer it in the same way."""
+        known = self._repeatable.find(request)
+        if known is None or known.guards is not guards:
+            return None
+        if not self._memory.decisions.holds_request(known.key):
+            return None
+        self._counter.cache_looked_up(Layer.REQUEST.value, hit=True)
+        return known
 
     def _count(self, verdict: Verdict, seconds: float) -> None:
         # The filter of old, which knew no modes, had no metrics.

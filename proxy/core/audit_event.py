@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 
 from proxy.core.action import Action
 from proxy.core.admission import Admission
@@ -14,6 +15,7 @@ from proxy.core.identity import Identity
 from proxy.core.status import go_json
 
 _LONGEST_AGENT = 1024
+_LONGEST_ADDRESS = 64
 _CUT_AGENT = "...TRUNCATED"
 
 
@@ -164,8 +166,9 @@ def _agent(raw: bytes) -> str:
 
 
 def _timestamp(moment: datetime) -> str:
-    naive = moment.astimezone(UTC).replace(tzinfo=None)
-    return f"{naive.isoformat(timespec='microseconds')}Z"
+    # In UTC the text ends in +00:00, for which Go writes Z.
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return f"{utc.isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def _first(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> str:
@@ -176,6 +179,12 @@ def _first(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> str:
 
 
 def _address(text: str) -> str | None:
+    # The same few peers come back with every request, and what is longer is no address.
+    return _read_address(text) if len(text) <= _LONGEST_ADDRESS else None
+
+
+@lru_cache(maxsize=1024)
+def _read_address(text: str) -> str | None:
     # A zone is no part of an address for Go, and an IPv4 address in IPv6 clothes is one in plain.
     try:
         address = ipaddress.ip_address(text)

@@ -18,3 +18,11 @@ def adopted_audit_id(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
     if not values or not 0 < len(values[0]) <= _LONGEST_ADOPTED:
         return None
     return values[0] if values[0].isascii() and values[0].decode().isprintable() else None
+
+
+def new_audit_id(random: bytes) -> bytes:
+    """Return sixteen random bytes as a UUID of version 4, six bits of them replaced."""
+    digits = random.hex()
+    variant = "89ab"[random[8] >> 4 & 3]
+    text = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    return text.encode()

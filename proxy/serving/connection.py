@@ -10,7 +10,8 @@ import ssl
 from collections.abc import Callable
 
 from proxy.core.errors import Refusal, TooManyRequests
-from proxy.serving.exchange import Ending, Exchange
+from proxy.serving.carrier import Ending
+from proxy.serving.exchange import Exchange
 from proxy.serving.guest import Guest
 from proxy.serving.handler import RequestHandler
 from proxy.serving.limits import SharedLimits
@@ -20,8 +21,8 @@ from proxy.wire.head import (
     HeadTooLarge,
     RequestHead,
     find_head_end,
-    parse_request_head,
 )
+from proxy.wire.request_heads import RequestHeads
 
 _WAITING_BYTES = 64 * 1024
 _LINGER_SECONDS = 2.0
@@ -45,6 +46,7 @@ class ClientConnection(Guest):
         self._on_lost = on_lost
         self._buffer = bytearray()
         self._searched = 0
+        self._reader = RequestHeads()
         self._exchange: Exchange | None = None
         self._body: BodyReader | None = None
         self._is_parsing = self._is_lingering = self.has_asked = False
@@ -254,7 +256,7 @@ class ClientConnection(Guest):
         try:
             if end < 0 or end > MAX_HEAD_BYTES:
                 raise HeadTooLarge
-            request = parse_request_head(bytes(self._buffer[:end]))
+            request = self._reader.read(bytes(self._buffer[:end]))
         except Refusal as refusal:
             self._refuse_unread(refusal)
             return False

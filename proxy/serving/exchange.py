@@ -5,11 +5,10 @@ old request can never write into the answer of the next one.
 """
 
 from collections.abc import Callable
-from enum import Enum, auto
 from http import HTTPStatus
-from typing import Protocol
 
 from proxy.core.errors import Refusal
+from proxy.serving.carrier import Carrier, Ending, Kind
 from proxy.wire.body import CHUNKED, UNTIL_CLOSE, BodyFraming, BodyKind
 from proxy.wire.exchange import Outcome, RequestReceiver
 from proxy.wire.head import SWITCHING_PROTOCOLS, Header, RequestHead, encode_head
@@ -20,60 +19,6 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NEWLINE = 0x0A
 _IN_LINES = frozenset((b"application/json", b"text/plain"))
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
-
-
-class Ending(Enum):
-    """What an exchange leaves behind on its connection."""
-
-    REUSABLE = auto()
-    """Both messages are complete: another request may follow."""
-
-    FINAL = auto()
-    """The answer is complete and was the last one."""
-
-    BROKEN = auto()
-    """The answer was broken off, and the client must see it."""
-
-
-class Kind(Enum):
-    """What an exchange is to someone who wants it to end."""
-
-    ORDINARY = auto()
-    """It has an end of its own, which is waited for."""
-
-    STREAM = auto()
-    """A watch or the like: it ends with whoever ends it, and can be resumed."""
-
-    TUNNEL = auto()
-    """Opaque both ways: it ends with whoever ends it, and cannot be resumed."""
-
-
-class Carrier(Protocol):
-    """The connection below an exchange."""
-
-    def write(self, data: bytes) -> None:
-        """Send plaintext."""
-        ...
-
-    def deliver_body(self) -> None:
-        """Give the receiver what has already arrived of the body."""
-        ...
-
-    def pause_body(self) -> None:
-        """Take no more of the request's body."""
-        ...
-
-    def resume_body(self) -> None:
-        """Take it again."""
-        ...
-
-    def open_tunnel(self) -> None:
-        """Take everything that comes from now on as the body."""
-        ...
-
-    def exchange_ended(self, ending: Ending) -> None:
-        """Go on to the next request, or close in the way that fits."""
-        ...
 
 
 class Exchange:
@@ -182,9 +127,17 @@ class Exchange:
             self._carrier.resume_body()
 
     def start(
-        self, status: int, headers: list[Header], framing: BodyFraming, *, reason: bytes = b""
+        self,
+        status: int,
+        headers: list[Header],
+        framing: BodyFraming,
+        *,
+        reason: bytes = b"",
+        payload: bytes = b"",
     ) -> None:
         """Send the head of the answer. `headers` must not name the framing of a chunked body.
+
+        What has already come of the body is `payload`, and goes out with the head.
 
         A body of unknown length is chunked whatever delimited it upstream, so that the client can
         tell its end from a cut; an HTTP/1.0 client knows only the end of the connection.
@@ -202,7 +155,7 @@ class Exchange:
         if self._is_endless:
             self._comes_in_lines = _comes_in_lines(headers)
         self._status, self._framing = status, framing
-        self._carrier.write(encode_head(first_line, headers))
+        self._carrier.write(encode_head(first_line, headers) + self._framed(payload, framing))
 
     def switch_protocols(self, headers: list[Header]) -> None:
         """Answer 101: from here on both directions are opaque bytes, until either side ends."""
@@ -216,9 +169,7 @@ class Exchange:
     def send(self, payload: bytes) -> None:
         """Send a piece of the answer's body at once."""
         if self._carrier is not None and self._framing is not None:
-            self._body_bytes += len(payload)
-            self._last_byte = payload[-1]
-            self._carrier.write(self._framing.frame(payload))
+            self._carrier.write(self._framed(payload, self._framing))
 
     def end(self) -> None:
         """Finish the answer."""
@@ -232,9 +183,9 @@ class Exchange:
     def respond(self, status: int, headers: list[Header], body: bytes) -> None:
         """Send a whole answer of ours."""
         length = BodyFraming(BodyKind.LENGTH, len(body))
-        self.start(status, [*headers, (b"Content-Length", b"%d" % len(body))], length)
-        if body and self.request.method != b"HEAD":
-            self.send(body)
+        payload = b"" if self.request.method == b"HEAD" else body
+        headers = [*headers, (b"Content-Length", b"%d" % len(body))]
+        self.start(status, headers, length, payload=payload)
         self.end()
 
     def abort(self) -> None:
@@ -267,6 +218,12 @@ class Exchange:
             receiver.client_gone()
         elif on_gone is not None:
             on_gone()
+
+    def _framed(self, payload: bytes, framing: BodyFraming) -> bytes:
+        if payload:
+            self._body_bytes += len(payload)
+            self._last_byte = payload[-1]
+        return framing.frame(payload)
 
     def _finish(self, *, is_complete: bool) -> None:
         carrier, self._carrier = self._carrier, None

@@ -7,10 +7,14 @@ never headers, bodies or exceptions of other libraries that might carry a secret
 import json
 import logging
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Literal, TextIO
+from typing import Literal, NamedTuple, TextIO
 
 _FIELDS = "understudy_fields"
+
+# Made once: `json.dumps` makes a new encoder for each call that has an option.
+_encode = json.JSONEncoder(default=str).encode
 
 # At DEBUG these print whole requests and answers, tokens included.
 _TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "urllib3")
@@ -25,8 +29,11 @@ def configure_logs(
     *, style: Literal["json", "text"], level: str, stream: TextIO | None = None
 ) -> None:
     """Send everything to one stream (standard error unless told otherwise), in one format."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_JsonFormatter() if style == "json" else _TextFormatter())
+    # No line of ours shows thread, process or source line, and finding them out costs as much as
+    # everything else about a line (see "Optimization" in the logging HOWTO).
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 - documented there
+    handler = _LineHandler(_json_line if style == "json" else _text_line, stream or sys.stderr)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -34,40 +41,103 @@ def configure_logs(
         logging.getLogger(name).setLevel(max(logging.INFO, root.level))
 
 
-class _JsonFormatter(logging.Formatter):
-    """One JSON object a line; JSON itself escapes what could forge a line."""
+class EventLog:
+    """Logs one event very often, without the cost of a log record for each line.
+
+    The line is the same that a logger of this name writes at INFO.
+    """
+
+    __slots__ = ("_event", "_logger")
+
+    def __init__(self, name: str, event: str) -> None:
+        self._logger = logging.getLogger(name)
+        self._event = event
+
+    @property
+    def is_enabled(self) -> bool:
+        """Tell whether a line would be written."""
+        return self._logger.isEnabledFor(logging.INFO)
+
+    def write(self, moment: datetime, values: dict[str, object]) -> None:
+        """Write one line with these fields; ask `is_enabled` first."""
+        handlers = logging.getLogger().handlers
+        if len(handlers) == 1 and type(handlers[0]) is _LineHandler:
+            handlers[0].write(_Fact(moment, "info", self._event, self._logger.name, values))
+        else:
+            # Somebody else listens as well, and expects records.
+            self._logger.info(self._event, extra=fields(**values))
+
+
+class _Fact(NamedTuple):
+    """What one line says."""
+
+    moment: datetime
+    level: str
+    event: str
+    logger: str
+    values: dict[str, object]
+    exception: str | None = None
+
+
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """Writes facts as lines, whether they come as records or not."""
+
+    def __init__(self, line: Callable[[_Fact], str], stream: TextIO) -> None:
+        super().__init__(stream)
+        self._line = line
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line without its newline."""
-        line: dict[str, object] = {
-            "time": _timestamp(record),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-            "logger": record.name,
-        }
-        line.update(getattr(record, _FIELDS, {}))
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        """Return a record's line without its newline."""
+        error = record.exc_info
+        fact = _Fact(
+            datetime.fromtimestamp(record.created, UTC),
+            record.levelname.lower(),
+            record.getMessage(),
+            record.name,
+            getattr(record, _FIELDS, {}),
+            logging.Formatter().formatException(error) if error else None,
+        )
+        return self._line(fact)
+
+    def write(self, fact: _Fact) -> None:
+        """Write a line; a log that cannot be written must not cost a request its answer."""
+        line = f"{self._line(fact)}\n"
+        self.acquire()
+        try:
+            self.stream.write(line)
+            self.stream.flush()
+        except (OSError, ValueError):
+            pass
+        finally:
+            self.release()
 
 
-class _TextFormatter(logging.Formatter):
-    """Time, level, event and key=value fields; values quoted as JSON, so a line stays a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line without its newline."""
-        message = record.getMessage()
-        if not (message.isascii() and message.isprintable()):
-            # Our own events are constant; a library's may hold what somebody sent.
-            message = json.dumps(message)
-        parts = [_timestamp(record), record.levelname.lower(), message]
-        values: dict[str, object] = getattr(record, _FIELDS, {})
-        parts += [f"{name}={json.dumps(value, default=str)}" for name, value in values.items()]
-        if record.exc_info:
-            parts.append(json.dumps(self.formatException(record.exc_info)))
-        return " ".join(parts)
+def _json_line(fact: _Fact) -> str:
+    """Return one JSON object; JSON itself escapes what could forge a line."""
+    line: dict[str, object] = {
+        "time": _timestamp(fact.moment),
+        "level": fact.level,
+        "message": fact.event,
+        "logger": fact.logger,
+        **fact.values,
+    }
+    if fact.exception is not None:
+        line["exception"] = fact.exception
+    return _encode(line)
 
 
-def _timestamp(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
+def _text_line(fact: _Fact) -> str:
+    """Return time, level, event and key=value fields, quoted as JSON, so a line stays a line."""
+    event = fact.event
+    if not (event.isascii() and event.isprintable()):
+        # Our own events are constant; a library's may hold what somebody sent.
+        event = _encode(event)
+    parts = [_timestamp(fact.moment), fact.level, event]
+    parts += [f"{name}={_encode(value)}" for name, value in fact.values.items()]
+    if fact.exception is not None:
+        parts.append(_encode(fact.exception))
+    return " ".join(parts)
+
+
+def _timestamp(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -4,6 +4,8 @@ The four impersonation series carry the native server's names, labels and bucket
 dashboards and alerts written for it work here.
 """
 
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 _LABELS = ("mode", "decision")
@@ -66,12 +68,23 @@ class Metrics:
             registry=registry,
         )
         self._kep = _KepNames(registry) if kep_names else None
+        # Finding a series by its labels costs more than counting in it, and these are counted for
+        # every request. Label values come from closed sets, so few series are remembered.
+        self._decided = cache(self._find_decided)
+        self._looked_up = cache(self._find_looked_up)
+
+    def _find_decided(self, mode: str, allowed: bool) -> tuple[Counter, Histogram]:  # noqa: FBT001 - a cache key
+        labels = (mode, _decision(allowed=allowed))
+        return self._attempts.labels(*labels), self._attempt_seconds.labels(*labels)
+
+    def _find_looked_up(self, cache: str, hit: bool) -> Counter:  # noqa: FBT001 - a cache key
+        return self._cache_lookups.labels(cache, "hit" if hit else "miss")
 
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
         """Count one impersonation; a denied one belongs to no mode."""
-        labels = (mode if allowed else "", _decision(allowed=allowed))
-        self._attempts.labels(*labels).inc()
-        self._attempt_seconds.labels(*labels).observe(seconds)
+        attempts, attempt_seconds = self._decided(mode if allowed else "", allowed)
+        attempts.inc()
+        attempt_seconds.observe(seconds)
         if self._kep is not None:
             self._kep.impersonation_decided(mode, allowed=allowed, seconds=seconds)
 
@@ -93,7 +106,7 @@ class Metrics:
 
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
         """Count a look-up of an earlier decision."""
-        self._cache_lookups.labels(cache, "hit" if hit else "miss").inc()
+        self._looked_up(cache, hit).inc()
 
 
 class _KepNames:

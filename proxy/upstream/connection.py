@@ -9,9 +9,9 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from proxy.upstream.endpoints import Endpoint
+from proxy.upstream.response_receiver import ResponseReceiver
 from proxy.wire.body import NO_BODY, BodyError, BodyReader, body_reader
 from proxy.wire.head import (
     MAX_HEAD_BYTES,
@@ -27,34 +27,6 @@ from proxy.wire.tls import TLSStream
 
 _FINISH_SECONDS = 10.0
 _LAST_WORDS_BYTES = 1024 * 1024
-
-
-class ResponseReceiver(Protocol):
-    """Takes the answer, and hears of the upstream's pace and end."""
-
-    def response_started(self, head: ResponseHead) -> None:
-        """Take the final head."""
-        ...
-
-    def response_data(self, payload: bytes) -> None:
-        """Take the next piece of the body."""
-        ...
-
-    def response_ended(self) -> None:
-        """Hear that the answer is complete."""
-        ...
-
-    def response_failed(self, *, nothing_came: bool) -> None:
-        """Hear that the connection broke; `nothing_came` says not one byte of an answer did."""
-        ...
-
-    def pause_request(self) -> None:
-        """Stop sending: the API server reads too slowly."""
-        ...
-
-    def resume_request(self) -> None:
-        """Go on sending."""
-        ...
 
 
 class UpstreamConnection(SecureConnection):
@@ -241,15 +213,27 @@ class UpstreamConnection(SecureConnection):
             raise MalformedResponse("the head of the answer is too large")
 
     def _start_body(self, head: ResponseHead, rest: bytes) -> None:
-        if self._receiver is None:
+        receiver = self._receiver
+        if receiver is None:
             return
         self._head = head
         self._response = body_reader(head.framing)
-        self._receiver.response_started(head)
-        if self._response is None:
-            self._finish(rest)
-        elif rest:
-            self._body_received(rest)
+        if self._response is None or not rest:
+            receiver.response_started(head)
+            if self._response is None:
+                self._finish(rest)
+            return
+        try:
+            payload, after = self._response.feed(rest)
+        except BodyError as error:
+            receiver.response_started(head)
+            self._fail(error)
+            return
+        # Together, because a record and a packet of its own for the head doubles the cost of a
+        # small answer.
+        receiver.response_started(head, payload)
+        if after is not None and self._receiver is not None:
+            self._finish(after)
 
     def _body_received(self, data: bytes) -> None:
         if self._response is None or self._receiver is None:

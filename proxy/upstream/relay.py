@@ -114,7 +114,9 @@ class Relay:
 
     def finish_early(self) -> bool:
         """End an endless answer between two chunks: upstream is left, the client may come again."""
-        if self._upstream is None or not self._upstream.is_between_chunks:
+        if self._held is not None or self._upstream is None:
+            return False
+        if not self._upstream.is_between_chunks:
             return False
         self._release(abandon=True)
         self._client.end()
@@ -141,29 +143,29 @@ class Relay:
 
     # --- from the API server ---------------------------------------------------------------
 
-    def response_started(self, head: ResponseHead) -> None:
+    def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
         """Send the head of the answer down, or switch protocols if that was asked for."""
         self._stop_clock()
         if head.status == SWITCHING_PROTOCOLS:
-            self._switch_protocols(head)
+            self._switch_protocols(head, payload)
         elif head.status == HTTPStatus.UNAUTHORIZED and self._upstream is not None:
-            self._hold(head, self._upstream)
+            self._hold(head, payload, self._upstream)
         else:
-            self._start(head)
+            self._start(head, payload)
 
-    def _start(self, head: ResponseHead) -> None:
+    def _start(self, head: ResponseHead, payload: bytes) -> None:
         dispatch = self._dispatch
         headers = returned_headers(
             head.headers, audit_id=dispatch.audit_id, warning=dispatch.admission.warning
         )
-        self._client.start(head.status, headers, head.framing, reason=head.reason)
+        self._client.start(head.status, headers, head.framing, reason=head.reason, payload=payload)
 
-    def _hold(self, head: ResponseHead, upstream: UpstreamConnection) -> None:
+    def _hold(self, head: ResponseHead, payload: bytes, upstream: UpstreamConnection) -> None:
         """Keep a 401 back until we know whose it is.
 
         Nothing more is read meanwhile, so what is kept is what one read of the socket brought.
         """
-        self._held = _HeldAnswer(head, [])
+        self._held = _HeldAnswer(head, [payload])
         upstream.pause_reading()
         self._standing.ask(upstream.endpoint, self._dispatch.version, self._judge)
 
@@ -194,15 +196,13 @@ class Relay:
 
     def _let_pass(self, held: _HeldAnswer) -> None:
         """Send a 401 down as it came: it is an application's own."""
-        self._start(held.head)
-        for piece in held.pieces:
-            self._client.send(piece)
+        self._start(held.head, b"".join(held.pieces))
         if held.has_ended:
             self._client.end()
         elif self._upstream is not None and not self._client_is_slow:
             self._upstream.resume_reading()
 
-    def _switch_protocols(self, head: ResponseHead) -> None:
+    def _switch_protocols(self, head: ResponseHead, payload: bytes) -> None:
         """Open the tunnel only to the very protocol that the client asked for."""
         wanted, offered = self._client.request.upgrade, head.upgrade
         if wanted is None or offered is None or wanted.lower() != offered.lower():
@@ -217,6 +217,8 @@ class Relay:
             warning=self._dispatch.admission.warning,
         )
         self._client.switch_protocols(headers)
+        if payload:
+            self._client.send(payload)
 
     def response_data(self, payload: bytes) -> None:
         """Send a piece of the answer down at once."""

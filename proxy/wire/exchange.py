@@ -107,9 +107,15 @@ class ClientExchange(Protocol):
         ...
 
     def start(
-        self, status: int, headers: list[Header], framing: BodyFraming, *, reason: bytes = b""
+        self,
+        status: int,
+        headers: list[Header],
+        framing: BodyFraming,
+        *,
+        reason: bytes = b"",
+        payload: bytes = b"",
     ) -> None:
-        """Send the head of the answer."""
+        """Send the head of the answer, and the first piece of its body with it."""
         ...
 
     def switch_protocols(self, headers: list[Header]) -> None:

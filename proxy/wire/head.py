@@ -223,8 +223,14 @@ def _check_host(hosts: Sequence[bytes]) -> None:
 
 def _keeps_alive(values: dict[bytes, list[bytes]], *, minor_version: int) -> bool:
     """A `close` anywhere closes. HTTP/1.0's own keep-alive is not worth its rules."""
-    tokens = b",".join(values.get(b"connection", ())).lower().split(b",")
-    return minor_version == 1 and b"close" not in (token.strip() for token in tokens)
+    return minor_version == 1 and b"close" not in _connection_tokens(values)
+
+
+def _connection_tokens(values: dict[bytes, list[bytes]]) -> list[bytes]:
+    named = values.get(b"connection")
+    if named is None:
+        return []
+    return [token.strip() for token in b",".join(named).lower().split(b",")]
 
 
 def _upgrade(
@@ -238,8 +244,7 @@ def _upgrade(
     protocols = values.get(b"upgrade", ())
     if b"http2-settings" in values or any(b"h2c" in name.lower() for name in protocols):
         raise BadRequest("an upgrade to HTTP/2 is not supported")
-    tokens = b",".join(values.get(b"connection", ())).lower().split(b",")
-    if len(protocols) != 1 or b"upgrade" not in (token.strip() for token in tokens):
+    if len(protocols) != 1 or b"upgrade" not in _connection_tokens(values):
         return None
     if protocols[0].lower() not in _TUNNELLED_PROTOCOLS or minor_version == 0:
         return None

@@ -72,6 +72,10 @@ class TLSStream:
                 self.peer_closed = True
                 break
             pieces.append(piece)
+            # Asking when nothing is left to decrypt would raise, and that costs more than asking.
+            # OpenSSL takes record by record from the BIO, so what it has not seen is still there.
+            if not self._incoming.pending and not self._object.pending():
+                break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def write(self, plaintext: bytes) -> bytes:

@@ -384,3 +384,68 @@ async def test_one_that_leaves_does_not_take_the_verdict_from_the_others() -> No
 
     assert (await staying).acting.name == "alice"
     assert house.asked() == list(USER_GRANTS)
+
+
+async def test_a_decision_made_again_and_again_is_withdrawn_in_time() -> None:
+    house = House(*USER_GRANTS)
+    for _ in range(3):
+        await house.admit()
+    house.asked()
+    house.authorizer.grants.clear()
+
+    house.clock.advance(10.1)
+    with pytest.raises(Forbidden):
+        await house.admit()
+
+    assert house.asked()[0] == "impersonate-on:user-info:list pods"
+
+
+async def test_a_decision_made_again_is_counted_again() -> None:
+    house = House(*USER_GRANTS)
+
+    for _ in range(4):
+        await house.admit()
+
+    assert house.counts.decided == {(Mode.USER_INFO, True): 4}
+    assert house.counts.lookups["request", True] == 3
+    assert len(house.asked()) == 2
+
+
+async def test_a_decision_made_again_heeds_guards_that_came_since() -> None:
+    house = House(*USER_GRANTS)
+    for _ in range(3):
+        await house.admit()
+
+    house.gate.guards = Guards("understudy", frozenset({"system:authenticated"}))
+
+    with pytest.raises(Forbidden):
+        await house.admit()
+
+
+async def test_a_decision_made_again_heeds_memory_that_was_cleared() -> None:
+    house = House(*USER_GRANTS)
+    for _ in range(3):
+        await house.admit()
+    house.asked()
+
+    house.memory.forget_all()
+    await house.admit()
+
+    assert len(house.asked()) == 2
+
+
+async def test_a_decision_for_one_is_not_made_again_for_another() -> None:
+    house = House(*USER_GRANTS, "impersonate-on:user-info:get secrets")
+    eve = Caller(Identity("eve"))
+    for _ in range(3):
+        await house.admit()
+    await house.admit(action=GET_SECRET, caller=eve)  # so that eve's mode is remembered, too
+    house.authorizer.grants.clear()
+
+    for wanted, action, caller in (
+        (Identity("mallory"), LIST_PODS, BOB),
+        (ALICE, GET_SECRET, BOB),
+        (ALICE, LIST_PODS, eve),
+    ):
+        with pytest.raises(Forbidden):
+            await house.admit(wanted, action, caller)

@@ -1,6 +1,10 @@
-import pytest
+import uuid
 
-from proxy.core.audit_id import adopted_audit_id
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.audit_id import adopted_audit_id, new_audit_id
 from proxy.core.errors import BadRequest
 
 
@@ -29,3 +33,8 @@ def test_without_an_id_there_is_none_to_adopt() -> None:
 def test_two_ids_are_refused() -> None:
     with pytest.raises(BadRequest, match="more than one Audit-ID header"):
         adopted_audit_id([(b"Audit-ID", b"a"), (b"audit-id", b"a")])
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_a_new_id_is_a_random_uuid(random: bytes) -> None:
+    assert new_audit_id(random).decode() == str(uuid.UUID(bytes=random, version=4))

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE
+from proxy.wire.exchange import Outcome
 from tests.serving.listening import Place, Receiver, held
 from tests.support.event_loops import eventually
 from tests.support.http_client import Cut, HttpClient, request_bytes
@@ -196,3 +197,21 @@ async def test_whoever_works_for_a_client_hears_that_it_has_left(
     assert not exchange.is_open
     assert [outcome.is_complete for outcome in place.handler.outcomes] == [False]
     exchange.respond(200, [], b"too late")
+
+
+async def test_what_goes_out_with_the_head_is_framed_and_counted_like_the_rest(
+    place: Place, client: HttpClient
+) -> None:
+    place.handler.holds = True
+    await client.send(request_bytes())
+    await held(place)
+    exchange = place.handler.held[0]
+    outcomes: list[Outcome] = []
+    exchange.when_ended(outcomes.append)
+
+    exchange.start(200, [], CHUNKED, payload=b"one")
+    exchange.send(b"two")
+    exchange.end()
+
+    assert (await client.read_response()).body == b"onetwo"
+    assert outcomes == [Outcome(200, 6, is_complete=True)]

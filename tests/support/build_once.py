@@ -1,34 +1,13 @@
-"""Things made once per machine: kept in our cache directory, safe against two makers at a time."""
+"""Things that tests need and that this machine may not have: made once, or reported missing."""
 
 import os
-import shutil
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from proxy.sandbox.binaries import announce_on_stderr
-from proxy.sandbox.cache import cache_directory, exclusive
+from proxy.sandbox.go_program import build_once
 
-
-def build_once(name: str, build: Callable[[Path], None]) -> Path:
-    """Return the cached directory of that name, made by `build` when it is not there yet.
-
-    `build` fills an empty directory. It gets its name only when it is complete, so a crash or an
-    error leaves nothing that a later run would take for finished.
-    """
-    finished = cache_directory().parent / name
-    with exclusive(finished, announce_on_stderr):
-        if not finished.is_dir():
-            unfinished = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=finished.parent))
-            try:
-                build(unfinished)
-                unfinished.rename(finished)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
-    return finished
+__all__ = ["build_once", "report_missing"]
 
 
 def report_missing(reason: str) -> NoReturn:

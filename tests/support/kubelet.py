@@ -7,9 +7,7 @@
 Its source is in `fake_kubelet/`; containers run programs of this machine, see there.
 """
 
-import hashlib
 import itertools
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +16,13 @@ from pathlib import Path
 
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
+from proxy.sandbox.go_program import go_program
 from proxy.sandbox.objects import create_namespace, create_node, create_pod
 from proxy.sandbox.processes import ChildProcess, start_child
-from tests.support.build_once import build_once, report_missing
+from tests.support.build_once import report_missing
 from tests.support.streaming import wait_until
 
 SOURCE = Path(__file__).with_name("fake_kubelet")
-BUILD_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +66,10 @@ def running_kubelet(
 def fake_kubelet_program() -> Path:
     """Return the program, built once for its sources; skip or fail the test if Go cannot."""
     try:
-        return build_once(f"fake-kubelet-{_source_digest()}", _build) / "fake-kubelet"
+        return go_program("fake-kubelet", SOURCE)
     except (OSError, subprocess.SubprocessError) as error:
         details = getattr(error, "stderr", None) or error
         report_missing(f"the fake kubelet cannot be built with Go: {details}")
-
-
-def _build(directory: Path) -> None:
-    subprocess.run(
-        ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", directory / "fake-kubelet", "."],
-        cwd=SOURCE,
-        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_SECONDS,
-        check=True,
-    )
-
-
-def _source_digest() -> str:
-    digest = hashlib.sha256()
-    for path in sorted([*SOURCE.glob("*.go"), SOURCE / "go.mod", SOURCE / "go.sum"]):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _start(program: Path, control_plane: ControlPlane, directory: Path) -> ChildProcess:

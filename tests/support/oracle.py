@@ -4,21 +4,17 @@ with running_oracle() as oracle:
     outcomes = oracle.ask([sequence])[0]
 """
 
-import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypedDict
 
+from proxy.sandbox.go_program import go_program
 from tests.oracle.cases import Sequence, encode_batch
-from tests.support.build_once import build_once
 
 SOURCE = Path(__file__).parent.parent / "oracle"
-# Ten seconds when the control plane was built on this machine before, minutes from nothing.
-BUILD_SECONDS = 900
 
 
 class NamedValues(TypedDict):
@@ -161,23 +157,4 @@ def running_oracle() -> Iterator[Oracle]:
 
 def oracle_program() -> Path:
     """Return the program, built once for its sources; raises OSError or SubprocessError."""
-    return build_once(f"oracle-{_source_digest()}", _build) / "oracle"
-
-
-def _build(directory: Path) -> None:
-    subprocess.run(
-        ["go", "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", directory, "."],
-        cwd=SOURCE,
-        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_SECONDS,
-        check=True,
-    )
-
-
-def _source_digest() -> str:
-    digest = hashlib.sha256()
-    for path in sorted([*SOURCE.glob("*.go"), SOURCE / "go.mod", SOURCE / "go.sum"]):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return go_program("oracle", SOURCE)

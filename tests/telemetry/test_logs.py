@@ -4,11 +4,12 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Literal
 
 import pytest
 
-from proxy.telemetry.logs import configure_logs, fields
+from proxy.telemetry.logs import EventLog, configure_logs, fields
 from tests.support.restored_logging import restored_logging
 
 log = logging.getLogger("understudy.test")
@@ -117,3 +118,41 @@ def test_configuring_again_does_not_double_the_lines() -> None:
     log.info("once")
 
     assert stream.getvalue().count("once") == 1
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_an_event_that_is_logged_often_reads_like_any_other(style: Literal["json", "text"]) -> None:
+    stream = configured(style)
+    values: dict[str, object] = {"code": 200, "user": "al\nice", "mode": None}
+
+    log.info("request", extra=fields(**values))
+    EventLog("understudy.test", "request").write(datetime.now(UTC), values)
+
+    by_record, by_event = stream.getvalue().splitlines()
+    from_level = by_record.index("info")
+    assert by_event[from_level:] == by_record[from_level:]
+    assert len(by_event) == len(by_record)
+
+
+def test_an_event_that_is_logged_often_has_a_level() -> None:
+    configured("json", "warning")
+
+    assert not EventLog("understudy.test", "request").is_enabled
+
+
+def test_others_who_listen_to_the_log_hear_of_every_event() -> None:
+    configured("json")
+    heard: list[str] = []
+    listener = logging.Handler()
+    listener.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger().addHandler(listener)
+
+    EventLog("understudy.test", "request").write(datetime.now(UTC), {"code": 200})
+
+    assert heard == ["request"]
+
+
+def test_a_log_that_cannot_be_written_does_not_fail_the_request() -> None:
+    configured("json").close()
+
+    EventLog("understudy.test", "request").write(datetime.now(UTC), {"code": 200})

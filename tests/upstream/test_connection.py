@@ -29,8 +29,9 @@ class Answer:
         self.body = b""
         self.ends: list[str] = []
 
-    def response_started(self, head: ResponseHead) -> None:
+    def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
         self.statuses.append(head.status)
+        self.body += payload
 
     def response_data(self, payload: bytes) -> None:
         self.body += payload

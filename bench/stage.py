@@ -1,0 +1,136 @@
+"""What every contestant is given: certificates, tokens, and the upstream behind it.
+
+with running_stage() as stage:
+    stage.upstream_url, stage.client_token, stage.counts()
+"""
+
+import json
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proxy.sandbox.api_client import ApiClient
+from proxy.sandbox.errors import SandboxError
+from proxy.sandbox.go_program import go_program
+from proxy.sandbox.identities import Authority, BearerToken, write_secret
+from proxy.sandbox.ports import LOOPBACK
+from proxy.sandbox.processes import ChildProcess, start_child
+
+CALLER = "bob"
+WANTED = "alice"
+OBJECT_BYTES = 2048
+_SOURCE = Path(__file__).with_name("go")
+# A service account's token is about a kilobyte.
+_TOKEN_BYTES = 768
+_START_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the upstream has been asked so far, and by which name."""
+
+    requests_as: dict[str, int]
+    token_reviews: int
+    access_reviews: int
+
+
+def _new_token() -> BearerToken:
+    return BearerToken(secrets.token_urlsafe(_TOKEN_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The surroundings of one run, in a directory of its own."""
+
+    directory: Path
+    program: Path
+    servers: Authority = field(default_factory=lambda: Authority("servers"))
+    client_token: BearerToken = field(default_factory=_new_token)
+    own_token: BearerToken = field(default_factory=_new_token)
+
+    @property
+    def authority_file(self) -> Path:
+        """The CA behind every server here."""
+        return self.directory / "authority.crt"
+
+    @property
+    def client_token_file(self) -> Path:
+        """The credential that the load shows to every contestant."""
+        return self.directory / "client-token"
+
+    @property
+    def own_token_file(self) -> Path:
+        """The credential that every contestant shows to the upstream."""
+        return self.directory / "own-token"
+
+    @property
+    def upstream_url(self) -> str:
+        """Where the upstream listens."""
+        return f"https://{self.address_of('upstream')}"
+
+    def address_of(self, name: str) -> str:
+        """Return where a part that was started under this name listens."""
+        return f"{LOOPBACK}:{self._port_file(name).read_text()}"
+
+    def _port_file(self, name: str) -> Path:
+        return self.directory / f"{name}.port"
+
+    def issue_serving(self, name: str) -> tuple[Path, Path]:
+        """Write a certificate for a server of ours, and its key."""
+        return self.servers.issue_server(LOOPBACK).write(self.directory, name)
+
+    def start_part(self, part: str, name: str, *options: str) -> ChildProcess:
+        """Start a server among the Go parts; its port is in `NAME.port` when this returns."""
+        certificate, key = self.issue_serving(name)
+        port_file = self._port_file(name)
+        port_file.unlink(missing_ok=True)
+        process = start_child(
+            [
+                self.program,
+                part,
+                f"--certificate={certificate}",
+                f"--key={key}",
+                f"--port-file={port_file}",
+                f"--caller={CALLER}",
+                *options,
+            ],
+            log_file=self.directory / f"{name}.log",
+        )
+        _wait_for(port_file, process)
+        return process
+
+    def counts(self) -> Counts:
+        """Ask the upstream what it has seen."""
+        client = ApiClient(self.upstream_url, ca_pem=self.servers.certificate_pem)
+        told = json.loads(client.request("GET", "/counts").body)
+        return Counts(told["requestsAs"], told["tokenReviews"], told["accessReviews"])
+
+
+@contextmanager
+def running_stage() -> Iterator[Stage]:
+    """Build the Go parts if need be, start the upstream, and clear everything away on leaving."""
+    program = go_program("bench", _SOURCE)
+    with tempfile.TemporaryDirectory(prefix="understudy-bench-") as directory:
+        stage = Stage(Path(directory), program)
+        stage.authority_file.write_bytes(stage.servers.certificate_pem)
+        write_secret(stage.client_token_file, stage.client_token.value.encode())
+        write_secret(stage.own_token_file, stage.own_token.value.encode())
+        upstream = stage.start_part("upstream", "upstream", f"--object-bytes={OBJECT_BYTES}")
+        try:
+            yield stage
+        finally:
+            upstream.stop()
+
+
+def _wait_for(port_file: Path, process: ChildProcess) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while not port_file.exists():
+        process.ensure_running()
+        if time.monotonic() > deadline:
+            raise SandboxError(f"{process.program.name} does not listen, see {process.log_file}")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,63 @@
+"""Small Go programs of the tests and benchmarks, built once for their sources.
+
+    program = go_program("fake-kubelet", SOURCE)    # the directory of a Go module
+
+What was built is kept in our cache directory under a digest of the sources, so a change builds
+anew and nothing else does.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from proxy.sandbox.binaries import announce_on_stderr
+from proxy.sandbox.cache import cache_directory, exclusive
+
+# Seconds when the control plane was built on this machine before, minutes from nothing.
+BUILD_SECONDS = 900
+
+
+def go_program(name: str, source: Path) -> Path:
+    """Return the program of a module's root package; raises OSError or SubprocessError."""
+
+    def build(directory: Path) -> None:
+        subprocess.run(  # noqa: S603 - our own sources, by the toolchain on the PATH
+            ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", directory / name, "."],  # noqa: S607
+            cwd=source,
+            env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
+            capture_output=True,
+            text=True,
+            timeout=BUILD_SECONDS,
+            check=True,
+        )
+
+    return build_once(f"{name}-{_source_digest(source)}", build) / name
+
+
+def build_once(name: str, build: Callable[[Path], None]) -> Path:
+    """Return the cached directory of that name, made by `build` when it is not there yet.
+
+    `build` fills an empty directory. It gets its name only when it is complete, so a crash or an
+    error leaves nothing that a later run would take for finished; two makers wait for each other.
+    """
+    finished = cache_directory().parent / name
+    with exclusive(finished, announce_on_stderr):
+        if not finished.is_dir():
+            unfinished = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=finished.parent))
+            try:
+                build(unfinished)
+                unfinished.rename(finished)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+    return finished
+
+
+def _source_digest(source: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted([*source.glob("*.go"), *source.glob("go.mod"), *source.glob("go.sum")]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,58 @@
+"""What an exchange and the connection below it agree on."""
+
+from enum import Enum, auto
+from typing import Protocol
+
+
+class Ending(Enum):
+    """What an exchange leaves behind on its connection."""
+
+    REUSABLE = auto()
+    """Both messages are complete: another request may follow."""
+
+    FINAL = auto()
+    """The answer is complete and was the last one."""
+
+    BROKEN = auto()
+    """The answer was broken off, and the client must see it."""
+
+
+class Kind(Enum):
+    """What an exchange is to someone who wants it to end."""
+
+    ORDINARY = auto()
+    """It has an end of its own, which is waited for."""
+
+    STREAM = auto()
+    """A watch or the like: it ends with whoever ends it, and can be resumed."""
+
+    TUNNEL = auto()
+    """Opaque both ways: it ends with whoever ends it, and cannot be resumed."""
+
+
+class Carrier(Protocol):
+    """The connection below an exchange."""
+
+    def write(self, data: bytes) -> None:
+        """Send plaintext."""
+        ...
+
+    def deliver_body(self) -> None:
+        """Give the receiver what has already arrived of the body."""
+        ...
+
+    def pause_body(self) -> None:
+        """Take no more of the request's body."""
+        ...
+
+    def resume_body(self) -> None:
+        """Take it again."""
+        ...
+
+    def open_tunnel(self) -> None:
+        """Take everything that comes from now on as the body."""
+        ...
+
+    def exchange_ended(self, ending: Ending) -> None:
+        """Go on to the next request, or close in the way that fits."""
+        ...

@@ -1,0 +1,33 @@
+"""Whoever an answer of the API server is for."""
+
+from typing import Protocol
+
+from proxy.wire.head import ResponseHead
+
+
+class ResponseReceiver(Protocol):
+    """Takes the answer, and hears of the upstream's pace and end."""
+
+    def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
+        """Take the final head, and what has already come of the body."""
+        ...
+
+    def response_data(self, payload: bytes) -> None:
+        """Take the next piece of the body."""
+        ...
+
+    def response_ended(self) -> None:
+        """Hear that the answer is complete."""
+        ...
+
+    def response_failed(self, *, nothing_came: bool) -> None:
+        """Hear that the connection broke; `nothing_came` says not one byte of an answer did."""
+        ...
+
+    def pause_request(self) -> None:
+        """Stop sending: the API server reads too slowly."""
+        ...
+
+    def resume_request(self) -> None:
+        """Go on sending."""
+        ...
