@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     settings = load_settings(options.config)
     configure_logs(style=settings.log.format, level=settings.log.level)
-    log.info("open files", extra=fields(limit=raise_open_files_limit()))
+    raise_open_files_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options.config, settings))
     return 0
