@@ -1,4 +1,7 @@
-"""One exchange, relayed both ways as it comes; nothing is held back and nothing is repeated."""
+"""One exchange, relayed both ways as it comes; nothing is repeated, and nothing is held back.
+
+One thing is: a 401, until we know whether it is about the client or about us.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
 
 _RETRY_AFTER_SECONDS = 1
+_UNAUTHORIZED = HTTPStatus.UNAUTHORIZED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ class Relay:
         self._stop_clock()
         if head.status == SWITCHING_PROTOCOLS:
             self._switch_protocols(head, payload)
-        elif head.status == HTTPStatus.UNAUTHORIZED and self._upstream is not None:
+        elif head.status == _UNAUTHORIZED and self._upstream is not None:
             self._hold(head, payload, self._upstream)
         else:
             self._start(head, payload)
