@@ -236,7 +236,9 @@ def test_a_shutdown_fits_the_grace_that_pods_have() -> None:
 
 
 def test_a_shutdown_that_cannot_end_in_its_grace_period_is_refused() -> None:
-    assert parse("  shutdown: {delay: 5s, watchWindow: 5s, gracePeriod: 10s}\n")
+    fitting = parse("  shutdown: {delay: 5s, watchWindow: 5s, gracePeriod: 10s}\n")
+
+    assert fitting.serving.shutdown.grace_period_seconds == 10
     assert problems("  shutdown: {delay: 5s, watchWindow: 6s, gracePeriod: 10s}\n") == [
         "serving.shutdown: delay and watchWindow together must not exceed gracePeriod"
     ]
