@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from subprocess import SubprocessError
 
 import pytest
 
@@ -11,8 +10,8 @@ from tests.oracle.account import Account
 from tests.oracle.campaign import Report, run_campaign
 from tests.oracle.cases import Sequence
 from tests.oracle.ours import play
-from tests.support.build_once import report_missing
-from tests.support.oracle import oracle_program, running_oracle
+from tests.support.build_once import built_by_go
+from tests.support.oracle import SOURCE, running_oracle
 
 CASES = 20_000
 SMALLEST = re.compile(
@@ -24,11 +23,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module", autouse=True)
 def built_oracle() -> None:
-    try:
-        oracle_program()
-    except (OSError, SubprocessError) as error:
-        reason = getattr(error, "stderr", None) or error
-        report_missing(f"the oracle cannot be built with Go: {reason}")
+    built_by_go("oracle", SOURCE)
 
 
 @pytest.fixture(scope="module")

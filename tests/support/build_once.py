@@ -1,13 +1,22 @@
 """Things that tests need and that this machine may not have: made once, or reported missing."""
 
 import os
+import subprocess
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from proxy.sandbox.go_program import build_once
+from proxy.sandbox.go_program import go_program
 
-__all__ = ["build_once", "report_missing"]
+
+def built_by_go(name: str, source: Path, *, package: str = ".") -> Path:
+    """Return a program, built once for its sources; skip or fail the test if Go cannot."""
+    try:
+        return go_program(name, source, package=package)
+    except (OSError, subprocess.SubprocessError) as error:
+        details = getattr(error, "stderr", None) or error
+        report_missing(f"{name} cannot be built with Go: {details}")
 
 
 def report_missing(reason: str) -> NoReturn:

@@ -8,10 +8,7 @@ Its source is in `go_server/`.
 """
 
 import base64
-import hashlib
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from proxy.sandbox.processes import ChildProcess, start_child
-from tests.support.build_once import build_once, report_missing
+from tests.support.build_once import built_by_go
 from tests.support.certificates import Certificates
 from tests.support.scripted_api_server import OWN_NAME
 from tests.support.streaming import wait_until
 
 SOURCE = Path(__file__).with_name("go_server")
-BUILD_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,30 +120,7 @@ def running_go_server(certificates: Certificates, directory: Path) -> Iterator[G
 
 def go_server_program() -> Path:
     """Return the program, built once for its sources; skip or fail the test if Go cannot."""
-    try:
-        return build_once(f"go-server-{_source_digest()}", _build) / "go-server"
-    except (OSError, subprocess.SubprocessError) as error:
-        details = getattr(error, "stderr", None) or error
-        report_missing(f"the Go server cannot be built: {details}")
-
-
-def _build(directory: Path) -> None:
-    subprocess.run(
-        ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", directory / "go-server", "."],
-        cwd=SOURCE,
-        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_SECONDS,
-        check=True,
-    )
-
-
-def _source_digest() -> str:
-    digest = hashlib.sha256()
-    for path in (SOURCE / "main.go", SOURCE / "go.mod"):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return built_by_go("go-server", SOURCE)
 
 
 def _announced_port(process: ChildProcess, port_file: Path) -> int:

@@ -4,22 +4,17 @@ with running_informer(kubeconfig, "default", log_file=log) as informer:
     informer.wait_until_told("added", "a-config-map")
 """
 
-import hashlib
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from proxy.sandbox.processes import ChildProcess, start_child
-from tests.support.build_once import build_once, report_missing
+from tests.support.build_once import built_by_go
 from tests.support.streaming import wait_until
 
 SOURCE = Path(__file__).with_name("informer")
-# Seconds when the control plane was built on this machine before, minutes from nothing.
-BUILD_SECONDS = 600
 
 
 class Informer:
@@ -71,27 +66,4 @@ def running_informer(kubeconfig: Path, namespace: str, *, log_file: Path) -> Ite
 
 def informer_program() -> Path:
     """Return the program, built once for its sources; skip or fail the test if Go cannot."""
-    try:
-        return build_once(f"informer-{_source_digest()}", _build) / "informer"
-    except (OSError, subprocess.SubprocessError) as error:
-        details = getattr(error, "stderr", None) or error
-        report_missing(f"the informer cannot be built with Go: {details}")
-
-
-def _build(directory: Path) -> None:
-    subprocess.run(
-        ["go", "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", directory, "."],
-        cwd=SOURCE,
-        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_SECONDS,
-        check=True,
-    )
-
-
-def _source_digest() -> str:
-    digest = hashlib.sha256()
-    for path in sorted([*SOURCE.glob("*.go"), SOURCE / "go.mod", SOURCE / "go.sum"]):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return built_by_go("informer", SOURCE)

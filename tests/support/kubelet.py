@@ -8,7 +8,6 @@ Its source is in `fake_kubelet/`; containers run programs of this machine, see t
 """
 
 import itertools
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,10 +15,9 @@ from pathlib import Path
 
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
-from proxy.sandbox.go_program import go_program
 from proxy.sandbox.objects import create_namespace, create_node, create_pod
 from proxy.sandbox.processes import ChildProcess, start_child
-from tests.support.build_once import report_missing
+from tests.support.build_once import built_by_go
 from tests.support.streaming import wait_until
 
 SOURCE = Path(__file__).with_name("fake_kubelet")
@@ -65,11 +63,7 @@ def running_kubelet(
 
 def fake_kubelet_program() -> Path:
     """Return the program, built once for its sources; skip or fail the test if Go cannot."""
-    try:
-        return go_program("fake-kubelet", SOURCE)
-    except (OSError, subprocess.SubprocessError) as error:
-        details = getattr(error, "stderr", None) or error
-        report_missing(f"the fake kubelet cannot be built with Go: {details}")
+    return built_by_go("fake-kubelet", SOURCE)
 
 
 def _start(program: Path, control_plane: ControlPlane, directory: Path) -> ChildProcess:

@@ -4,7 +4,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.support.build_once import build_once, report_missing
+from proxy.sandbox.go_program import build_once
+from tests.support.build_once import report_missing
 
 PACKAGE = "kubernetes-client"
 VERSION = "v1.20."
