@@ -59,14 +59,12 @@ class ProxyProcess:
         control_plane: ControlPlane,
         api_server: ApiServer,
         *,
-        settings: dict[str, Any] | None = None,
-        shutdown: Mapping[str, str] = QUICK_SHUTDOWN,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """`settings` are top-level sections of the config file that replace the usual ones."""
+        """`settings` are sections of the config file; each of their keys replaces the usual one."""
         self._control_plane = control_plane
         self._api_server = api_server
         self._settings = settings or {}
-        self._shutdown = dict(shutdown)
         self._cleanup = ExitStack()
         self.directory = Path()
         self.url = ""
@@ -134,18 +132,23 @@ class ProxyProcess:
         )
         client_ca = directory / "client-ca.crt"
         client_ca.write_bytes(control_plane.clients.certificate_pem)
-        document = {
-            "apiVersion": "kube-understudy.io/v1alpha1",
-            "kind": "ProxyConfiguration",
+        usual: dict[str, dict[str, Any]] = {
             "serving": {
                 "address": f"{LOOPBACK}:{port}",
                 "certificateFile": str(certificate),
                 "keyFile": str(key),
-                "shutdown": self._shutdown,
+                "shutdown": dict(QUICK_SHUTDOWN),
             },
             "authentication": {"clientCertificate": {"caFile": str(client_ca)}},
             "upstream": {"kubeconfig": str(upstream)},
-            **self._settings,
+        }
+        sections = usual | {
+            name: {**usual.get(name, {}), **section} for name, section in self._settings.items()
+        }
+        document = {
+            "apiVersion": "kube-understudy.io/v1alpha1",
+            "kind": "ProxyConfiguration",
+            **sections,
         }
         path = directory / "config.yaml"
         path.write_text(yaml.safe_dump(document, sort_keys=False))

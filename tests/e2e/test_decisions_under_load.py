@@ -66,6 +66,7 @@ def understudy(
 ) -> Iterator[ProxyProcess]:
     settings = {
         "admin": {"address": f"127.0.0.1:{admin_port}"},
+        "serving": {"limits": {"readsInFlight": 2000}},
         # A thousand requests may take a while on a busy machine.
         "impersonation": {"successTTL": "60s"},
     }

@@ -35,6 +35,7 @@ SHUTDOWN = {
     "watchWindow": f"{sized(3, full=10)}s",
     "gracePeriod": f"{GRACE_SECONDS}s",
 }
+SETTINGS = {"serving": {"shutdown": SHUTDOWN}}
 CONFIG_MAPS = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]
 LAST = "the-last-one"
 # Every watch sees every object: more would be more than one process of Python can read, and a
@@ -44,7 +45,7 @@ PAUSE_SECONDS = sized(100, full=300) / 1000
 
 @pytest.fixture
 def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server, shutdown=SHUTDOWN) as running:
+    with ProxyProcess(control_plane, plain_api_server, settings=SETTINGS) as running:
         yield running
 
 
