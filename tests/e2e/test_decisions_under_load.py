@@ -64,7 +64,7 @@ def admin_port() -> Iterator[int]:
 def understudy(
     control_plane: ControlPlane, plain_api_server: ApiServer, admin_port: int
 ) -> Iterator[ProxyProcess]:
-    settings = {
+    settings: dict[str, dict[str, object]] = {
         "admin": {"address": f"127.0.0.1:{admin_port}"},
         "serving": {"limits": {"readsInFlight": 2000}},
         # A thousand requests may take a while on a busy machine.

@@ -88,7 +88,7 @@ class ProxySide:
         self._cleanup.callback(self._process.process.stop)
         self._wait_until_admitting()
 
-    def _settings(self, admin_port: int) -> dict[str, object]:
+    def _settings(self, admin_port: int) -> dict[str, dict[str, object]]:
         impersonation: dict[str, object] = {
             "constrained": self._constrained,
             "reviews": _NO_RATION,
