@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
@@ -30,6 +31,7 @@ NAMESPACE = "kubevirt"
 SERVICE = "virt-api"
 # The aggregator expects this name in the certificate, whatever address it dials.
 SERVER_NAME = f"{SERVICE}.{NAMESPACE}.svc"
+_REGISTRATION = f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{GROUP}"
 READY_SECONDS = 30.0
 POLL_SECONDS = 0.05
 
@@ -41,6 +43,7 @@ class AggregatedServer:
         self._control_plane = control_plane
         self._port = ReservedPort()
         self._process: ChildProcess | None = None
+        self._admin: ApiClient | None = None
 
     @property
     def port(self) -> int:
@@ -65,7 +68,12 @@ class AggregatedServer:
         self.stop()
 
     def stop(self) -> None:
-        """End the program and give its port back."""
+        """Take the registration back, end the program and give its port back."""
+        if self._admin is not None:
+            # A group that nobody serves is an error in everybody's discovery. If the API server is
+            # gone, so is the registration.
+            with suppress(SandboxError):
+                self._admin.call("DELETE", _REGISTRATION)
         if self._process is not None:
             self._process.stop()
         self._port.release()
@@ -75,8 +83,9 @@ class AggregatedServer:
 
         There is one client for each API server, because each finds out for itself.
         """
+        self._admin = admins[0]
         for manifest in _manifests(self.port, self._control_plane.servers.certificate_pem):
-            apply(admins[0], manifest)
+            apply(self._admin, manifest)
         deadline = time.monotonic() + READY_SECONDS
         for admin in admins:
             while not _is_served(admin):
