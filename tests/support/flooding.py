@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.identities import KeyPair
 
-CONNECTIONS = 16
+CONNECTIONS = 4
 # A client that heeds Retry-After would wait a second.
 PAUSE_SECONDS = 0.01
 PATIENCE_SECONDS = 60.0
