@@ -5,6 +5,7 @@ In the process that measures others it would slow down the measuring itself.
 
 import itertools
 import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ def flood(url: str, ca_pem: bytes, flooder: KeyPair, target: str) -> Iterator[se
 
 
 def _flood(connection: Connection, url: str, ca_pem: bytes, flooder: KeyPair, target: str) -> None:
+    os.nice(19)  # a flooder has a machine of its own: here it must not take ours from the measured
     client = ApiClient(url, ca_pem=ca_pem, credential=flooder)
     statuses: set[int] = set()
     limited, stop = threading.Event(), threading.Event()
