@@ -26,10 +26,11 @@ from tests.support.flooding import flood
 log = logging.getLogger(__name__)
 
 TTL_SECONDS = 2
-# Quiet and flooded in turns, so that what else runs on the machine falls on both alike. Every
-# request counts; in doubt more are measured, because a p99 of few is mostly chance.
+# Quiet and flooded in turns, so that what else runs on the machine falls on both alike. Thousands
+# of requests, because a p99 of few is mostly chance, and a fixed number of them: whoever measures
+# on until the figure pleases measures nothing.
+ROUNDS = 20
 REQUESTS = 300
-FEWEST, MOST = 3_000, 9_000
 WITHOUT_LIMITS = (
     "--enable-priority-and-fairness=false",
     "--max-requests-inflight=0",
@@ -257,7 +258,7 @@ def test_a_flood_of_denied_requests_leaves_others_alone(
 
     quiet: list[float] = []
     loaded: list[float] = []
-    while len(quiet) < FEWEST or (p99(loaded) >= 2 * p99(quiet) and len(quiet) < MOST):
+    for _ in range(ROUNDS):
         quiet += seconds_of_requests(client, impersonator)
         with flood(understudy.url, understudy.ca_pem, flooder, PODS) as statuses:
             loaded += seconds_of_requests(client, impersonator)
