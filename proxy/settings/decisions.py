@@ -3,7 +3,7 @@
 from proxy.core.impersonation_headers import ImpersonationLimits
 from proxy.core.legacy_policy import LegacyAction, LegacyPolicy, LegacyRule
 from proxy.core.plan import DecisionRules
-from proxy.settings.model import ImpersonationSettings
+from proxy.settings.impersonation import ImpersonationSettings
 
 
 def decision_rules(settings: ImpersonationSettings) -> DecisionRules:

@@ -9,7 +9,7 @@ from functools import partial
 
 from kubernetes_asyncio.client import ApiClient
 
-from proxy.settings.model import UpstreamSettings
+from proxy.settings.upstream import UpstreamSettings
 from proxy.upstream.credential_keeper import CredentialKeeper
 from proxy.upstream.credentials import load_credentials
 from proxy.upstream.endpoints import Endpoints

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from proxy.app import running_proxy
-from proxy.settings.model import AuditSettings
+from proxy.settings.audit import AuditSettings
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.smuggling.campaign import play_all
 from tests.smuggling.cases import Case

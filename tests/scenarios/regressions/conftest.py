@@ -11,7 +11,8 @@ import pytest
 
 from proxy.app import running_proxy
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.settings.model import AdminSettings, AuditSettings, Settings
+from proxy.settings.audit import AuditSettings
+from proxy.settings.model import AdminSettings, Settings
 from proxy.telemetry.logs import configure_logs
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates

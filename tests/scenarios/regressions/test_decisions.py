@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.settings.model import ReviewSettings, Settings
+from proxy.settings.impersonation import ReviewSettings
+from proxy.settings.model import Settings
 from tests.scenarios.conftest import Connect, status_of
 from tests.support.http_client import Headers, HttpClient
 from tests.support.scripted_api_server import ScriptedApiServer

@@ -1,0 +1,105 @@
+"""Settings: who may act as whom."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, PositiveInt
+
+from proxy.settings.strict import StrictModel
+from proxy.settings.values import Duration, Timeout
+
+LegacyChoice = Literal["allow", "warn", "deny"]
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class LegacyRuleSettings(StrictModel):
+    """What becomes of the legacy impersonation of some callers."""
+
+    users: Names = ()
+    """User names."""
+
+    groups: Names = ()
+    """Groups, one of which is enough."""
+
+    service_accounts: Names = ()
+    """Service accounts as `namespace:name`."""
+
+    action: LegacyChoice
+    """What becomes of theirs."""
+
+
+class LegacySettings(StrictModel):
+    """Who may still impersonate by the unrestricted verb `impersonate`."""
+
+    default: LegacyChoice = "allow"
+    """For callers that no rule names. warn: allowed, with a warning that kubectl prints."""
+
+    rules: tuple[LegacyRuleSettings, ...] = Field(default=(), strict=False)
+    """The first rule that names the caller decides."""
+
+
+def _read_legacy(value: object) -> object:
+    return {"default": value} if isinstance(value, str) else value
+
+
+class ImpersonationLimitSettings(StrictModel):
+    """How much identity one request may ask for; each item may cost a review."""
+
+    groups: PositiveInt = 1000
+    """Impersonate-Group headers; more are a 400."""
+
+    extra_values: PositiveInt = 1000
+    """Values of all extras together; more are a 400."""
+
+    value_bytes: PositiveInt = 65536
+    """Length of one value; a longer one is a 400."""
+
+
+class ReviewSettings(StrictModel):
+    """The questions we ask the API server: SubjectAccessReviews."""
+
+    timeout_seconds: Timeout = Field(default=5.0, alias="timeout")
+    """After this long without an answer the client is told 503."""
+
+    in_flight: PositiveInt = 128
+    """Reviews under way at a time, for all callers together; more wait."""
+
+    per_caller_per_second: PositiveInt = 100
+    """Reviews one caller may cost per second in the long run; beyond it 429."""
+
+    per_caller_burst: PositiveInt = 2500
+    """Reviews one caller may cost at once after a quiet time."""
+
+
+class ImpersonationSettings(StrictModel):
+    """May the caller act as that identity, for this action?"""
+
+    constrained: bool = True
+    """Off: exactly the filter of servers before 1.35, which knows only `impersonate`."""
+
+    legacy: Annotated[LegacySettings, BeforeValidator(_read_legacy)] = LegacySettings()
+    """allow, warn or deny the unrestricted verb `impersonate`; or default and rules."""
+
+    protected_groups: Names = ("system:masters",)
+    """Groups nobody acts with here, neither by impersonation of any kind nor as oneself."""
+
+    upgrade_needs_create: bool = False
+    """On: exec, attach and port-forward by WebSocket need the impersonated create, too."""
+
+    mode_memory: bool = True
+    """Try the mode first that last worked for a caller, as the native server does. Off: every
+    decision is independent of history."""
+
+    success_ttl_seconds: Duration = Field(default=10.0, alias="successTTL")
+    """Longest time a withdrawn permission keeps working (twice that for the identity part)."""
+
+    legacy_ttl_seconds: Duration = Field(default=0.0, alias="legacyCache")
+    """The same for legacy impersonation, which the native server never remembers."""
+
+    cache_entries: PositiveInt = 100_000
+    """Decisions remembered at a time; the oldest are forgotten first."""
+
+    limits: ImpersonationLimitSettings = ImpersonationLimitSettings()
+    """How much identity one request may ask for."""
+
+    reviews: ReviewSettings = ReviewSettings()
+    """The questions we ask the API server."""

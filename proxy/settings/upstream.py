@@ -1,0 +1,36 @@
+"""Settings: the API server behind us, and who we are there."""
+
+from pydantic import Field
+
+from proxy.settings.strict import StrictModel
+from proxy.settings.values import FilePath, Server, Timeout
+
+
+class UpstreamSettings(StrictModel):
+    """The API server behind us, and who we are there."""
+
+    kubeconfig: FilePath | None = None
+    """Server, CA and credential of our own identity. Absent: the pod's service account. All of it
+    is read again from time to time; what cannot be used leaves the old one in force."""
+
+    endpoints: tuple[Server, ...] = Field(default=(), strict=False)
+    """API servers of one cluster as https://HOST[:PORT], in place of the one address of the
+    kubeconfig or the pod. The first that can be reached is used; one that cannot is tried last
+    for five seconds. Only connecting fails over: a request that was sent is never sent to another
+    server. All must be known by the same CA, and by tls-server-name if the kubeconfig has one."""
+
+    credential_refresh_seconds: Timeout = Field(default=10.0, alias="credentialRefresh")
+    """Longest time a rotated token, certificate or CA goes unnoticed. A credential of an exec
+    plugin is asked for anew a minute before it expires, and when the API server refuses it."""
+
+    connect_timeout_seconds: Timeout = Field(default=5.0, alias="connectTimeout")
+    """After this long without a connection the client is told 503; all endpoints share it."""
+
+    response_timeout_seconds: Timeout = Field(default=70.0, alias="responseTimeout")
+    """After this long without an answer's head the client is told 504. Watches, logs, exec and
+    the like have no such limit."""
+
+    original_user_extra: bool = False
+    """On: an impersonated request names its caller to the API server, in extras under
+    `original-user.kube-understudy.io/`. Our own identity then needs the verb impersonate on
+    `userextras/original-user.kube-understudy.io/name`, `.../uid` and `.../groups`."""
