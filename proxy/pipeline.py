@@ -14,12 +14,13 @@ from proxy.core.admission import Admission
 from proxy.core.audit_id import adopted_audit_id
 from proxy.core.endless import is_endless
 from proxy.core.errors import Refusal
+from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
 from proxy.core.request_timeout import check_timeout
 from proxy.core.status import refusal_response
 from proxy.telemetry.logs import fields
 from proxy.wire.exchange import ClientExchange, Outcome
-from proxy.wire.head import Header, RequestHead
+from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
 from proxy.wire.tasks import Tasks
 
@@ -64,7 +65,7 @@ class CallerFinder(Protocol):
     """Stage: who is calling?"""
 
     async def authenticate(
-        self, peer: Peer, headers: Sequence[Header], *, upgrade: bytes | None
+        self, peer: Peer, headers: HeaderLines, *, upgrade: bytes | None
     ) -> Caller:
         """Return the caller or refuse."""
         ...
@@ -145,7 +146,7 @@ class Pipeline:
     async def _serve(self, exchange: ClientExchange) -> None:
         request = exchange.request
         try:
-            trail = self._open(exchange, adopted_audit_id(request.headers))
+            trail = self._open(exchange, request.headers.derive(adopted_audit_id))
         except Refusal as refusal:
             self.refuse(exchange, refusal)
             return
@@ -168,7 +169,7 @@ class Pipeline:
         )
         trail.is_called_by(caller)
         self._in_flight.enter(exchange, action)
-        wanted = decisions.read_wanted(request.headers)
+        wanted = request.headers.derive(decisions.read_wanted)
         admission = await decisions.gate.admit(
             caller, wanted, action, is_upgrade=request.upgrade is not None
         )

@@ -9,9 +9,10 @@ from functools import lru_cache
 
 from proxy.core.errors import Forbidden
 from proxy.core.evaluation import Allowed
+from proxy.core.header_lines import encoded_lines
 from proxy.core.header_safety import check_header_safe
 from proxy.core.identity import MASTERS, Caller, Identity
-from proxy.core.identity_headers import Header, identity_headers
+from proxy.core.identity_headers import identity_headers
 from proxy.core.legacy_policy import LegacyAction
 from proxy.core.modes import Mode
 from proxy.core.original_user import has_reserved_key, with_original_user
@@ -42,7 +43,8 @@ class Admission:
 
     `mode` is None when the caller acts as itself. `constraint` is the verb of the winning
     constrained mode, for the audit event; legacy impersonation has none. `warning` is what the
-    client is to be warned of, if anything. `identity_lines` say `acting` in headers, whole.
+    client is to be warned of, if anything. `identity_lines` say `acting` in headers, whole,
+    as they go on the wire.
     """
 
     caller: Caller
@@ -50,11 +52,11 @@ class Admission:
     mode: Mode | None = None
     constraint: str | None = None
     warning: str | None = None
-    identity_lines: tuple[Header, ...] = field(init=False, repr=False, compare=False)
+    identity_lines: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Here and not where a request is written: a caller's admission is used many times.
-        object.__setattr__(self, "identity_lines", tuple(identity_headers(self.acting)))
+        object.__setattr__(self, "identity_lines", encoded_lines(identity_headers(self.acting)))
 
 
 def admit_self(caller: Caller, *, guards: Guards = DEFAULT_GUARDS) -> Admission:

@@ -1,16 +1,17 @@
 """Which headers cross the proxy, each way.
 
-Outgoing lists are built from empty: what may pass is copied, what is ours is added last, and
+Outgoing heads are built from empty: what may pass is copied, what is ours is added last, and
 nothing runs afterwards that could remove a line. So a client that names our headers in its
 `Connection` header only loses headers of its own.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from proxy.core.admission import Admission
-from proxy.core.identity_headers import Header
+from proxy.core.header_lines import Header, HeaderLines, encoded_lines
 from proxy.core.websocket_protocols import PROTOCOL_HEADER, without_tokens
 
 _HOP_BY_HOP = frozenset(
@@ -41,11 +42,14 @@ _SPECIAL = _HOP_BY_HOP | {
     b"x-forwarded-for",
 }
 _IDENTITY_PREFIXES = (b"impersonate", b"x-remote-")
-_IDENTITY_INITIALS = b"iIxX"
 _UNTRUSTED_PREFIXES = (*_IDENTITY_PREFIXES, b"x-forwarded-", b"x-real-ip", b"forwarded")
+# What says who is asking, as the most careless later hop might read it: in any case, with
+# underscores for hyphens, after a bare line feed, and with blanks before it.
+_SAYS_WHO = re.compile(
+    rb"\n[ \t]*(impersonate|x[-_]remote[-_]|authorization(?=[ \t]*:))", re.IGNORECASE
+)
 
 _UPGRADE = (b"Connection", b"Upgrade")
-_CHUNKED = (b"Transfer-Encoding", b"chunked")
 
 
 class Hop(NamedTuple):
@@ -72,6 +76,14 @@ class ForwardingRules:
     dropped_names: frozenset[bytes] = frozenset()
     dropped_prefixes: tuple[bytes, ...] = ()
 
+    def copied(self, headers: HeaderLines) -> bytes:
+        """Return the lines of a client that cross the proxy, as they go on the wire."""
+        return _copied(headers, self, _UNTRUSTED_PREFIXES)
+
+    def copied_from_trusted(self, headers: HeaderLines) -> bytes:
+        """Return the same for a client whose word about where a request came from is taken."""
+        return _copied(headers, self, _IDENTITY_PREFIXES)
+
 
 NO_RULES = ForwardingRules()
 
@@ -80,40 +92,49 @@ class IdentityLost(Exception):
     """A request is about to leave without its one identity: a bug of ours, so nothing is sent."""
 
 
-def outbound_headers(
-    headers: Sequence[Header],
+def outbound_head(
+    first_line: bytes,
+    headers: HeaderLines,
     admission: Admission,
     hop: Hop,
     *,
     rules: ForwardingRules = NO_RULES,
-) -> list[Header]:
-    """Return the headers of the request to the API server, with exactly one identity: acting."""
-    outgoing = _copied(headers, hop, rules)
-    outgoing.append((b"X-Forwarded-For", _forwarded_for(headers, hop)))
-    outgoing.append((b"Audit-ID", hop.audit_id))
+) -> bytes:
+    """Return the head of the request to the API server, with exactly one identity: acting."""
+    if hop.trusts_peer:
+        copied = headers.derive(rules.copied_from_trusted)
+        address = _forwarded_for(headers, hop)
+    else:
+        copied, address = headers.derive(rules.copied), hop.peer_address
+    ours = b"X-Forwarded-For: %b\r\nAudit-ID: %b\r\n" % (address, hop.audit_id)
     if hop.is_chunked:
-        outgoing.append(_CHUNKED)
+        ours += b"Transfer-Encoding: chunked\r\n"
     if hop.upgrade is not None:
-        outgoing += (_UPGRADE, (b"Upgrade", hop.upgrade))
+        ours += b"Connection: Upgrade\r\nUpgrade: %b\r\n" % hop.upgrade
     if hop.authorization is not None:
-        outgoing.append((b"Authorization", hop.authorization))
-    outgoing += admission.identity_lines
-    return outgoing
+        ours += b"Authorization: %b\r\n" % hop.authorization
+    return b"%b\r\n%b%b%b\r\n" % (first_line, copied, ours, admission.identity_lines)
 
 
-def assert_one_identity(headers: Sequence[Header], admission: Admission) -> None:
+def assert_one_identity(head: bytes, admission: Admission, authorization: bytes | None) -> None:
     """Let a request pass only if it ends in the admitted identity, whole, and holds no other.
 
-    For use right before the first byte is written: an error here means nothing was sent.
+    For use right before the first byte is written, on the very bytes: an error here means nothing
+    was sent. Nobody is named beside the admitted identity but ourselves, by our own credential.
     """
     lines = admission.identity_lines
-    before = len(headers) - len(lines)
-    user = (b"Impersonate-User", admission.acting.name.encode())
-    if not user[1] or lines[0] != user or before < 0 or tuple(headers[before:]) != lines:
+    user = b"Impersonate-User: %b\r\n" % admission.acting.name.encode()
+    if not admission.acting.name or not lines.startswith(user):
+        raise IdentityLost("the admitted identity is not whole")
+    before = len(head) - len(lines) - 2
+    if not head.endswith(b"\r\n%b\r\n" % lines):
         raise IdentityLost("the outgoing request does not carry the admitted identity")
-    for name, _ in headers[:before]:
-        if name[:1] in _IDENTITY_INITIALS and folded_name(name).startswith(_IDENTITY_PREFIXES):
-            raise IdentityLost("the outgoing request carries a second identity")
+    told = _SAYS_WHO.findall(head, 0, before)
+    ours = [] if authorization is None else [b"Authorization"]
+    if told != ours:
+        raise IdentityLost("the outgoing request carries a second identity")
+    if authorization is not None and b"\r\nAuthorization: %b\r\n" % authorization not in head:
+        raise IdentityLost("the outgoing request does not carry our credential")
 
 
 def returned_headers(
@@ -146,29 +167,26 @@ def folded_name(name: bytes) -> bytes:
     return name.lower().replace(b"_", b"-")
 
 
-def _copied(headers: Sequence[Header], hop: Hop, rules: ForwardingRules) -> list[Header]:
-    names = [line[0].lower().replace(b"_", b"-") for line in headers]
-    if PROTOCOL_HEADER in names:
-        headers = without_tokens(headers)
-        names = [folded_name(line[0]) for line in headers]
-    dropped = rules.dropped_names
-    if b"connection" in names:
-        dropped = dropped | _connection_named(headers)
-    prefixes: tuple[bytes, ...] = _IDENTITY_PREFIXES if hop.trusts_peer else _UNTRUSTED_PREFIXES
-    if rules.dropped_prefixes:
-        prefixes += rules.dropped_prefixes
+def _copied(headers: HeaderLines, rules: ForwardingRules, prefixes: tuple[bytes, ...]) -> bytes:
+    lines: Sequence[Header] = headers
+    if any(folded_name(name) == PROTOCOL_HEADER for name, _ in lines):
+        lines = without_tokens(lines)
+    dropped = rules.dropped_names | _connection_named(lines)
+    prefixes += rules.dropped_prefixes
+    is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in lines)
     copied = []
-    for name, line in zip(names, headers, strict=True):
+    for line in lines:
+        name = folded_name(line[0])
         if name in _SPECIAL:
-            kept = _special_line(line, hop, rules)
+            kept = _special_line(line, rules, is_chunked=is_chunked)
             if kept is not None:
                 copied.append(kept)
         elif name not in dropped and not name.startswith(prefixes):
             copied.append(line)
-    return copied
+    return encoded_lines(copied)
 
 
-def _special_line(line: Header, hop: Hop, rules: ForwardingRules) -> Header | None:
+def _special_line(line: Header, rules: ForwardingRules, *, is_chunked: bool) -> Header | None:
     """Return the line that frames or routes the request, or None for a header that stays here.
 
     No Connection token reaches these: a body without its length would be read as a request. The
@@ -177,7 +195,7 @@ def _special_line(line: Header, hop: Hop, rules: ForwardingRules) -> Header | No
     exact = line[0].lower()
     if exact == b"host":
         return line if rules.host is None else (b"Host", rules.host)
-    if exact == b"content-length" and not hop.is_chunked:
+    if exact == b"content-length" and not is_chunked:
         return line
     return line if exact == PROTOCOL_HEADER else None
 

@@ -2,9 +2,8 @@
 
 from functools import lru_cache
 
+from proxy.core.header_lines import Header
 from proxy.core.identity import Identity
-
-Header = tuple[bytes, bytes]
 
 _BARE_KEY_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789!#$&'*+-.^_`|~")
 _LONGEST_REMEMBERED_KEY = 128

@@ -11,11 +11,10 @@ from functools import lru_cache
 from proxy.core.errors import BadRequest
 from proxy.core.go_quote import go_quote
 from proxy.core.go_url import path_unescape
+from proxy.core.header_lines import Header
 from proxy.core.header_safety import key_fault, text_fault
 from proxy.core.identity import Identity, extra_of
 from proxy.core.original_user import is_reserved_key
-
-Header = tuple[bytes, bytes]
 
 _PREFIX = b"impersonate"
 _PREFIX_LENGTH = len(_PREFIX)

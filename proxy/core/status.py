@@ -5,9 +5,8 @@ import re
 from collections.abc import Sequence
 
 from proxy.core.errors import Refusal
+from proxy.core.header_lines import Header
 from proxy.core.negotiation import wants_pretty
-
-Header = tuple[bytes, bytes]
 
 # Made once: `json.dumps` makes a new encoder for each call that has an option.
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -7,7 +7,7 @@ among the subprotocols. It is a credential: read here, and never seen beyond.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-Header = tuple[bytes, bytes]
+from proxy.core.header_lines import Header
 
 PROTOCOL_HEADER = b"sec-websocket-protocol"
 TOKEN_PREFIX = b"base64url.bearer.authorization.k8s.io."

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable
 
 from proxy.core.errors import Refusal, TooManyRequests
+from proxy.core.header_lines import NO_LINES
 from proxy.serving.carrier import Ending
 from proxy.serving.exchange import Exchange
 from proxy.serving.guest import Guest
@@ -271,7 +272,7 @@ class ClientConnection(Guest):
 
     def _refuse_unread(self, refusal: Refusal) -> None:
         """Answer a head that cannot be read, and close: where the next one starts is unknown."""
-        unread = RequestHead(b"", b"", 1, (), NO_BODY, keep_alive=False)
+        unread = RequestHead(b"", b"", 1, NO_LINES, NO_BODY, keep_alive=False)
         exchange = self._exchange = Exchange(self, unread, self._peer)
         exchange.body_is_read = False
         self.handler.refuse(exchange, refusal)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from proxy.core.errors import Refusal
+from proxy.core.header_lines import Header
 from proxy.serving.carrier import Carrier, Ending, Kind
 from proxy.wire.body import CHUNKED, UNTIL_CLOSE, BodyFraming, BodyKind
 from proxy.wire.exchange import Outcome, RequestReceiver
-from proxy.wire.head import SWITCHING_PROTOCOLS, Header, RequestHead, encode_head
+from proxy.wire.head import SWITCHING_PROTOCOLS, RequestHead, encode_head
 from proxy.wire.peer import Peer
 
 _UNKNOWN_LENGTH = frozenset((BodyKind.CHUNKED, BodyKind.UNTIL_CLOSE))

@@ -4,17 +4,21 @@ An event is a constant text, everything variable is a field. Fields are values w
 never headers, bodies or exceptions of other libraries that might carry a secret.
 """
 
+import asyncio
 import json
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TextIO
 
+import orjson
+
 _FIELDS = "understudy_fields"
 
 # Made once: `json.dumps` makes a new encoder for each call that has an option.
-_encode = json.JSONEncoder(default=str).encode
+_encode_anything = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
 # At DEBUG these print whole requests and answers, tokens included.
 _TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "urllib3")
@@ -85,6 +89,13 @@ class _LineHandler(logging.StreamHandler[TextIO]):
     def __init__(self, line: Callable[[_Fact], str], stream: TextIO) -> None:
         super().__init__(stream)
         self._line = line
+        self._waiting: deque[str] = deque()
+        self._is_due = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record at once, after the lines that came before it."""
+        self._write_waiting()
+        super().emit(record)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line without its newline."""
@@ -100,12 +111,34 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         return self._line(fact)
 
     def write(self, fact: _Fact) -> None:
-        """Write a line; a log that cannot be written must not cost a request its answer."""
-        line = f"{self._line(fact)}\n"
+        """Write a line with the others of this turn of the event loop, in one go.
+
+        Requests that are served in one turn would else each pay for a write of its own.
+        """
+        self._waiting.append(f"{self._line(fact)}\n")
+        if self._is_due:
+            return
+        try:
+            asyncio.get_running_loop().call_soon(self._write_waiting)
+        except RuntimeError:
+            self._write_waiting()  # Nobody turns a loop here.
+        else:
+            self._is_due = True
+
+    def close(self) -> None:
+        """Write what waits, and close."""
+        self._write_waiting()
+        super().close()
+
+    def _write_waiting(self) -> None:
+        """Write what waits; a log that cannot be written must not cost a request its answer."""
+        self._is_due = False
         self.acquire()
         try:
-            self.stream.write(line)
-            self.stream.flush()
+            lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            if lines:
+                self.stream.write("".join(lines))
+                self.stream.flush()
         except (OSError, ValueError):
             pass
         finally:
@@ -137,6 +170,15 @@ def _text_line(fact: _Fact) -> str:
     if fact.exception is not None:
         parts.append(_encode(fact.exception))
     return " ".join(parts)
+
+
+def _encode(value: object) -> str:
+    """Return JSON that a terminal can show: printable ASCII."""
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:
+        return _encode_anything(value)
+    return text if text.isascii() and text.isprintable() else _encode_anything(value)
 
 
 def _timestamp(moment: datetime) -> str:

@@ -19,9 +19,9 @@ from proxy.wire.head import (
     RequestHead,
     ResponseHead,
     find_head_end,
-    parse_response_head,
 )
 from proxy.wire.keepalive import is_unreachable, keep_alive
+from proxy.wire.response_heads import read_response_head
 from proxy.wire.secure_connection import SecureConnection
 from proxy.wire.tls import TLSStream
 
@@ -202,7 +202,7 @@ class UpstreamConnection(SecureConnection):
                 self._buffer += data
                 self._check_size()
                 return
-            head = parse_response_head(data[:end], request_method=self._method)
+            head = read_response_head(data[:end], request_method=self._method)
             data = data[end:]
             if not head.is_interim:
                 self._start_body(head, data)

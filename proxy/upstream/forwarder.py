@@ -2,18 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from proxy.core.admission import Admission
 from proxy.core.errors import InternalError, Refusal, UpstreamUnavailable
-from proxy.core.forwarding_headers import Hop, assert_one_identity, outbound_headers
+from proxy.core.forwarding_headers import Hop, assert_one_identity, outbound_head
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.relay import CredentialStanding, Dispatch, Relay
 from proxy.wire.body import BodyKind
 from proxy.wire.exchange import ClientExchange
-from proxy.wire.head import encode_head
 from proxy.wire.tasks import Tasks
 
 _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
@@ -89,17 +87,18 @@ class Forwarder:
         self._send(dispatch, connection)
 
     def _head(self, exchange: ClientExchange, admission: Admission, audit_id: bytes) -> bytes:
-        request = exchange.request
+        request, authorization = exchange.request, self._credential.authorization
         hop = Hop(
             audit_id=audit_id,
             peer_address=exchange.peer.address.encode(),
-            authorization=self._credential.authorization,
+            authorization=authorization,
             upgrade=request.upgrade,
             is_chunked=request.framing.kind is BodyKind.CHUNKED,
         )
-        headers = outbound_headers(request.headers, admission, hop)
-        assert_one_identity(headers, admission)
-        return encode_head(b"%b %b HTTP/1.1" % (request.method, request.target), headers)
+        first_line = b"%b %b HTTP/1.1" % (request.method, request.target)
+        head = outbound_head(first_line, request.headers, admission, hop)
+        assert_one_identity(head, admission, authorization)
+        return head
 
     async def _connect(self, dispatch: Dispatch) -> tuple[Dispatch, UpstreamConnection]:
         """Return a new connection, and the request with the credential that goes with it.
@@ -111,7 +110,7 @@ class Forwarder:
         version = self._credential.version
         if dispatch.version != version:
             head = self._head(dispatch.client, dispatch.admission, dispatch.audit_id)
-            dispatch = replace(dispatch, head=head, version=version)
+            dispatch = dispatch._replace(head=head, version=version)
         return dispatch, connection
 
     def _send(self, dispatch: Dispatch, connection: UpstreamConnection) -> None:

@@ -6,7 +6,7 @@ One thing is: a 401, until we know whether it is about the client or about us.
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.core.admission import Admission
 from proxy.core.errors import BadGateway, GatewayTimeout, Refusal, UpstreamUnavailable
@@ -21,8 +21,7 @@ _RETRY_AFTER_SECONDS = 1
 _UNAUTHORIZED = HTTPStatus.UNAUTHORIZED.value
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """An admitted request on its way: whose it is, and what becomes of it if it fails."""
 
     client: ClientExchange

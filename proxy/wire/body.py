@@ -6,9 +6,8 @@ of a size ever crosses the proxy.
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.core.errors import BadRequest
 
@@ -33,8 +32,7 @@ class BodyKind(Enum):
     UNTIL_CLOSE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class BodyFraming:
+class BodyFraming(NamedTuple):
     """How one message's body is delimited; `length` counts only for `LENGTH`."""
 
     kind: BodyKind

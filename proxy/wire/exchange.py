@@ -5,17 +5,16 @@ of them needs to know another.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.core.errors import Refusal
+from proxy.core.header_lines import Header
 from proxy.wire.body import BodyFraming
-from proxy.wire.head import Header, RequestHead
+from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How an exchange ended: the status sent (0 for none), body bytes, and whether all of it."""
 
     status: int

@@ -8,14 +8,13 @@ codings other than `chunked`, any transfer coding in HTTP/1.0, a missing or seco
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import httptools
 
 from proxy.core.errors import BadRequest, Refusal
+from proxy.core.header_lines import Header, HeaderLines, encoded_lines
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
-
-Header = tuple[bytes, bytes]
 
 MAX_HEAD_BYTES = 1024 * 1024 + 4096
 MAX_HEADERS = 4096
@@ -27,7 +26,7 @@ _FIRST_STATUS = 100
 _FIRST_FINAL_STATUS = 200
 
 # What says where a message ends, and whether another may follow it.
-_FRAMING_NAMES = frozenset(
+FRAMING_NAMES = frozenset(
     (
         b"http2-settings",
         b"upgrade",
@@ -65,14 +64,13 @@ class UnknownExpectation(Refusal):
         super().__init__("the only expectation met here is 100-continue")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(NamedTuple):
     """A request as it came: target and header bytes untouched, outer blanks of values removed."""
 
     method: bytes
     target: bytes
     minor_version: int
-    headers: tuple[Header, ...]
+    headers: HeaderLines
     framing: BodyFraming
     keep_alive: bool
     upgrade: bytes | None = None
@@ -80,13 +78,12 @@ class RequestHead:
     expects_continue: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(NamedTuple):
     """An upstream's answer as it came."""
 
     status: int
     reason: bytes
-    headers: tuple[Header, ...]
+    headers: Sequence[Header]
     framing: BodyFraming
     keep_alive: bool
 
@@ -160,7 +157,7 @@ def parse_request_head(head: bytes) -> RequestHead:
         method=method,
         target=target,
         minor_version=minor_version,
-        headers=tuple(collector.headers),
+        headers=HeaderLines(collector.headers),
         framing=framing,
         keep_alive=_keeps_alive(values, minor_version=minor_version),
         upgrade=_upgrade(values, framing, minor_version=minor_version),
@@ -197,12 +194,9 @@ def parse_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
     )
 
 
-def encode_head(first_line: bytes, headers: list[Header]) -> bytes:
+def encode_head(first_line: bytes, headers: Sequence[Header]) -> bytes:
     """Return a head as it goes on the wire."""
-    lines = [first_line]
-    lines += [b"%b: %b" % header for header in headers]
-    lines += [b"", b""]
-    return b"\r\n".join(lines)
+    return b"%b\r\n%b\r\n" % (first_line, encoded_lines(headers))
 
 
 def _framing_values(headers: Sequence[Header]) -> dict[bytes, list[bytes]]:
@@ -210,7 +204,7 @@ def _framing_values(headers: Sequence[Header]) -> dict[bytes, list[bytes]]:
     values: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         lowered = name.lower()
-        if lowered in _FRAMING_NAMES:
+        if lowered in FRAMING_NAMES:
             values.setdefault(lowered, []).append(value)
     return values
 

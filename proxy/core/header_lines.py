@@ -1,0 +1,41 @@
+"""The header lines of one message, and what was found out about them.
+
+A client sends the same lines again and again. Whoever asks a pure question about lines asks it
+once for all requests that share them: `lines.derive(bearer_token)`. What is found lives and ends
+with the lines, which belong to one connection: a token never outlives the client that showed it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar, cast
+
+Header = tuple[bytes, bytes]
+T = TypeVar("T")
+
+
+class HeaderLines(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have slots of its own
+    """Header lines in the order they came, as a tuple of names and values."""
+
+    _found: dict[object, object]
+
+    def __init__(self, _lines: Iterable[Header] = ()) -> None:
+        self._found = {}
+
+    def derive(self, question: "Callable[[HeaderLines], T]") -> T:
+        """Return what a question answers about these lines.
+
+        The question must be pure: equal lines, equal answer, for as long as the question exists.
+        One that raises is asked anew each time.
+        """
+        found = self._found
+        if question in found:
+            return cast("T", found[question])
+        answer = found[question] = question(self)
+        return answer
+
+
+NO_LINES = HeaderLines()
+
+
+def encoded_lines(lines: Sequence[Header]) -> bytes:
+    """Return header lines as they go on the wire."""
+    return b"".join([b"%b: %b\r\n" % line for line in lines])
