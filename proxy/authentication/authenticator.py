@@ -9,10 +9,11 @@ from typing import Protocol
 
 from proxy.authentication.websocket_token import websocket_token
 from proxy.core.errors import BadRequest, Unauthorized
-from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.header_safety import check_header_safe
 from proxy.core.identity import Caller
 from proxy.wire.peer import Peer
+
+Header = tuple[bytes, bytes]
 
 
 class CertificateReader(Protocol):
@@ -39,13 +40,13 @@ class Authenticator:
         self._tokens = tokens
 
     async def authenticate(
-        self, peer: Peer, headers: HeaderLines, *, upgrade: bytes | None = None
+        self, peer: Peer, headers: Sequence[Header], *, upgrade: bytes | None = None
     ) -> Caller:
         """Return the caller, whose identity is safe to put into headers; else refuse.
 
         `upgrade` is the protocol the client wants to switch to, if any.
         """
-        token = headers.derive(bearer_token)
+        token = bearer_token(headers)
         caller = self._by_certificate(peer)
         if caller is None:
             caller = await self._by_token(token)

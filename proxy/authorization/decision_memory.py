@@ -8,12 +8,11 @@ the identity part, whose entry can serve one last request that is then remembere
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cachetools import LRUCache, TTLCache
-
 from proxy.core.cache_keys import identity_key, request_key
 from proxy.core.evaluation import Layer
 from proxy.core.modes import Mode
 from proxy.core.plan import Attempt
+from proxy.core.short_memory import ShortMemory
 
 _REMEMBERED_MODES = 10_000
 
@@ -29,30 +28,30 @@ class DecisionMemory:
         entries: int,
         clock: Callable[[], float],
     ) -> None:
-        self._requests: TTLCache[bytes, bool] = TTLCache(entries, ttl_seconds, timer=clock)
-        self._identities: TTLCache[bytes, bool] = TTLCache(entries, ttl_seconds, timer=clock)
-        self._legacy: TTLCache[bytes, bool] = TTLCache(entries, legacy_ttl_seconds, timer=clock)
+        self._requests = ShortMemory[bytes, bool](entries, ttl_seconds, clock)
+        self._identities = ShortMemory[bytes, bool](entries, ttl_seconds, clock)
+        self._legacy = ShortMemory[bytes, bool](entries, legacy_ttl_seconds, clock)
 
     def knows(self, attempt: Attempt, layer: Layer) -> bool:
         """Tell whether this layer of the attempt was allowed within its life."""
-        cache, key = self._place(attempt, layer)
-        return key in cache
+        memory, key = self._place(attempt, layer)
+        return memory.recall(key) is True
 
     def holds_request(self, key: bytes) -> bool:
         """Tell whether a whole attempt with this key was allowed within its life."""
-        return key in self._requests
+        return self._requests.recall(key) is True
 
     def learn(self, attempt: Attempt, layer: Layer) -> None:
         """Remember that this layer of the attempt was allowed."""
-        cache, key = self._place(attempt, layer)
-        cache[key] = True
+        memory, key = self._place(attempt, layer)
+        memory.learn(key, value=True)
 
     def forget_all(self) -> None:
         """Forget everything, as a change of the rules requires."""
-        for cache in (self._requests, self._identities, self._legacy):
-            cache.clear()
+        for memory in (self._requests, self._identities, self._legacy):
+            memory.forget_all()
 
-    def _place(self, attempt: Attempt, layer: Layer) -> tuple[TTLCache[bytes, bool], bytes]:
+    def _place(self, attempt: Attempt, layer: Layer) -> tuple[ShortMemory[bytes, bool], bytes]:
         if layer is Layer.REQUEST:
             return self._requests, request_key(attempt)
         is_legacy = attempt.mode is Mode.LEGACY
@@ -68,7 +67,7 @@ class ModeMemory:
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
-        self._modes: LRUCache[str, Mode] = LRUCache(_REMEMBERED_MODES)
+        self._modes: dict[str, Mode] = {}
 
     def recall(self, caller: str) -> Mode | None:
         """Return the mode that last worked, if any."""
@@ -76,8 +75,12 @@ class ModeMemory:
 
     def learn(self, caller: str, mode: Mode) -> None:
         """Remember the mode that worked."""
-        if self._enabled:
-            self._modes[caller] = mode
+        if not self._enabled:
+            return
+        self._modes.pop(caller, None)  # It goes to the end: the one not seen for longest is first.
+        if len(self._modes) >= _REMEMBERED_MODES:
+            del self._modes[next(iter(self._modes))]
+        self._modes[caller] = mode
 
     def forget_all(self) -> None:
         """Forget everything, as a change of the rules requires."""

@@ -1,6 +1,6 @@
 """What a request does: its verb, and on what, exactly as the API server will see it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from proxy.core.errors import BadRequest, UnreadableRequest
@@ -50,6 +50,15 @@ class Action:
     fields: tuple[FieldRequirement, ...] = ()
     labels: tuple[LabelRequirement, ...] = ()
     has_unparsed_selector: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Once, because memories are asked about the same few actions at every request.
+        object.__setattr__(self, "_hash", hash((self.verb, self.path, self.labels, self.fields)))
+
+    def __hash__(self) -> int:
+        """Return a number that equal actions share."""
+        return self._hash
 
     @property
     def is_long_running(self) -> bool:

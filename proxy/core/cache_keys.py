@@ -16,8 +16,8 @@ from proxy.core.modes import Mode
 from proxy.core.plan import Attempt
 
 # By the definition of the types: a field that is added later is part of every key at once.
-_action_fields = attrgetter(*(field.name for field in fields(Action)))
-_identity_fields = attrgetter(*(field.name for field in fields(Identity)))
+_action_fields = attrgetter(*(field.name for field in fields(Action) if field.compare))
+_identity_fields = attrgetter(*(field.name for field in fields(Identity) if field.compare))
 _ANY_NODE = "system:node:*"
 
 

@@ -46,7 +46,7 @@ _UNTRUSTED_PREFIXES = (*_IDENTITY_PREFIXES, b"x-forwarded-", b"x-real-ip", b"for
 # What says who is asking, as the most careless later hop might read it: in any case, with
 # underscores for hyphens, after a bare line feed, and with blanks before it.
 _SAYS_WHO = re.compile(
-    rb"\n[ \t]*(impersonate|x[-_]remote[-_]|authorization(?=[ \t]*:))", re.IGNORECASE
+    rb"\n[ \t]*(?:impersonate|x[-_]remote[-_]|authorization[ \t]*:)", re.IGNORECASE
 )
 
 _UPGRADE = (b"Connection", b"Upgrade")
@@ -76,13 +76,9 @@ class ForwardingRules:
     dropped_names: frozenset[bytes] = frozenset()
     dropped_prefixes: tuple[bytes, ...] = ()
 
-    def copied(self, headers: HeaderLines) -> bytes:
-        """Return the lines of a client that cross the proxy, as they go on the wire."""
-        return _copied(headers, self, _UNTRUSTED_PREFIXES)
-
-    def copied_from_trusted(self, headers: HeaderLines) -> bytes:
-        """Return the same for a client whose word about where a request came from is taken."""
-        return _copied(headers, self, _IDENTITY_PREFIXES)
+    def usually_copied(self, headers: HeaderLines) -> bytes:
+        """Return the lines that cross the proxy, of a client that is not trusted, not chunked."""
+        return _copied(headers, self, trusts_peer=False, is_chunked=False)
 
 
 NO_RULES = ForwardingRules()
@@ -101,11 +97,11 @@ def outbound_head(
     rules: ForwardingRules = NO_RULES,
 ) -> bytes:
     """Return the head of the request to the API server, with exactly one identity: acting."""
-    if hop.trusts_peer:
-        copied = headers.derive(rules.copied_from_trusted)
-        address = _forwarded_for(headers, hop)
+    if hop.trusts_peer or hop.is_chunked:
+        copied = _copied(headers, rules, trusts_peer=hop.trusts_peer, is_chunked=hop.is_chunked)
     else:
-        copied, address = headers.derive(rules.copied), hop.peer_address
+        copied = headers.derive(rules.usually_copied)
+    address = _forwarded_for(headers, hop) if hop.trusts_peer else hop.peer_address
     ours = b"X-Forwarded-For: %b\r\nAudit-ID: %b\r\n" % (address, hop.audit_id)
     if hop.is_chunked:
         ours += b"Transfer-Encoding: chunked\r\n"
@@ -117,24 +113,21 @@ def outbound_head(
 
 
 def assert_one_identity(head: bytes, admission: Admission, authorization: bytes | None) -> None:
-    """Let a request pass only if it ends in the admitted identity, whole, and holds no other.
+    """Let a request pass only if it ends in the admitted identity, whole, and names nobody else.
 
     For use right before the first byte is written, on the very bytes: an error here means nothing
-    was sent. Nobody is named beside the admitted identity but ourselves, by our own credential.
+    was sent. Before the admitted identity stands our own credential, if we have one that travels
+    in a header, and before that nothing that says who is asking.
     """
-    lines = admission.identity_lines
-    user = b"Impersonate-User: %b\r\n" % admission.acting.name.encode()
-    if not admission.acting.name or not lines.startswith(user):
+    lines, name = admission.identity_lines, admission.acting.name
+    if not name or not lines.startswith(b"Impersonate-User: %b\r\n" % name.encode()):
         raise IdentityLost("the admitted identity is not whole")
-    before = len(head) - len(lines) - 2
-    if not head.endswith(b"\r\n%b\r\n" % lines):
+    credential = b"" if authorization is None else b"Authorization: %b\r\n" % authorization
+    ending = b"\r\n%b%b\r\n" % (credential, lines)
+    if not head.endswith(ending):
         raise IdentityLost("the outgoing request does not carry the admitted identity")
-    told = _SAYS_WHO.findall(head, 0, before)
-    ours = [] if authorization is None else [b"Authorization"]
-    if told != ours:
+    if _SAYS_WHO.search(head, 0, len(head) - len(ending)) is not None:
         raise IdentityLost("the outgoing request carries a second identity")
-    if authorization is not None and b"\r\nAuthorization: %b\r\n" % authorization not in head:
-        raise IdentityLost("the outgoing request does not carry our credential")
 
 
 def returned_headers(
@@ -148,12 +141,11 @@ def returned_headers(
 
     A Content-Length stays; any other framing is the caller's to add. The audit id goes out once.
     """
-    named = _connection_named(headers) - {b"content-length"}
-    returned = []
-    for line in headers:
-        name = line[0].lower()
-        if name not in _NEVER_RETURNED and name not in named:
-            returned.append(line)
+    names = [name.lower() for name, _ in headers]
+    dropped = _NEVER_RETURNED
+    if b"connection" in names:
+        dropped |= _connection_named(headers) - {b"content-length"}
+    returned = [line for name, line in zip(names, headers, strict=True) if name not in dropped]
     returned.append((b"Audit-Id", audit_id))
     if warning is not None:
         returned.append((b"Warning", b'299 - "%b"' % warning.encode("ascii")))
@@ -167,13 +159,16 @@ def folded_name(name: bytes) -> bytes:
     return name.lower().replace(b"_", b"-")
 
 
-def _copied(headers: HeaderLines, rules: ForwardingRules, prefixes: tuple[bytes, ...]) -> bytes:
+def _copied(
+    headers: HeaderLines, rules: ForwardingRules, *, trusts_peer: bool, is_chunked: bool
+) -> bytes:
+    """Return the lines of a client that cross the proxy, as they go on the wire."""
     lines: Sequence[Header] = headers
     if any(folded_name(name) == PROTOCOL_HEADER for name, _ in lines):
         lines = without_tokens(lines)
     dropped = rules.dropped_names | _connection_named(lines)
+    prefixes: tuple[bytes, ...] = _IDENTITY_PREFIXES if trusts_peer else _UNTRUSTED_PREFIXES
     prefixes += rules.dropped_prefixes
-    is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in lines)
     copied = []
     for line in lines:
         name = folded_name(line[0])
@@ -210,7 +205,5 @@ def _connection_named(headers: Sequence[Header]) -> set[bytes]:
 
 def _forwarded_for(headers: Sequence[Header], hop: Hop) -> bytes:
     # One line: the API server reads only the first, and our peer must be in it.
-    if not hop.trusts_peer:
-        return hop.peer_address
     told = [value for name, value in headers if name.lower() == b"x-forwarded-for" and value]
     return b", ".join((*told, hop.peer_address))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Extra = tuple[tuple[str, tuple[str, ...]], ...]
@@ -41,6 +41,15 @@ class Identity:
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Extra = NO_EXTRA
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Once, because memories are asked about the same few identities at every request.
+        object.__setattr__(self, "_hash", hash((self.name, self.uid, self.groups, self.extra)))
+
+    def __hash__(self) -> int:
+        """Return a number that equal identities share."""
+        return self._hash
 
     @property
     def is_bare(self) -> bool:

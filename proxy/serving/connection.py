@@ -65,13 +65,17 @@ class ClientConnection(Guest):
     def plaintext_received(self, data: bytes) -> None:
         """Take a piece of a body, or bytes that have to wait."""
         exchange = self._exchange
-        if exchange is not None and exchange.receiver is not None and self._body is not None:
-            self._body_received(data)
-            return
-        self._buffer += data
         if exchange is None:
+            is_held_up = self._buffer or self._is_write_blocked
+            if not is_held_up and find_head_end(data, 0) == len(data):
+                self._take_head(data)  # One head and nothing else: nearly always.
+                return
+            self._buffer += data
             self._read_heads()
+        elif exchange.receiver is not None and self._body is not None:
+            self._body_received(data)
         else:
+            self._buffer += data
             self._pace()
 
     def goodbye_received(self) -> None:
@@ -223,8 +227,12 @@ class ClientConnection(Guest):
     def _await_head(self) -> None:
         self.deadline = self._clock() + self._limits.idle_seconds
         self._searched = 0
-        if not self._is_parsing:
+        if self._is_parsing:
+            return
+        if self._buffer:
             self._read_heads()
+        else:
+            self._pace()
 
     def _read_heads(self) -> None:
         """Serve the requests in the buffer. A loop, so that pipelining cannot deepen the stack."""
@@ -254,14 +262,22 @@ class ClientConnection(Guest):
             return False
         if self._searched:
             self._heads.release(self)
+        if end < 0:
+            self._refuse_unread(HeadTooLarge())
+            return False
+        head = bytes(memoryview(self._buffer)[:end])
+        del self._buffer[:end]
+        return self._take_head(head)
+
+    def _take_head(self, head: bytes) -> bool:
+        """Begin to serve one request, whose head is whole; tell whether it could be read."""
         try:
-            if end < 0 or end > MAX_HEAD_BYTES:
+            if len(head) > MAX_HEAD_BYTES:
                 raise HeadTooLarge
-            request = self._reader.read(bytes(self._buffer[:end]))
+            request = self._reader.read(head)
         except Refusal as refusal:
             self._refuse_unread(refusal)
             return False
-        del self._buffer[:end]
         self.deadline = None
         self._body = body_reader(request.framing)
         self._is_body_blocked = False

@@ -50,7 +50,7 @@ class Exchange:
         self._is_endless = self._comes_in_lines = False
         self._last_byte = _NEWLINE
         self._on_gone: Callable[[], object] | None = None
-        self._on_end: Callable[[Outcome], None] | None = None
+        self._on_end: list[Callable[[Outcome], None]] = []
         self.request = request
         self.peer = peer
         self.receiver: RequestReceiver | None = None
@@ -103,8 +103,7 @@ class Exchange:
         if self._carrier is None:
             callback(Outcome(self._status, self._body_bytes, is_complete=False))
             return
-        earlier = self._on_end
-        self._on_end = callback if earlier is None else _in_turn(earlier, callback)
+        self._on_end.append(callback)
 
     def attach(self, receiver: RequestReceiver) -> None:
         """Let the receiver have the request's body, from its first byte."""
@@ -227,29 +226,27 @@ class Exchange:
         return framing.frame(payload)
 
     def _finish(self, *, is_complete: bool) -> None:
-        carrier, self._carrier = self._carrier, None
-        on_end, self._on_end, self.receiver = self._on_end, None, None
-        if on_end is not None:
-            on_end(Outcome(self._status, self._body_bytes, is_complete))
-        if carrier is not None:
-            carrier.exchange_ended(self._ending(is_complete=is_complete))
+        carrier, self._carrier, self.receiver = self._carrier, None, None
+        try:
+            self._tell_end(Outcome(self._status, self._body_bytes, is_complete))
+        finally:
+            if carrier is not None:
+                carrier.exchange_ended(self._ending(is_complete=is_complete))
+
+    def _tell_end(self, outcome: Outcome) -> None:
+        """Call whoever asked, in turn; a fault of one keeps nobody else from hearing of it."""
+        for number, callback in enumerate(self._on_end, start=1):
+            try:
+                callback(outcome)
+            except Exception:
+                self._on_end = self._on_end[number:]
+                self._tell_end(outcome)
+                raise
 
     def _ending(self, *, is_complete: bool) -> Ending:
         if not is_complete:
             return Ending.BROKEN
         return Ending.FINAL if self.closes or not self.body_is_read else Ending.REUSABLE
-
-
-def _in_turn(
-    first: Callable[[Outcome], None], second: Callable[[Outcome], None]
-) -> Callable[[Outcome], None]:
-    def call_both(outcome: Outcome) -> None:
-        try:
-            first(outcome)
-        finally:
-            second(outcome)
-
-    return call_both
 
 
 def _comes_in_lines(headers: list[Header]) -> bool:

@@ -4,9 +4,9 @@ The four impersonation series carry the native server's names, labels and bucket
 dashboards and alerts written for it work here.
 """
 
-from functools import cache
-
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+
+from proxy.telemetry.tallies import CounterTally, HistogramTally
 
 _LABELS = ("mode", "decision")
 # 1 ms doubling fifteen times, as the native server's.
@@ -22,13 +22,13 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry, *, kep_names: bool = False) -> None:
         """`kep_names` adds the names of the KEP's text, which no server ever had, as aliases."""
         self.registry = registry
-        self._attempts = Counter(
+        self._attempts = CounterTally(
             "apiserver_impersonation_attempts_total",
             "[ALPHA] Total number of impersonation attempts split by mode and decision.",
             _LABELS,
             registry=registry,
         )
-        self._attempt_seconds = Histogram(
+        self._attempt_seconds = HistogramTally(
             "apiserver_impersonation_attempts_duration_seconds",
             "[ALPHA] Latency of impersonation attempts in seconds split by mode and decision.",
             _LABELS,
@@ -61,30 +61,19 @@ class Metrics:
             "SubjectAccessReviews asked ahead whose answer the decision did not need.",
             registry=registry,
         )
-        self._cache_lookups = Counter(
+        self._cache_lookups = CounterTally(
             "understudy_decision_cache_lookups_total",
             "Look-ups of earlier decisions, by cache (request, identity) and result (hit, miss).",
             ("cache", "result"),
             registry=registry,
         )
         self._kep = _KepNames(registry) if kep_names else None
-        # Finding a series by its labels costs more than counting in it, and these are counted for
-        # every request. Label values come from closed sets, so few series are remembered.
-        self._decided = cache(self._find_decided)
-        self._looked_up = cache(self._find_looked_up)
-
-    def _find_decided(self, mode: str, allowed: bool) -> tuple[Counter, Histogram]:  # noqa: FBT001 - a cache key
-        labels = (mode, _decision(allowed=allowed))
-        return self._attempts.labels(*labels), self._attempt_seconds.labels(*labels)
-
-    def _find_looked_up(self, cache: str, hit: bool) -> Counter:  # noqa: FBT001 - a cache key
-        return self._cache_lookups.labels(cache, "hit" if hit else "miss")
 
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
         """Count one impersonation; a denied one belongs to no mode."""
-        attempts, attempt_seconds = self._decided(mode if allowed else "", allowed)
-        attempts.inc()
-        attempt_seconds.observe(seconds)
+        labels = (mode, "allowed") if allowed else ("", "denied")
+        self._attempts.add(labels)
+        self._attempt_seconds.add(labels, seconds)
         if self._kep is not None:
             self._kep.impersonation_decided(mode, allowed=allowed, seconds=seconds)
 
@@ -106,7 +95,7 @@ class Metrics:
 
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
         """Count a look-up of an earlier decision."""
-        self._looked_up(cache, hit).inc()
+        self._cache_lookups.add((cache, "hit" if hit else "miss"))
 
 
 class _KepNames:

@@ -217,6 +217,12 @@ class UpstreamConnection(SecureConnection):
         if receiver is None:
             return
         self._head = head
+        if rest and len(rest) == head.framing.length:
+            # The whole body came with its head: nearly always, with small answers.
+            receiver.response_started(head, rest)
+            if self._receiver is not None:
+                self._finish(b"")
+            return
         self._response = body_reader(head.framing)
         if self._response is None or not rest:
             receiver.response_started(head)

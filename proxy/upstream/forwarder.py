@@ -107,6 +107,8 @@ class Forwarder:
         API server as nobody's on one that does not.
         """
         connection = await self._connections.connect()
+        if not connection.is_open:
+            raise UpstreamUnavailable("the API server cannot be reached", retry_after_seconds=1)
         version = self._credential.version
         if dispatch.version != version:
             head = self._head(dispatch.client, dispatch.admission, dispatch.audit_id)
@@ -117,42 +119,29 @@ class Forwarder:
         if not dispatch.client.is_open:
             self._connections.put_back(connection)
             return
-        if not connection.is_open:
-            raise UpstreamUnavailable("the API server cannot be reached", retry_after_seconds=1)
-        relay = Relay(
-            dispatch,
-            connection,
-            standing=self._standing,
-            retry=self._retry(dispatch, connection),
-        )
+        relay = Relay(dispatch, connection, standing=self._standing, repeat=self._repeat)
         if not dispatch.is_long_running:
-            timer = asyncio.get_running_loop().call_later(
+            relay.deadline = asyncio.get_running_loop().call_later(
                 self._response_timeout_seconds, relay.deadline_passed
             )
-            relay.cancel_deadline_by(timer.cancel)
         relay.run()
 
-    def _retry(
-        self, dispatch: Dispatch, connection: UpstreamConnection
-    ) -> Callable[[], object] | None:
-        """Return how to repeat a request that met a connection which was just being closed.
+    def _repeat(self, dispatch: Dispatch) -> bool:
+        """Repeat a request that met a connection which was just being closed, if that is safe.
 
-        Only a request that changes nothing and has no body (an upgrade may change anything),
-        only on a reused connection, and only once: the second try is on a new one.
+        Only a request that changes nothing and has no body (an upgrade may change anything). It
+        is repeated only once: the second try is on a new connection.
         """
         request = dispatch.client.request
         if (
-            connection.is_reused
-            and request.upgrade is None
-            and request.method in _REPEATABLE
-            and request.framing.kind is BodyKind.NONE
+            request.upgrade is not None
+            or request.method not in _REPEATABLE
+            or request.framing.kind is not BodyKind.NONE
         ):
-            return partial(self._repeat, dispatch)
-        return None
-
-    def _repeat(self, dispatch: Dispatch) -> None:
+            return False
         repeating = self._tasks.start(self._forward_again(dispatch))
         repeating.add_done_callback(partial(_tell_failure, dispatch.refuse))
+        return True
 
     async def _forward_again(self, dispatch: Dispatch) -> None:
         self._send(*await self._connect(dispatch))

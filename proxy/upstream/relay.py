@@ -3,6 +3,7 @@
 One thing is: a 401, until we know whether it is about the client or about us.
 """
 
+from asyncio import TimerHandle
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -57,14 +58,15 @@ class Relay:
     __slots__ = (
         "_client",
         "_client_is_slow",
-        "_deadline",
         "_dispatch",
         "_held",
         "_is_tunnel",
         "_refuse",
-        "_retry",
+        "_repeat",
         "_standing",
         "_upstream",
+        "_was_reused",
+        "deadline",
     )
 
     def __init__(
@@ -73,15 +75,18 @@ class Relay:
         upstream: UpstreamConnection,
         *,
         standing: CredentialStanding,
-        retry: Callable[[], object] | None,
+        repeat: Callable[[Dispatch], bool],
     ) -> None:
+        """`repeat` sends a request again if that is safe, and tells whether it does."""
         self._dispatch = dispatch
         self._client = dispatch.client
         self._refuse = dispatch.refuse
         self._upstream: UpstreamConnection | None = upstream
         self._standing = standing
-        self._retry = retry
-        self._deadline: Callable[[], None] | None = None
+        self._repeat = repeat
+        self._was_reused = upstream.is_reused
+        # The clock that waits for the answer's head.
+        self.deadline: TimerHandle | None = None
         self._held: _HeldAnswer | None = None
         self._client_is_slow = False
         self._is_tunnel = False
@@ -92,10 +97,6 @@ class Relay:
             head, request = self._dispatch.head, self._client.request
             self._upstream.send_head(head, request=request, receiver=self)
             self._client.attach(self)
-
-    def cancel_deadline_by(self, cancel: Callable[[], None]) -> None:
-        """Remember how to stop the clock that waits for the answer's head."""
-        self._deadline = cancel
 
     # --- from the client -------------------------------------------------------------------
 
@@ -244,9 +245,7 @@ class Relay:
         self._held = None
         if self._client.has_started:
             self._client.abort()
-        elif nothing_came and self._retry is not None:
-            self._retry()
-        else:
+        elif not (nothing_came and self._was_reused and self._repeat(self._dispatch)):
             # No Retry-After: the API server may have acted on the request.
             self._refuse(BadGateway("the API server broke off the connection"))
 
@@ -271,6 +270,6 @@ class Relay:
             upstream.abandon()
 
     def _stop_clock(self) -> None:
-        if self._deadline is not None:
-            self._deadline()
-            self._deadline = None
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None

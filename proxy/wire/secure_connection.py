@@ -44,20 +44,22 @@ class SecureConnection(asyncio.Protocol):
         """Take ciphertext; hand on whatever plaintext it makes."""
         if self._is_closing:
             return
-        self._tls.receive(data)
+        tls = self._tls
+        tls.receive(data)
         try:
-            if not self._tls.is_ready and not self._shake_hands():
+            if not tls.is_ready and not self._shake_hands():
                 return
-            plaintext = self._tls.read()
+            plaintext = tls.read()
         except ssl.SSLError as error:
             # What is due is the alert that tells the peer what we did not like.
-            self._write_ciphertext(self._tls.take_output())
+            self._write_ciphertext(tls.take_output())
             self.stream_cut(error)
             return
-        self._write_ciphertext(self._tls.take_output())
+        if tls.outgoing.pending:
+            self._write_ciphertext(tls.take_output())
         if plaintext:
             self.plaintext_received(plaintext)
-        if self._tls.peer_closed and not self._is_closing:
+        if tls.peer_closed and not self._is_closing:
             self.goodbye_received()
 
     def eof_received(self) -> bool:
@@ -80,8 +82,9 @@ class SecureConnection(asyncio.Protocol):
 
     def write(self, plaintext: bytes) -> None:
         """Send plaintext, if anything can be sent."""
-        if self.is_open:
-            self._write_ciphertext(self._tls.write(plaintext))
+        transport = self._transport
+        if transport is not None and not self._is_closing and not transport.is_closing():
+            transport.write(self._tls.write(plaintext))
 
     def _read_on(self, *, reads: bool) -> None:
         """Take bytes from the socket, or let them pile up at the peer."""

@@ -18,14 +18,14 @@ _NOTHING = memoryview(b"")
 class TLSStream:
     """One TLS session. Ciphertext to send piles up until `take_output` fetches it."""
 
-    __slots__ = ("_incoming", "_object", "_outgoing", "_received", "is_ready", "peer_closed")
+    __slots__ = ("_incoming", "_object", "_received", "is_ready", "outgoing", "peer_closed")
 
     def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
         self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(
             self._incoming,
-            self._outgoing,
+            self.outgoing,
             server_side=server_hostname is None,
             server_hostname=server_hostname,
         )
@@ -72,9 +72,10 @@ class TLSStream:
                 self.peer_closed = True
                 break
             pieces.append(piece)
-            # Asking when nothing is left to decrypt would raise, and that costs more than asking.
-            # OpenSSL takes record by record from the BIO, so what it has not seen is still there.
-            if not self._incoming.pending and not self._object.pending():
+            # Asking when nothing is left to decrypt would raise, and that costs more than looking.
+            # OpenSSL takes record by record from the BIO, so what it has not seen is still there;
+            # a read that returned less than a full record has emptied the one it was reading.
+            if len(piece) < _RECORD_BYTES and not self._incoming.pending and not self._received:
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -83,24 +84,24 @@ class TLSStream:
         if len(plaintext) <= _HELPING_BYTES:
             if plaintext:
                 self._object.write(plaintext)
-            return self._outgoing.read()
+            return self.outgoing.read()
         view = memoryview(plaintext)
         pieces: list[bytes] = []
         while view:
             view = view[self._object.write(view[:_HELPING_BYTES]) :]
-            pieces.append(self._outgoing.read())
+            pieces.append(self.outgoing.read())
         return b"".join(pieces)
 
     def take_output(self) -> bytes:
         """Return ciphertext that is due: handshake messages, alerts, tickets."""
-        return self._outgoing.read()
+        return self.outgoing.read()
 
     def close(self) -> bytes:
         """Say goodbye; returns the ciphertext of the close alert."""
         # The peer need not answer our goodbye; we never wait for its own.
         with contextlib.suppress(ssl.SSLError):
             self._object.unwrap()
-        return self._outgoing.read()
+        return self.outgoing.read()
 
     def peer_certificate(self) -> bytes | None:
         """Return the peer's certificate as DER. OpenSSL has verified it in this handshake.

@@ -8,6 +8,7 @@ from proxy.audit.recorder import Recorder, Trail
 from proxy.core.action import parse_action
 from proxy.core.admission import admit_self
 from proxy.core.errors import Forbidden, UnreadableRequest
+from proxy.core.header_lines import HeaderLines
 from proxy.core.identity import Caller, Identity
 from proxy.wire.body import NO_BODY
 from proxy.wire.exchange import Outcome
@@ -19,7 +20,7 @@ REQUEST = RequestHead(
     b"GET",
     b"/api/v1/pods?limit=5",
     1,
-    ((b"User-Agent", b"kubectl"), (b"Authorization", b"Bearer SECRET")),
+    HeaderLines([(b"User-Agent", b"kubectl"), (b"Authorization", b"Bearer SECRET")]),
     NO_BODY,
     keep_alive=True,
 )

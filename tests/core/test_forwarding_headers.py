@@ -6,12 +6,14 @@ from proxy.core.forwarding_headers import (
     Hop,
     IdentityLost,
     assert_one_identity,
-    outbound_headers,
+    outbound_head,
     returned_headers,
 )
+from proxy.core.header_lines import HeaderLines, encoded_lines
 from proxy.core.identity import Caller, Identity, extra_of
 from proxy.core.identity_headers import encoded_extra_key
 from proxy.core.impersonation_headers import read_wanted_identity
+from tests.support.sent_heads import outbound_headers
 
 ALICE = Identity(
     "alice", uid="7", groups=("dev", "ops"), extra=extra_of({"Acme.io/P": ["1", "2"], "b": [""]})
@@ -172,35 +174,67 @@ def test_a_long_extra_key_is_encoded_like_a_short_one() -> None:
     assert encoded_extra_key("A/" * 100) == b"%41%2F" * 100
 
 
-def test_the_identity_we_built_passes_the_last_look() -> None:
-    assert_one_identity(outbound_headers([(b"Host", b"h")], ADMISSION, HOP), ADMISSION)
+FIRST_LINE = b"GET / HTTP/1.1"
+WHOLE = encoded_lines(IDENTITY_LINES)
+
+
+@pytest.mark.parametrize("authorization", [None, b"Bearer ours"])
+def test_the_identity_we_built_passes_the_last_look(authorization: bytes | None) -> None:
+    headers = HeaderLines([(b"Host", b"h"), (b"Authorization-Hint", b"x"), (b"X-Remote", b"y")])
+    hop = Hop(b"audit-1", b"10.0.0.1", authorization=authorization)
+
+    head = outbound_head(FIRST_LINE, headers, ADMISSION, hop)
+
+    assert_one_identity(head, ADMISSION, authorization)
 
 
 @pytest.mark.parametrize(
-    "headers",
+    "lines",
     [
-        [],
-        IDENTITY_LINES[1:],
-        IDENTITY_LINES[:-1],
-        [*IDENTITY_LINES, (b"Accept", b"*/*")],
-        [(b"Impersonate-User", b""), *IDENTITY_LINES],
-        [(b"impersonate_group", b"system:masters"), *IDENTITY_LINES],
-        [(b"X-Remote-User", b"root"), *IDENTITY_LINES],
-        [(b"Impersonate-User", b"bob"), *IDENTITY_LINES[1:]],
+        b"",
+        encoded_lines(IDENTITY_LINES[1:]),
+        encoded_lines(IDENTITY_LINES[:-1]),
+        WHOLE + b"Accept: */*\r\n",
+        b"Impersonate-User: \r\n" + WHOLE,
+        b"impersonate_group: system:masters\r\n" + WHOLE,
+        b"X-Remote-User: root\r\n" + WHOLE,
+        b"x_remote_user: root\r\n" + WHOLE,
+        b"Authorization: Bearer stolen\r\n" + WHOLE,
+        b"authorization : Bearer stolen\r\n" + WHOLE,
+        b"Accept: a\nImpersonate-User: bob\r\n" + WHOLE,
+        b"Accept: a\r\n Impersonate-User: bob\r\n" + WHOLE,
+        b"Impersonate-User: bob\r\n" + encoded_lines(IDENTITY_LINES[1:]),
     ],
 )
-def test_a_request_without_exactly_the_admitted_identity_is_stopped(
-    headers: list[tuple[bytes, bytes]],
-) -> None:
+def test_a_request_without_exactly_the_admitted_identity_is_stopped(lines: bytes) -> None:
     with pytest.raises(IdentityLost):
-        assert_one_identity(headers, ADMISSION)
+        assert_one_identity(b"%b\r\nHost: h\r\n%b\r\n" % (FIRST_LINE, lines), ADMISSION, None)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        WHOLE,
+        b"Authorization: Bearer stolen\r\n" + WHOLE,
+        b"Authorization: Bearer stolen\r\nAuthorization: Bearer ours\r\n" + WHOLE,
+        b"Authorization: Bearer ours\r\nAuthorization: Bearer ours\r\n" + WHOLE,
+        b"Authorization: Bearer ours\r\nImpersonate-Group: g\r\n" + WHOLE,
+        b"Impersonate-Group: g\r\nAuthorization: Bearer ours\r\n" + WHOLE,
+    ],
+)
+def test_a_request_without_exactly_our_credential_is_stopped(lines: bytes) -> None:
+    head = b"%b\r\nHost: h\r\n%b\r\n" % (FIRST_LINE, lines)
+
+    with pytest.raises(IdentityLost):
+        assert_one_identity(head, ADMISSION, b"Bearer ours")
 
 
 def test_an_admission_of_nobody_is_stopped() -> None:
     nobody = Admission(Caller(ALICE), Identity(""))
+    head = b"%b\r\nHost: h\r\nImpersonate-User: \r\n\r\n" % FIRST_LINE
 
     with pytest.raises(IdentityLost):
-        assert_one_identity([(b"Impersonate-User", b"")], nobody)
+        assert_one_identity(head, nobody, None)
 
 
 def test_a_response_keeps_everything_but_what_belongs_to_one_hop() -> None:

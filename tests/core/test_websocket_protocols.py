@@ -1,6 +1,7 @@
 import pytest
 
-from proxy.core.websocket_protocols import Header, offered_protocols, without_tokens
+from proxy.core.header_lines import Header
+from proxy.core.websocket_protocols import offered_protocols, without_tokens
 
 TOKEN = b"base64url.bearer.authorization.k8s.io.Y2FuYXJ5"
 

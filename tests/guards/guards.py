@@ -20,13 +20,15 @@ from proxy.core.admission import Admission
 from proxy.core.audit_event import source_ips
 from proxy.core.errors import BadRequest, UpstreamUnavailable
 from proxy.core.evaluation import Answer
-from proxy.core.forwarding_headers import Hop, outbound_headers
+from proxy.core.forwarding_headers import Hop, outbound_head
+from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
 from proxy.sandbox import proxy_process
 from proxy.telemetry import logs
 from proxy.upstream import forwarder
-from proxy.wire.head import Header, encode_head
+from proxy.wire.head import encode_head
 from tests.support.mistakes import put
+from tests.support.sent_heads import lines_of
 
 _DOTS_OF_A_JWT = 2
 Rewrite = Callable[[Sequence[Header], list[Header]], list[Header]]
@@ -43,11 +45,12 @@ class Guard:
 def forward(rewrite: Rewrite) -> None:
     """Send what `rewrite` makes of the client's headers and ours, and check nothing afterwards."""
 
-    def outbound(headers: Sequence[Header], admission: Admission, hop: Hop) -> list[Header]:
-        return rewrite(headers, outbound_headers(headers, admission, hop))
+    def outbound(line: bytes, headers: HeaderLines, admission: Admission, hop: Hop) -> bytes:
+        ours = lines_of(outbound_head(line, headers, admission, hop))
+        return encode_head(line, rewrite(headers, ours))
 
-    put(forwarder, "outbound_headers", outbound)
-    put(forwarder, "assert_one_identity", lambda headers, admission: None)
+    put(forwarder, "outbound_head", outbound)
+    put(forwarder, "assert_one_identity", lambda head, admission, authorization: None)
 
 
 def _let_pass(*prefixes: bytes) -> None:
@@ -56,7 +59,7 @@ def _let_pass(*prefixes: bytes) -> None:
     kept = tuple(prefix for prefix in known if prefix not in prefixes)
     assert len(kept) < len(known)
     put(forwarding_headers, "_UNTRUSTED_PREFIXES", kept)
-    put(forwarder, "assert_one_identity", lambda headers, admission: None)
+    put(forwarder, "assert_one_identity", lambda head, admission, authorization: None)
 
 
 def _ours_come_first() -> None:
@@ -84,13 +87,13 @@ def _every_token_is_good() -> None:
 
 
 def _targets_are_tidied() -> None:
-    def tidy(first_line: bytes, headers: list[Header]) -> bytes:
-        method, target, version = first_line.split(b" ")
+    def tidy(line: bytes, headers: HeaderLines, admission: Admission, hop: Hop) -> bytes:
+        method, target, version = line.split(b" ")
         path, mark, query = target.partition(b"?")
         tidied = posixpath.normpath(unquote_to_bytes(path)) + mark + query
-        return encode_head(b" ".join((method, tidied, version)), headers)
+        return outbound_head(b" ".join((method, tidied, version)), headers, admission, hop)
 
-    put(forwarder, "encode_head", tidy)
+    put(forwarder, "outbound_head", tidy)
 
 
 def _unknown_names_are_ignored() -> None:

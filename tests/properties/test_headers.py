@@ -10,14 +10,16 @@ from proxy.core.forwarding_headers import (
     Hop,
     assert_one_identity,
     folded_name,
-    outbound_headers,
+    outbound_head,
     returned_headers,
 )
+from proxy.core.header_lines import HeaderLines
 from proxy.core.header_safety import check_header_safe
 from proxy.core.identity import Caller, Identity, extra_of
 from proxy.core.identity_headers import identity_headers
 from proxy.core.impersonation_headers import read_wanted_identity
 from tests.properties import strategies
+from tests.support.sent_heads import lines_of
 
 pytestmark = pytest.mark.timeout(120)  # many examples on a busy machine
 
@@ -77,9 +79,10 @@ def test_no_identity_of_the_client_s_making_reaches_the_api_server(
 ) -> None:
     admission = admit_self(Caller(identity), guards=GUARDS)
 
-    sent = outbound_headers(headers, admission, hop)
+    head = outbound_head(b"GET / HTTP/1.1", HeaderLines(headers), admission, hop)
 
-    assert_one_identity(sent, admission)
+    assert_one_identity(head, admission, hop.authorization)
+    sent = lines_of(head)
     assert [line for line in sent if line[1] == EVIL] == []
     names = [folded_name(name) for name, _ in sent]
     assert names.count(b"impersonate-user") == 1

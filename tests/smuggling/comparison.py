@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.core.admission import admit_self
-from proxy.core.forwarding_headers import Hop, outbound_headers
+from proxy.core.forwarding_headers import Hop
 from proxy.core.identity import Caller, Identity
 from proxy.wire.body import BodyKind
 from tests.smuggling.campaign import SWITCHING, Play
@@ -16,6 +16,7 @@ from tests.smuggling.understanding import End, Understood
 from tests.support.go_server import RequestRead
 from tests.support.http_client import Response
 from tests.support.scripted_api_server import OWN_TOKEN
+from tests.support.sent_heads import outbound_headers
 
 _OURS = "Bearer " + OWN_TOKEN
 _FEWEST_REFUSAL = 400

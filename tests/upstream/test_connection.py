@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from proxy.core.header_lines import NO_LINES
 from proxy.upstream import connection as connection_module
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
@@ -60,7 +61,7 @@ class Line:
 
     def send(self, method: bytes = b"GET", *, length: int | None = None) -> None:
         framing = NO_BODY if length is None else BodyFraming(BodyKind.LENGTH, length)
-        request = RequestHead(method, b"/", 1, (), framing, keep_alive=True)
+        request = RequestHead(method, b"/", 1, NO_LINES, framing, keep_alive=True)
         head = b"%b / HTTP/1.1\r\n\r\n" % method
         self.connection.send_head(head, request=request, receiver=self.answer)
 

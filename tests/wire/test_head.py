@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.header_lines import HeaderLines
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
 from proxy.wire.head import (
     MalformedResponse,
@@ -45,11 +46,13 @@ def test_a_request_is_kept_as_the_bytes_that_came() -> None:
         method=b"PATCH",
         target=b"/api/v1/a%2Fb/..//c;d?watch&x=%zz",
         minor_version=1,
-        headers=(
-            (b"Host", b"proxy:8443"),
-            (b"X-Two", b"two words"),
-            (b"x-two", b"\xc3\xa9\xff"),
-            (b"X-Empty", b""),
+        headers=HeaderLines(
+            (
+                (b"Host", b"proxy:8443"),
+                (b"X-Two", b"two words"),
+                (b"x-two", b"\xc3\xa9\xff"),
+                (b"X-Empty", b""),
+            )
         ),
         framing=NO_BODY,
         keep_alive=True,

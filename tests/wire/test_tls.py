@@ -94,6 +94,18 @@ def test_ciphertext_may_come_in_helpings_of_any_size_read_or_not(
     assert received + server.read() == sent
 
 
+def test_a_record_may_end_just_where_a_helping_does(certificates: Certificates) -> None:
+    client, server = pair(certificates)
+    overhead = len(pair(certificates)[0].write(b"x")) - 1
+    first = client.write(b"a" * (3 * 16 * 1024))
+    second = client.write(b"b" * (64 * 1024 - len(first) - overhead))
+    assert len(first + second) == 64 * 1024
+
+    server.receive(first + second + client.write(b"the rest"))
+
+    assert server.read().endswith(b"bthe rest")
+
+
 def test_a_large_transfer_leaves_no_large_buffers_behind(certificates: Certificates) -> None:
     pairs = [pair(certificates) for _ in range(50)]
     large = b"x" * 256 * 1024

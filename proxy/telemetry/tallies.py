@@ -1,0 +1,88 @@
+"""Counters and histograms for what happens at every request.
+
+The library's own take a lock for each count, and find a bucket by walking through all of them.
+These are only ever used from the event loop's thread, which is also where they are collected.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString  # what the library itself writes
+
+Labels = tuple[str, ...]
+
+
+class CounterTally(Collector):
+    """A counter, by label values from a closed set."""
+
+    def __init__(
+        self, name: str, text: str, labels: Sequence[str], *, registry: CollectorRegistry
+    ) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._counts: dict[Labels, float] = {}
+        registry.register(self)
+
+    def add(self, labels: Labels) -> None:
+        """Count one."""
+        counts = self._counts
+        counts[labels] = counts.get(labels, 0.0) + 1.0
+
+    def describe(self) -> Iterable[Metric]:
+        """Tell the registry which names are taken."""
+        return [CounterMetricFamily(self._name, self._text, labels=self._labels)]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what was counted so far."""
+        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        for labels, count in self._counts.items():
+            family.add_metric(labels, count)
+        return [family]
+
+
+class HistogramTally(Collector):
+    """A histogram of seconds, by label values from a closed set."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        *,
+        buckets: Sequence[float],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._bounds = tuple(buckets)
+        self._counts: dict[Labels, list[int]] = {}
+        self._sums: dict[Labels, float] = {}
+        registry.register(self)
+
+    def add(self, labels: Labels, seconds: float) -> None:
+        """Count one that took this long."""
+        counts = self._counts.get(labels)
+        if counts is None:
+            counts = self._counts[labels] = [0] * (len(self._bounds) + 1)
+            self._sums[labels] = 0.0
+        counts[bisect_left(self._bounds, seconds)] += 1
+        self._sums[labels] += seconds
+
+    def describe(self) -> Iterable[Metric]:
+        """Tell the registry which names are taken."""
+        return [HistogramMetricFamily(self._name, self._text, labels=self._labels)]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what was counted so far; each bucket holds all that are not longer."""
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        bounds = (*self._bounds, float("inf"))
+        names: list[str] = [floatToGoString(bound) for bound in bounds]  # type: ignore[no-untyped-call]
+        for labels, counts in self._counts.items():
+            buckets: list[tuple[str, float]] = []
+            total = 0
+            for name, count in zip(names, counts, strict=True):
+                total += count
+                buckets.append((name, total))
+            family.add_metric(labels, buckets, sum_value=self._sums[labels])
+        return [family]

@@ -1,0 +1,28 @@
+"""What leaves for the API server, taken apart again."""
+
+from collections.abc import Sequence
+
+from proxy.core.admission import Admission
+from proxy.core.forwarding_headers import NO_RULES, ForwardingRules, Hop, outbound_head
+from proxy.core.header_lines import Header, HeaderLines
+
+
+def outbound_headers(
+    headers: Sequence[Header],
+    admission: Admission,
+    hop: Hop,
+    *,
+    rules: ForwardingRules = NO_RULES,
+) -> list[Header]:
+    """Return the header lines that a request with these headers leaves with."""
+    head = outbound_head(b"GET / HTTP/1.1", HeaderLines(headers), admission, hop, rules=rules)
+    return lines_of(head)
+
+
+def lines_of(head: bytes) -> list[Header]:
+    """Return the header lines of a head."""
+    first_line, *lines, end, rest = head.split(b"\r\n")
+    assert first_line
+    assert (end, rest) == (b"", b"")
+    pairs = [line.partition(b": ") for line in lines]
+    return [(name, value) for name, _, value in pairs]
