@@ -66,7 +66,7 @@ CONNECTIONS ?= 64
 SECONDS ?= 5
 ROUNDS ?= 5
 bench-small-get: $(READY) ## CPU of a small GET, as a ratio to Go's ReverseProxy (CONNECTIONS, SECONDS, ROUNDS)
-	$(BIN)/python -m bench.small_get --connections $(CONNECTIONS) --seconds $(SECONDS) \
+	$(BIN)/python -m bench.small_get --compiled --connections $(CONNECTIONS) --seconds $(SECONDS) \
 	  --rounds $(ROUNDS)
 
 soak: $(READY) ## The same tests with full sizes

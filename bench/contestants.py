@@ -55,11 +55,13 @@ class Entry:
 GO_DEFAULT = Entry("go-default", "Go ReverseProxy, no BufferPool")
 GO_POOLED = Entry("go-pooled", "Go ReverseProxy with a BufferPool", is_pooled=True)
 US = Entry("us", "token, decision from memory, access log", is_ours=True)
+PLAIN = Entry("us-plain", "us as the sources are, not compiled", is_ours=True)
 ENTRIES = (
     GO_DEFAULT,
     GO_POOLED,
     Entry("us-self", "the same, nobody impersonated", is_ours=True, impersonates=False),
     US,
+    PLAIN,
     Entry(
         "us+audit", "the same as us, and an audit event to a file", is_ours=True, is_audited=True
     ),
@@ -74,6 +76,11 @@ def from_checkout(entry: Entry, checkout: Path) -> Entry:
         description=f"{entry.name} of {checkout}",
         checkout=checkout,
     )
+
+
+def as_compiled(entry: Entry, directory: Path) -> Entry:
+    """Return one of ours as an image runs it: with its hot path compiled."""
+    return replace(entry, description=f"{entry.description}; compiled", checkout=directory)
 
 
 def other_name(entry: Entry) -> str:

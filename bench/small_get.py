@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.contestants import ENTRIES, Contestant, Entry, from_checkout, running
+from bench.compiled import compiled_code
+from bench.contestants import ENTRIES, PLAIN, Contestant, Entry, as_compiled, from_checkout, running
 from bench.measurement import Load, WrongAnswer, measure
 from bench.report import Report, Turns, table, write_results
 from bench.stage import running_stage
@@ -27,11 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, print its table, and return the exit code."""
     options = _parser().parse_args(arguments)
     load = Load(options.connections, options.seconds, min(_WARM_UP_SECONDS, options.seconds))
-    entries = _entries(options.contestants, options.beside)
     try:
+        entries = _entries(options.contestants, options.beside)
+        if options.compiled:
+            entries = _compiled(entries)
         report = run(entries, load, rounds=options.rounds)
     except subprocess.CalledProcessError as error:
-        print(f"the Go parts cannot be built: {error.stderr}", file=sys.stderr)
+        print(f"a part cannot be built: {error.stderr}", file=sys.stderr)
         return 1
     except (OSError, SandboxError, WrongAnswer) as error:
         print(error, file=sys.stderr)
@@ -49,6 +52,17 @@ def _entries(names: Sequence[str], checkout: Path | None) -> list[Entry]:
                 entries.append(from_checkout(entry, checkout))
             entries.append(entry)
     return entries
+
+
+def _compiled(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the same with our code compiled, but for the one that shows what it is without."""
+    directory = compiled_code(Path(__file__).parent.parent)
+    return [
+        as_compiled(entry, directory)
+        if entry.is_ours and entry.checkout is None and entry is not PLAIN
+        else entry
+        for entry in entries
+    ]
 
 
 def run(entries: Sequence[Entry], load: Load, *, rounds: int) -> Report:
@@ -87,6 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--contestants", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument(
         "--beside", type=Path, metavar="CHECKOUT", help="compare with our code in that directory"
+    )
+    parser.add_argument(
+        "--compiled", action="store_true", help="run our code as an image does, compiled"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     return parser

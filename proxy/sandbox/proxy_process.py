@@ -100,7 +100,7 @@ class ProxyProcess:
         predecessor = self.process
         self.log_file = self.directory / "successor.log"
         self.process = self._start(self._cleanup)
-        self._wait_until(lambda: '"message": "serving"' in self.log_file.read_text())
+        self._wait_until(lambda: '"serving"' in self.log_file.read_text())
         return predecessor
 
     def client(self, credential: Credential = None) -> ApiClient:

@@ -138,7 +138,7 @@ class Listener:
         for connection in list(self._connections):
             connection.expire()
 
-    def _new_connection(self) -> ClientConnection:
+    def _new_connection(self) -> asyncio.Protocol:
         connection = ClientConnection(
             context=self._context,
             handler=self.handler,
@@ -151,7 +151,7 @@ class Listener:
         connection.retires_at = self._clock() + age_seconds
         self._connections.add(connection)
         self._nobody_is_there.clear()
-        return connection
+        return connection.as_protocol()
 
     def _forget(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)

@@ -120,7 +120,7 @@ class Pool:
         is_ready = False
         try:
             await asyncio.get_running_loop().create_connection(
-                lambda: connection, endpoint.host, endpoint.port
+                connection.as_protocol, endpoint.host, endpoint.port
             )
             self._all.add(connection)
             await connection.ready

@@ -10,14 +10,22 @@ from typing import cast
 from proxy.wire.tls import TLSStream
 
 
-class SecureConnection(asyncio.Protocol):
-    """TLS below, plaintext above. Subclasses fill in what they want to hear of."""
+class SecureConnection:
+    """TLS below, plaintext above. Subclasses fill in what they want to hear of.
+
+    It has the methods of an `asyncio.Protocol` and goes by that name (`as_protocol`), but does not
+    inherit from it: a class that can be compiled inherits from nothing that is not.
+    """
 
     def __init__(self, tls: TLSStream) -> None:
         self._tls = tls
         self._transport: asyncio.Transport | None = None
         # Set with our goodbye: from then on nothing is written and nothing that comes counts.
         self._is_closing = False
+
+    def as_protocol(self) -> asyncio.Protocol:
+        """Return this connection as what the event loop takes it for."""
+        return cast("asyncio.Protocol", self)
 
     # --- for subclasses to fill in ---------------------------------------------------------
 

@@ -87,7 +87,8 @@ async def connected_to(script: Script, certificates: Certificates) -> AsyncItera
     line.connection = UpstreamConnection(
         endpoint, on_idle=line.idle.append, on_lost=line.lost.append
     )
-    await asyncio.get_running_loop().create_connection(lambda: line.connection, "127.0.0.1", port)
+    protocol = line.connection.as_protocol
+    await asyncio.get_running_loop().create_connection(protocol, "127.0.0.1", port)
     await line.connection.ready
     try:
         yield line
