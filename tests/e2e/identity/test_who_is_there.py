@@ -1,6 +1,8 @@
 """Whom everything behind the API server takes an actor for, which is the same at both doors."""
 
 import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -16,6 +18,7 @@ from tests.e2e.identity.actors import Actor
 from tests.e2e.identity.endpoints import CONSOLE
 from tests.e2e.identity.place import FLOW_SCHEMA_HEADER, FLOW_SCHEMAS, Place
 from tests.support.both_doors import BothDoors
+from tests.support.control_plane import who_am_i
 from tests.support.impersonation import Doors
 from tests.support.kubectl import Kubectl
 
@@ -94,3 +97,14 @@ def test_an_upgraded_connection_is_the_actors_too(
     assert greetings[0] == greetings[1]
     assert greetings[0]["x-remote-user"] == [actor.username]
     assert greetings[0]["x-remote-group"] == list(actor.groups)
+
+
+def test_in_a_crowd_nobody_is_taken_for_another(actors: Mapping[str, Actor], doors: Doors) -> None:
+    """They share the proxy's connections and its memory; each must stay who it is."""
+    directly = [who_am_i(doors.clients(each.caller)[1], *each.wanted) for each in actors.values()]
+    crowd = [(doors.clients(each.caller)[0], each.wanted) for each in actors.values()] * 10
+
+    with ThreadPoolExecutor(max_workers=20) as pool:
+        users = list(pool.map(lambda each: who_am_i(each[0], *each[1]), crowd))
+
+    assert users == directly * 10
