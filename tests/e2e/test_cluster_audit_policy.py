@@ -20,7 +20,6 @@ from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import complete_event, events_of
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import (
-    AUTHENTICATION,
     RBAC,
     Caller,
     Header,
@@ -31,6 +30,7 @@ from tests.support.impersonation import (
     poll,
     user_subject,
 )
+from tests.support.own_rights import OWN_RIGHTS
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 POLICIES: Mapping[str, str] = dict(
@@ -38,11 +38,6 @@ POLICIES: Mapping[str, str] = dict(
 )
 NAMESPACE, ACCOUNT = "understudy", "understudy-forwarder"
 OURSELVES = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
-OWN_RIGHTS = (
-    *(may_impersonate(resource) for resource in ("users", "groups", "serviceaccounts")),
-    may("impersonate", "create", resources=["*"], group=AUTHENTICATION),
-    may("create", resources=["subjectaccessreviews"], group="authorization.k8s.io"),
-)
 PODS = "/api/v1/pods?fieldSelector=spec.nodeName%3Daudited"
 ROLES = f"/apis/{RBAC}/v1/clusterroles?dryRun=All"
 ROLE: Manifest = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "new"}}
@@ -213,6 +208,9 @@ def test_a_request_through_us_is_recorded_by_the_rules_about_us(
         acting = dict(deed.wanted).get("Impersonate-User", caller.name)
         assert event["user"]["username"] == OURSELVES
         assert event["impersonatedUser"]["username"] == acting
+        # Whose right it was is said, too, unless the Node authorizer knew it.
+        reason = event["annotations"]["authorization.k8s.io/reason"]
+        assert reason == "" or acting.rpartition(":")[2] in reason
 
 
 @pytest.mark.parametrize("policy", ["before", "after"])

@@ -11,12 +11,16 @@ from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.identity.actors import ACTORS, Actor, Stage, make_actors
 from tests.e2e.identity.place import Place, make_place, wait_for
 from tests.e2e.kep.cast import Cast
-from tests.support.impersonation import Caller, Doors, Rights, user_subject
+from tests.support.control_plane import fresh_name
+from tests.support.impersonation import Caller, Doors, Rights, poll, user_subject
 
 
 @pytest.fixture(scope="package")
 def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
     with ProxyProcess(control_plane, plain_api_server) as running:
+        # Our own rights, and who we are, may take the API server a moment longer.
+        anybody = running.client(control_plane.clients.issue_client(fresh_name("anybody")))
+        poll(lambda: anybody.request("GET", "/version").status == 200, "nobody is served")
         yield running
 
 
