@@ -15,9 +15,16 @@ from tests.support.control_plane import fresh_name
 from tests.support.impersonation import Caller, Doors, Rights, poll, user_subject
 
 
-@pytest.fixture(scope="package")
-def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server) as running:
+@pytest.fixture(scope="package", params=["filter off behind us", "filter on behind us"])
+def understudy(
+    request: pytest.FixtureRequest,
+    control_plane: ControlPlane,
+    plain_api_server: ApiServer,
+    native_api_server: ApiServer,
+) -> Iterator[ProxyProcess]:
+    """Before a server without the feature, and before one that judges our own impersonation by it."""
+    server = plain_api_server if request.param == "filter off behind us" else native_api_server
+    with ProxyProcess(control_plane, server) as running:
         # Our own rights, and who we are, may take the API server a moment longer.
         anybody = running.client(control_plane.clients.issue_client(fresh_name("anybody")))
         poll(lambda: anybody.request("GET", "/version").status == 200, "nobody is served")
