@@ -22,7 +22,7 @@ def understudy(
     plain_api_server: ApiServer,
     native_api_server: ApiServer,
 ) -> Iterator[ProxyProcess]:
-    """Before a server without the feature, and before one that judges our own impersonation by it."""
+    """Before a server without the feature, and before one that judges even us by it."""
     server = plain_api_server if request.param == "filter off behind us" else native_api_server
     with ProxyProcess(control_plane, server) as running:
         # Our own rights, and who we are, may take the API server a moment longer.
