@@ -112,7 +112,7 @@ async def _unauthorized(request: web.Request) -> web.Response:
 
 
 def _received(request: web.Request) -> dict[str, Any]:
-    """Show what came with a request: its identity headers in full, the others by name only."""
+    """Show what came with a request: identity and trace in full, other headers by name only."""
     names = sorted({name.lower() for name in request.headers})
     return {
         "method": request.method,
@@ -121,6 +121,7 @@ def _received(request: web.Request) -> dict[str, Any]:
             name: request.headers.getall(name) for name in names if name.startswith("x-remote-")
         },
         "headerNames": names,
+        "traceparent": request.headers.get("traceparent"),
     }
 
 

@@ -161,6 +161,8 @@ def _fixed_flags() -> list[str]:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         "--kubelet-preferred-address-types=InternalIP",
         "--allow-privileged=true",
+        # As in every real cluster, beside the Node authorizer: a node changes only its own.
+        "--enable-admission-plugins=NodeRestriction",
     ]
 
 
