@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get soak wheel \
+.PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get compiled test-compiled soak wheel \
 	lock clean
 
 help: ## List the targets
@@ -71,6 +71,15 @@ bench-small-get: $(READY) ## CPU of a small GET, as a ratio to Go's ReverseProxy
 
 soak: $(READY) ## The same tests with full sizes
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
+
+# What an image runs is the same source with its hot path compiled (docs/decisions/0007).
+compiled: $(READY) ## Compile the hot path as for an image, and print where it is
+	@$(BIN)/python -m bench.compiled
+
+test-compiled: $(READY) ## The end-to-end tests and a parity run on the compiled hot path
+	UNDERSTUDY_CODE="$$($(BIN)/python -m bench.compiled)" $(BIN)/python -m pytest tests/e2e $(ARGS)
+	UNDERSTUDY_CODE="$$($(BIN)/python -m bench.compiled)" \
+	  $(BIN)/python -m tests.parity --cases $(CASES) --seed $(SEED)
 
 wheel: $(READY) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

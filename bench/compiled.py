@@ -2,6 +2,8 @@
 
 The wheel is made as for an image (`HATCH_BUILD_HOOK_ENABLE_MYPYC=1 python -m build --wheel`) and
 unpacked into our cache directory. `python -m proxy` started there runs the compiled code.
+
+`python -m bench.compiled` prints that directory, for `UNDERSTUDY_CODE=... pytest tests/e2e`.
 """
 
 import hashlib
@@ -66,3 +68,7 @@ def _digest(checkout: Path, sources: list[Path]) -> str:
         name = str(path.relative_to(checkout)).encode()
         digest.update(name + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    print(compiled_code(Path(__file__).parent.parent))

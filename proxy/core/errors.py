@@ -5,6 +5,7 @@ A refusal is raised wherever it is found out and becomes a response in `pipeline
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import ClassVar
 
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
@@ -12,11 +13,11 @@ NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 class Refusal(Exception):
     """A request is answered by us, with a Status, and does not reach the API server."""
 
-    code = 500
-    reason = "InternalError"
-    is_plain_text = False
+    code: ClassVar[int] = 500
+    reason: ClassVar[str] = "InternalError"
+    is_plain_text: ClassVar[bool] = False
     """The API server says this in text, not in a Status."""
-    forbids_guessing = True
+    forbids_guessing: ClassVar[bool] = True
     """The answer carries `nosniff`."""
 
     def __init__(
@@ -39,22 +40,22 @@ class InternalError(Refusal):
 class UnreadableRequest(Refusal):
     """The API server cannot tell what the request does, and says so before it asks who calls."""
 
-    is_plain_text = True
+    is_plain_text: ClassVar[bool] = True
 
 
 class BadRequest(Refusal):
     """The request itself is malformed or asks for something we never forward."""
 
-    code = 400
-    reason = "BadRequest"
+    code: ClassVar[int] = 400
+    reason: ClassVar[str] = "BadRequest"
 
 
 class Unauthorized(Refusal):
     """Nobody was authenticated. The text is the API server's: one word, no hint."""
 
-    code = 401
-    reason = "Unauthorized"
-    forbids_guessing = False
+    code: ClassVar[int] = 401
+    reason: ClassVar[str] = "Unauthorized"
+    forbids_guessing: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__("Unauthorized")
@@ -63,36 +64,36 @@ class Unauthorized(Refusal):
 class Forbidden(Refusal):
     """The caller is known and may not do this. Details name the resource that was denied."""
 
-    code = 403
-    reason = "Forbidden"
+    code: ClassVar[int] = 403
+    reason: ClassVar[str] = "Forbidden"
 
 
 class TooManyRequests(Refusal):
     """We protect ourselves or the API server; the client may come again."""
 
-    code = 429
-    reason = "TooManyRequests"
+    code: ClassVar[int] = 429
+    reason: ClassVar[str] = "TooManyRequests"
 
 
 class BadGateway(Refusal):
     """The API server broke off after it may have acted: never safe to repeat for the client."""
 
-    code = 502
-    reason = "InternalError"
+    code: ClassVar[int] = 502
+    reason: ClassVar[str] = "InternalError"
 
 
 class UpstreamUnavailable(Refusal):
     """The API server could not be asked at all, so nothing happened there."""
 
-    code = 503
-    reason = "ServiceUnavailable"
+    code: ClassVar[int] = 503
+    reason: ClassVar[str] = "ServiceUnavailable"
 
 
 class GatewayTimeout(Refusal):
     """The API server did not answer in time; it may still act."""
 
-    code = 504
-    reason = "Timeout"
+    code: ClassVar[int] = 504
+    reason: ClassVar[str] = "Timeout"
 
 
 class SetupError(Exception):

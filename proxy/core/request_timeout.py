@@ -4,6 +4,7 @@ Only whether it can be read matters here; keeping to it is the API server's own 
 """
 
 import re
+from typing import ClassVar
 
 from proxy.core.action import Action
 from proxy.core.errors import BadRequest
@@ -27,7 +28,7 @@ _PART = re.compile(rb"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>[^.0-
 class BadTimeout(BadRequest):
     """The timeout cannot be read. Natively this 400 alone goes out without `nosniff`."""
 
-    forbids_guessing = False
+    forbids_guessing: ClassVar[bool] = False
 
 
 def check_timeout(action: Action, target: bytes) -> None:

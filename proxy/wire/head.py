@@ -8,7 +8,7 @@ codings other than `chunked`, any transfer coding in HTTP/1.0, a missing or seco
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import httptools
 
@@ -47,8 +47,8 @@ class MalformedResponse(Exception):
 class HeadTooLarge(Refusal):
     """The head is larger than an API server takes."""
 
-    code = 431
-    reason = "RequestHeaderFieldsTooLarge"
+    code: ClassVar[int] = 431
+    reason: ClassVar[str] = "RequestHeaderFieldsTooLarge"
 
     def __init__(self) -> None:
         super().__init__("the request's header fields are too large")
@@ -57,8 +57,8 @@ class HeadTooLarge(Refusal):
 class UnknownExpectation(Refusal):
     """The client expects something no API server offers."""
 
-    code = 417
-    reason = "ExpectationFailed"
+    code: ClassVar[int] = 417
+    reason: ClassVar[str] = "ExpectationFailed"
 
     def __init__(self) -> None:
         super().__init__("the only expectation met here is 100-continue")
