@@ -47,7 +47,7 @@ class TLSStream:
 
     def receive(self, ciphertext: bytes) -> None:
         """Take bytes from the socket."""
-        if self._received:
+        if len(self._received) > 0:
             ciphertext = bytes(self._received) + ciphertext
         if len(ciphertext) <= _HELPING_BYTES:
             self._received = _NOTHING
@@ -75,7 +75,11 @@ class TLSStream:
             # Asking when nothing is left to decrypt would raise, and that costs more than looking.
             # OpenSSL takes record by record from the BIO, so what it has not seen is still there;
             # a read that returned less than a full record has emptied the one it was reading.
-            if len(piece) < _RECORD_BYTES and not self._incoming.pending and not self._received:
+            if (
+                len(piece) < _RECORD_BYTES
+                and not self._incoming.pending
+                and len(self._received) == 0
+            ):
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -87,8 +91,10 @@ class TLSStream:
             return self.outgoing.read()
         view = memoryview(plaintext)
         pieces: list[bytes] = []
-        while view:
-            view = view[self._object.write(view[:_HELPING_BYTES]) :]
+        while len(view) > 0:
+            # A name of its own: the compiler evaluates what stands in a slice twice.
+            count = self._object.write(view[:_HELPING_BYTES])
+            view = view[count:]
             pieces.append(self.outgoing.read())
         return b"".join(pieces)
 
@@ -115,9 +121,10 @@ class TLSStream:
 
     def _take_helping(self) -> bool:
         """Let the session have the next of the bytes received; False when there are none left."""
-        if not self._received:
+        if len(self._received) == 0:
             return False
         self._incoming.write(self._received[:_HELPING_BYTES])
+        rest = self._received[_HELPING_BYTES:]
         # An empty view of them would still keep them all.
-        self._received = self._received[_HELPING_BYTES:] or _NOTHING
+        self._received = rest if len(rest) > 0 else _NOTHING
         return True
