@@ -47,7 +47,7 @@ def test_every_pattern_of_the_list_names_a_file() -> None:
 
 @pytest.mark.parametrize("file", compiled_files(), ids=lambda file: str(file.relative_to(ROOT)))
 def test_nothing_in_a_slice_does_anything(file: Path) -> None:
-    """mypyc 2.4 evaluates the bounds of a slice twice: a write in one would send its bytes twice."""
+    """mypyc 2.4 evaluates bounds of a slice twice: a write in one would send its bytes twice."""
     assert calls_in_slices(file.read_text()) == []
 
 
