@@ -3,7 +3,7 @@
 The wheel is made as for an image (`HATCH_BUILD_HOOK_ENABLE_MYPYC=1 python -m build --wheel`) and
 unpacked into our cache directory. `python -m proxy` started there runs the compiled code.
 
-`python -m bench.compiled` prints that directory, for `UNDERSTUDY_CODE=... pytest tests/e2e`.
+`python -m bench.compiled` prints that directory.
 """
 
 import hashlib

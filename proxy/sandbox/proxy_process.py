@@ -7,7 +7,6 @@
 Its own identity holds exactly the rights that `OWN_RULES` grants.
 """
 
-import os
 import sys
 import tempfile
 import time
@@ -159,7 +158,6 @@ class ProxyProcess:
         process = start_child(
             [sys.executable, "-m", "proxy", "serve", "--config", self.config_file],
             log_file=self.log_file,
-            directory=_code_directory(),
         )
         cleanup.callback(process.stop)
         return process
@@ -177,9 +175,3 @@ class ProxyProcess:
             return self.client().request("GET", "/version").status == 401  # noqa: PLR2004 - nobody
         except (OSError, HTTPException):
             return False
-
-
-def _code_directory() -> Path | None:
-    """Return where the proxy's code is taken from: another build of it, if one is named."""
-    named = os.environ.get("UNDERSTUDY_CODE")
-    return Path(named) if named else None

@@ -29,6 +29,9 @@ from tests.support.scripted_api_server import (
     scripted_api_server,
 )
 
+# The pool below inherits from one that may be compiled, and then could not be given attributes.
+pytestmark = pytest.mark.interpreted
+
 
 class GatedPool(Pool):
     """A pool that opens connections only when it is let, and may hand out one that has ended."""

@@ -28,6 +28,7 @@ def _read_or_none(read: object, head: bytes, method: bytes) -> ResponseHead | No
     return told._replace(headers=tuple(told.headers))
 
 
+@pytest.mark.interpreted
 def test_a_plain_head_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     by_parser = parse_response_head(PLAIN, request_method=b"GET")
     monkeypatch.delattr(response_heads, "parse_response_head")
@@ -98,6 +99,7 @@ def test_whatever_comes_reads_as_the_parser_reads_it(first: bytes, rest: bytes) 
     assert glance == parser
 
 
+@pytest.mark.interpreted
 def test_a_glance_that_looks_away_is_caught() -> None:
     """The comparison above can fail: a glance that takes the last of two lengths is seen."""
     careless = PLAIN.replace(b"Content-Length: 12", b"Content-Length: 12\r\nContent-Length: 13")
