@@ -10,14 +10,15 @@ from kubernetes_asyncio.client import ApiClient
 from proxy.authentication.authenticator import Authenticator
 from proxy.authentication.bearer_token import KubernetesTokenReviewer, TokenAuthenticator
 from proxy.authentication.client_certificate import CertificateAuthenticator
+from proxy.authentication.token_desk import TokenDesk
 from proxy.authorization.access_reviews import KubernetesAccessReviewer
 from proxy.authorization.breaker import Breaker
 from proxy.authorization.decision_memory import DecisionMemory, Memory, ModeMemory
 from proxy.authorization.gate import Gate
-from proxy.authorization.rationing import Ration, Rationing
 from proxy.authorization.review_desk import ReviewDesk
 from proxy.core.admission import Guards
 from proxy.core.impersonation_headers import read_wanted_identity
+from proxy.fairness.rationing import Ration, Rationing
 from proxy.pipeline import Decisions
 from proxy.serving.certificates import CertificateFiles
 from proxy.serving.drain_schedule import DrainTimes
@@ -25,7 +26,11 @@ from proxy.serving.limits import ConnectionLimits
 from proxy.settings.decisions import decision_rules, impersonation_limits
 from proxy.settings.model import Settings
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.token_metrics import TokenMetrics
 from proxy.wire.tasks import Tasks
+
+_TOO_MANY_TOKENS = "too many unknown tokens from this address, please try again later"
+_TOO_MANY_REVIEWS = "too many access reviews for this caller, please try again later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,16 @@ class Tools:
 def build_authenticator(settings: Settings, tools: Tools) -> Authenticator:
     """Return what finds out who is calling."""
     reviews = settings.authentication.token_review
-    tokens = TokenAuthenticator(
+    ration = Ration(reviews.per_address_per_second, reviews.per_address_burst)
+    desk = TokenDesk(
         KubernetesTokenReviewer(tools.client, audiences=reviews.audiences),
+        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_TOKENS),
+        counter=TokenMetrics(tools.metrics.registry),
+        limits=(reviews.in_flight, reviews.timeout_seconds),
+        clock=tools.clock,
+    )
+    tokens = TokenAuthenticator(
+        desk,
         success_ttl_seconds=reviews.success_ttl_seconds,
         clock=tools.clock,
         tasks=tools.tasks,
@@ -60,7 +73,7 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
     ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
     desk = ReviewDesk(
         KubernetesAccessReviewer(tools.client),
-        rationing=Rationing(ration, tools.clock),
+        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
         breaker=Breaker(tools.clock),
         counter=tools.metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
