@@ -17,6 +17,7 @@ from proxy.authorization.decision_memory import DecisionMemory, Memory, ModeMemo
 from proxy.authorization.gate import Gate
 from proxy.authorization.review_desk import ReviewDesk
 from proxy.core.admission import Guards
+from proxy.core.extra_policy import ExtraPolicy
 from proxy.core.impersonation_headers import read_wanted_identity
 from proxy.fairness.rationing import Ration, Rationing
 from proxy.pipeline import Decisions
@@ -110,7 +111,16 @@ def nameless_guards(settings: Settings) -> Guards:
     return Guards(
         protected_groups=frozenset(settings.impersonation.protected_groups),
         tells_original_user=settings.upstream.original_user_extra,
+        extras=_extra_policy(settings),
     )
+
+
+def _extra_policy(settings: Settings) -> ExtraPolicy | None:
+    keys: dict[str, set[str]] = {"forward": set(), "drop": set(), "refuse": set()}
+    for key, action in settings.upstream.extras.items():
+        keys[action].add(key)
+    policy = ExtraPolicy(dropped=frozenset(keys["drop"]), refused=frozenset(keys["refuse"]))
+    return None if policy == ExtraPolicy() else policy
 
 
 def certificate_files(settings: Settings) -> CertificateFiles:
