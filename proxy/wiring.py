@@ -12,9 +12,11 @@ from proxy.authentication.bearer_token import KubernetesTokenReviewer, TokenAuth
 from proxy.authentication.client_certificate import CertificateAuthenticator
 from proxy.authentication.token_desk import TokenDesk
 from proxy.authorization.access_reviews import KubernetesAccessReviewer
+from proxy.authorization.bound_pods import BoundPods, KubernetesPodReader
 from proxy.authorization.breaker import Breaker
 from proxy.authorization.decision_memory import DecisionMemory, Memory, ModeMemory
 from proxy.authorization.gate import Gate
+from proxy.authorization.placement import PlacingGate
 from proxy.authorization.review_desk import ReviewDesk
 from proxy.core.admission import Guards
 from proxy.core.extra_policy import ExtraPolicy
@@ -31,6 +33,7 @@ from proxy.telemetry.token_metrics import TokenMetrics
 from proxy.wire.tasks import Tasks
 
 _TOO_MANY_TOKENS = "too many unknown tokens from this address, please try again later"
+_TOO_MANY_LOOKUPS = "too many pods looked up for this caller, please try again later"
 _TOO_MANY_REVIEWS = "too many access reviews for this caller, please try again later"
 
 
@@ -96,14 +99,29 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
     )
 
 
-def decisions_by(settings: Settings, gate: Gate) -> Decisions:
+def decisions_by(settings: Settings, gate: Gate, tools: Tools) -> Decisions:
     """Return how requests are judged."""
     read_wanted = partial(
         read_wanted_identity,
         limits=impersonation_limits(settings.impersonation),
         constrained=settings.impersonation.constrained,
     )
+    if settings.impersonation.bound_pod_lookup:
+        return Decisions(read_wanted, PlacingGate(gate, _bound_pods(settings, tools)))
     return Decisions(read_wanted, gate)
+
+
+def _bound_pods(settings: Settings, tools: Tools) -> BoundPods:
+    reviews = settings.impersonation.reviews
+    ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
+    return BoundPods(
+        KubernetesPodReader(tools.client),
+        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_LOOKUPS),
+        counter=tools.metrics,
+        limits=(reviews.in_flight, reviews.timeout_seconds),
+        clock=tools.clock,
+        tasks=tools.tasks,
+    )
 
 
 def nameless_guards(settings: Settings) -> Guards:

@@ -67,6 +67,12 @@ class Metrics:
             ("cache", "result"),
             registry=registry,
         )
+        self._pod_lookups = Counter(
+            "understudy_pod_lookups_total",
+            "Pods looked up for the node they run on, by outcome: found, none or error.",
+            ("outcome",),
+            registry=registry,
+        )
         self._kep = _KepNames(registry) if kep_names else None
         # Finding a series by its labels costs more than counting in it, and these are counted for
         # every request. Label values come from closed sets, so few series are remembered.
@@ -107,6 +113,10 @@ class Metrics:
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
         """Count a look-up of an earlier decision."""
         self._looked_up(cache, hit).inc()
+
+    def pod_looked_up(self, outcome: str) -> None:
+        """Count one look-up of a pod; `outcome` is found, none or error."""
+        self._pod_lookups.labels(outcome).inc()
 
 
 class _KepNames:
