@@ -13,14 +13,13 @@ from typing import Any
 from proxy.authentication import bearer_token
 from proxy.authentication.authenticator import Authenticator
 from proxy.cli.main import main
-from proxy.core.forwarding_headers import outbound_headers
 from proxy.core.identity import Caller
-from proxy.upstream import forwarder
-from proxy.wire.head import Header
+from proxy.upstream.forwarder import Forwarder
 from proxy.wire.peer import Peer
 from tests.support.mistakes import put
 
 FAILURES = ("authenticator", "chained", "forwarder", "loop", "thread", "destructor")
+Headers = Sequence[tuple[bytes, bytes]]
 REVIEW_FAILS_FOR = "fail-the-review"
 
 
@@ -38,24 +37,25 @@ def _fail_in_the_authenticator() -> None:
     async def authenticate(
         authenticator: Authenticator,
         peer: Peer,
-        headers: Sequence[Header],
+        headers: Headers,
         *,
         upgrade: bytes | None = None,
     ) -> Caller:
-        wanted = next((value for name, value in headers if name == b"X-Fail"), b"")
+        lines = list(headers)
+        wanted = next((value for name, value in lines if name == b"X-Fail"), b"")
         if wanted == b"authenticator":
-            _fail_with(headers)
+            _fail_with(lines)
         if wanted == b"chained":
             try:
-                _fail_with(headers)
-            except Careless:
-                raise KeyError(headers) from None
+                _fail_with(lines)
+            except Careless as careless:
+                raise KeyError(lines) from careless
         if wanted == b"loop":
-            asyncio.get_running_loop().call_soon(_fail_with, headers)
+            asyncio.get_running_loop().call_soon(_fail_with, lines)
         if wanted == b"thread":
-            threading.Thread(target=_fail_with, args=(headers,)).start()
+            threading.Thread(target=_fail_with, args=(lines,)).start()
         if wanted == b"destructor":
-            _Fragile(headers)
+            _Fragile(lines)
         return await original(authenticator, peer, headers, upgrade=upgrade)
 
     put(Authenticator, "authenticate", authenticate)
@@ -72,12 +72,15 @@ class _Fragile:
 
 
 def _fail_in_the_forwarder() -> None:
-    def outbound(headers: Sequence[Header], admission: Any, hop: Any, **options: Any) -> Any:
-        if (b"X-Fail", b"forwarder") in headers:
-            _fail_with(headers, admission, hop)
-        return outbound_headers(headers, admission, hop, **options)
+    original = Forwarder._head
 
-    put(forwarder, "outbound_headers", outbound)
+    def head(forwarder: Forwarder, exchange: Any, admission: Any, audit_id: bytes) -> bytes:
+        headers = list(exchange.request.headers)
+        if (b"X-Fail", b"forwarder") in headers:
+            _fail_with(headers, forwarder._credential.authorization)
+        return original(forwarder, exchange, admission, audit_id)
+
+    put(Forwarder, "_head", head)
 
 
 def _fail_in_the_review() -> None:
