@@ -150,7 +150,7 @@ class Proxy:
         self._gate = build_gate(settings, self._tools)
         self._guards = nameless_guards(settings)
         self._guard()
-        self._pipeline.decisions = decisions_by(settings, self._gate)
+        self._pipeline.decisions = decisions_by(settings, self._gate, self._tools)
         log.info("decisions reloaded")
         self._tasks.keep(self._certificates.look(certificate_files(settings)))
 
@@ -164,7 +164,7 @@ class Proxy:
                 writes=limits.writes_in_flight,
                 counter=self._serving_metrics,
             ),
-            decisions=decisions_by(settings, self._gate),
+            decisions=decisions_by(settings, self._gate, self._tools),
             forwarder=self._upstream.forwarder,
             tasks=self._tasks,
         )

@@ -10,14 +10,18 @@ from kubernetes_asyncio.client import ApiClient
 from proxy.authentication.authenticator import Authenticator
 from proxy.authentication.bearer_token import KubernetesTokenReviewer, TokenAuthenticator
 from proxy.authentication.client_certificate import CertificateAuthenticator
+from proxy.authentication.token_desk import TokenDesk
 from proxy.authorization.access_reviews import KubernetesAccessReviewer
+from proxy.authorization.bound_pods import BoundPods, KubernetesPodReader
 from proxy.authorization.breaker import Breaker
 from proxy.authorization.decision_memory import DecisionMemory, Memory, ModeMemory
 from proxy.authorization.gate import Gate
-from proxy.authorization.rationing import Ration, Rationing
+from proxy.authorization.placement import PlacingGate
 from proxy.authorization.review_desk import ReviewDesk
 from proxy.core.admission import Guards
+from proxy.core.extra_policy import ExtraPolicy
 from proxy.core.impersonation_headers import read_wanted_identity
+from proxy.fairness.rationing import Ration, Rationing
 from proxy.pipeline import Decisions
 from proxy.serving.certificates import CertificateFiles
 from proxy.serving.drain_schedule import DrainTimes
@@ -25,7 +29,12 @@ from proxy.serving.limits import ConnectionLimits
 from proxy.settings.decisions import decision_rules, impersonation_limits
 from proxy.settings.model import Settings
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.token_metrics import TokenMetrics
 from proxy.wire.tasks import Tasks
+
+_TOO_MANY_TOKENS = "too many unknown tokens from this address, please try again later"
+_TOO_MANY_LOOKUPS = "too many pods looked up for this caller, please try again later"
+_TOO_MANY_REVIEWS = "too many access reviews for this caller, please try again later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +52,16 @@ class Tools:
 def build_authenticator(settings: Settings, tools: Tools) -> Authenticator:
     """Return what finds out who is calling."""
     reviews = settings.authentication.token_review
-    tokens = TokenAuthenticator(
+    ration = Ration(reviews.per_address_per_second, reviews.per_address_burst)
+    desk = TokenDesk(
         KubernetesTokenReviewer(tools.client, audiences=reviews.audiences),
+        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_TOKENS),
+        counter=TokenMetrics(tools.metrics.registry),
+        limits=(reviews.in_flight, reviews.timeout_seconds),
+        clock=tools.clock,
+    )
+    tokens = TokenAuthenticator(
+        desk,
         success_ttl_seconds=reviews.success_ttl_seconds,
         clock=tools.clock,
         tasks=tools.tasks,
@@ -60,7 +77,7 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
     ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
     desk = ReviewDesk(
         KubernetesAccessReviewer(tools.client),
-        rationing=Rationing(ration, tools.clock),
+        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
         breaker=Breaker(tools.clock),
         counter=tools.metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
@@ -82,14 +99,29 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
     )
 
 
-def decisions_by(settings: Settings, gate: Gate) -> Decisions:
+def decisions_by(settings: Settings, gate: Gate, tools: Tools) -> Decisions:
     """Return how requests are judged."""
     read_wanted = partial(
         read_wanted_identity,
         limits=impersonation_limits(settings.impersonation),
         constrained=settings.impersonation.constrained,
     )
+    if settings.impersonation.bound_pod_lookup:
+        return Decisions(read_wanted, PlacingGate(gate, _bound_pods(settings, tools)))
     return Decisions(read_wanted, gate)
+
+
+def _bound_pods(settings: Settings, tools: Tools) -> BoundPods:
+    reviews = settings.impersonation.reviews
+    ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
+    return BoundPods(
+        KubernetesPodReader(tools.client),
+        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_LOOKUPS),
+        counter=tools.metrics,
+        limits=(reviews.in_flight, reviews.timeout_seconds),
+        clock=tools.clock,
+        tasks=tools.tasks,
+    )
 
 
 def nameless_guards(settings: Settings) -> Guards:
@@ -97,7 +129,16 @@ def nameless_guards(settings: Settings) -> Guards:
     return Guards(
         protected_groups=frozenset(settings.impersonation.protected_groups),
         tells_original_user=settings.upstream.original_user_extra,
+        extras=_extra_policy(settings),
     )
+
+
+def _extra_policy(settings: Settings) -> ExtraPolicy | None:
+    keys: dict[str, set[str]] = {"forward": set(), "drop": set(), "refuse": set()}
+    for key, action in settings.upstream.extras.items():
+        keys[action].add(key)
+    policy = ExtraPolicy(dropped=frozenset(keys["drop"]), refused=frozenset(keys["refuse"]))
+    return None if policy == ExtraPolicy() else policy
 
 
 def certificate_files(settings: Settings) -> CertificateFiles:

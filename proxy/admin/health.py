@@ -46,7 +46,7 @@ class HealthPage:
         self._name = name
         self._checks = checks
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.BaseRequest) -> web.Response:
         """Say `ok`; list every check when one fails, or when `?verbose` asks for it."""
         faults = [(check.name, check.fault()) for check in self._checks]
         is_healthy = all(fault is None for _, fault in faults)

@@ -27,8 +27,8 @@ class CertificateReader(Protocol):
 class TokenOwner(Protocol):
     """Knows whose a token is."""
 
-    async def authenticate(self, token: bytes) -> Caller:
-        """Return the caller or raise Unauthorized."""
+    async def authenticate(self, token: bytes, *, address: str) -> Caller:
+        """Return the caller or raise Unauthorized; `address` is where the token came from."""
         ...
 
 
@@ -49,9 +49,9 @@ class Authenticator:
         token = bearer_token(headers)
         caller = self._by_certificate(peer)
         if caller is None:
-            caller = await self._by_token(token)
+            caller = await self._by_token(token, peer)
         if caller is None and upgrade is not None:
-            caller = await self._by_token(websocket_token(headers, upgrade=upgrade))
+            caller = await self._by_token(websocket_token(headers, upgrade=upgrade), peer)
         if caller is None:
             raise Unauthorized
         check_header_safe(caller.identity)
@@ -65,11 +65,11 @@ class Authenticator:
         except Unauthorized:
             return None  # The union goes on: a token may still be good.
 
-    async def _by_token(self, token: bytes | None) -> Caller | None:
+    async def _by_token(self, token: bytes | None, peer: Peer) -> Caller | None:
         if token is None or self._tokens is None:
             return None
         try:
-            return await self._tokens.authenticate(token)
+            return await self._tokens.authenticate(token, address=peer.address)
         except Unauthorized:
             return None  # The union goes on: another token may still be good.
 

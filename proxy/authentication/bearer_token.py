@@ -1,26 +1,33 @@
 """A bearer token becomes an identity: the API server reviews it, we remember a yes for a moment.
 
 Tokens are never kept: the memory is keyed by a keyed hash whose key lives as long as the process.
+A definite no is remembered, too, but for two seconds only, so that a client which repeats a bad
+token does not turn every request into a review. Nothing else is: what is no clear answer may be
+another one in the next moment.
 """
 
 import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import aiohttp
 from cachetools import TTLCache
 from kubernetes_asyncio.client import ApiClient, ApiException
 
+from proxy.authentication.token_desk import TokenDesk
 from proxy.core.errors import Unauthorized, UpstreamUnavailable
 from proxy.core.identity import Caller, Identity, extra_of, with_authenticated
+from proxy.fairness.origin import origin_of
 from proxy.wire.tasks import Tasks
 
 _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _REMEMBERED_TOKENS = 32_768
 _REFUSAL_TTL_SECONDS = 2.0
-_REVIEW_SECONDS = 10.0
+
+# The API server never says `false`: it leaves the word out and gives a reason. This one it gives if
+# none of its ways to know tokens knows this one, and none of them had any trouble finding out.
+_UNKNOWN_TOKEN = "invalid bearer token"  # noqa: S105 - the words of a refusal
 
 # Errors of the transport, of HTTP, and of an answer that does not look like one.
 _NO_ANSWER = (
@@ -35,14 +42,6 @@ _NO_ANSWER = (
 )
 
 
-class TokenReviewer(Protocol):
-    """Asks whose a token is."""
-
-    async def review(self, token: str) -> Identity | None:
-        """Return the token's owner, or None for a definite no; raises UpstreamUnavailable."""
-        ...
-
-
 class KubernetesTokenReviewer:
     """Asks the API server by TokenReview."""
 
@@ -51,7 +50,10 @@ class KubernetesTokenReviewer:
         self._audiences = list(audiences)
 
     async def review(self, token: str) -> Identity | None:
-        """Return the token's owner, or None for a definite no; raises UpstreamUnavailable."""
+        """Return the token's owner, or None for a definite no.
+
+        Raises Unauthorized for anything else that is not a yes, UpstreamUnavailable for no answer.
+        """
         try:
             # Read as plain JSON: the library's model would take the text "false" for a yes.
             review = await self._client.call_api(
@@ -61,7 +63,6 @@ class KubernetesTokenReviewer:
                 auth_settings=["BearerToken"],
                 response_types_map={200: "object", 201: "object"},
                 _return_http_data_only=True,
-                _request_timeout=_REVIEW_SECONDS,
             )
             return self._owner(review["status"])
         except _NO_ANSWER as error:
@@ -69,13 +70,29 @@ class KubernetesTokenReviewer:
             raise UpstreamUnavailable("the token cannot be reviewed") from error
 
     def _owner(self, status: dict[str, object]) -> Identity | None:
-        if status.get("authenticated") is not True or status.get("error"):
+        if _is_definite_no(status):
             return None
-        return _identity(status.get("user")) if self._is_for_us(status.get("audiences")) else None
+        if status.get("authenticated") is not True or status.get("error"):
+            raise Unauthorized
+        if not self._is_for_us(status.get("audiences")):
+            raise Unauthorized
+        return _identity(status.get("user"))
 
     def _is_for_us(self, audiences: object) -> bool:
         """An API server that does not know audiences answers without any: then we cannot tell."""
         return not self._audiences or not set(self._audiences).isdisjoint(_texts(audiences))
+
+
+def _is_definite_no(status: dict[str, object]) -> bool:
+    """Tell whether the token was checked and found to be nobody's.
+
+    Any other error may be a fault of who checks, a webhook that does not answer for example.
+    """
+    is_no = status.get("authenticated", False) is False
+    return is_no and (
+        status.get("error") == _UNKNOWN_TOKEN
+        or ("authenticated" in status and not status.get("error"))
+    )
 
 
 def _review(token: str, audiences: Sequence[str]) -> dict[str, object]:
@@ -89,9 +106,9 @@ def _review(token: str, audiences: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _identity(user: object) -> Identity | None:
+def _identity(user: object) -> Identity:
     if not isinstance(user, dict) or not user.get("username"):
-        return None
+        raise Unauthorized
     (name, uid) = _texts([user["username"], user.get("uid") or ""])
     extra = user.get("extra") or {}
     return Identity(
@@ -115,13 +132,13 @@ class TokenAuthenticator:
 
     def __init__(
         self,
-        reviewer: TokenReviewer,
+        desk: TokenDesk,
         *,
         success_ttl_seconds: float,
         clock: Callable[[], float],
         tasks: Tasks,
     ) -> None:
-        self._reviewer = reviewer
+        self._desk = desk
         self._tasks = tasks
         self._hash_key = secrets.token_bytes(32)
         self._callers: TTLCache[bytes, Caller] = TTLCache(
@@ -132,34 +149,45 @@ class TokenAuthenticator:
         )
         self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
 
-    async def authenticate(self, token: bytes) -> Caller:
-        """Return whose token this is; Unauthorized for a no, UpstreamUnavailable for no answer."""
+    async def authenticate(self, token: bytes, *, address: str) -> Caller:
+        """Return whose token this is; `address` is where it came from.
+
+        Unauthorized for a no, UpstreamUnavailable for no answer, TooManyRequests for one too many.
+        """
         key = hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
         caller = self._callers.get(key)
         if caller is None and key not in self._refused:
-            caller = await self._ask_once(key, token)
+            caller = await self._ask_once(key, token, address)
         if caller is None:
             raise Unauthorized
         return caller
 
-    async def _ask_once(self, key: bytes, token: bytes) -> Caller | None:
+    async def _ask_once(self, key: bytes, token: bytes, address: str) -> Caller | None:
         asking = self._asking.get(key)
         if asking is None:
-            asking = self._tasks.start(self._ask(key, token))
+            text = _readable(token)
+            origin = origin_of(address)
+            # Before there is a task, so that a flood costs as little as can be.
+            self._desk.enter(origin)
+            asking = self._tasks.start(self._ask(key, text, origin))
             self._asking[key] = asking
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
         # Shielded: one impatient client must not cancel the question for the others.
         return await asyncio.shield(asking)
 
-    async def _ask(self, key: bytes, token: bytes) -> Caller | None:
-        try:
-            text = token.decode("ascii")
-        except UnicodeDecodeError:
-            return None
-        identity = await self._reviewer.review(text)
+    async def _ask(self, key: bytes, token: str, origin: str) -> Caller | None:
+        identity = await self._desk.review(token, origin=origin)
         if identity is None:
             self._refused[key] = True
             return None
         caller = Caller(identity)
         self._callers[key] = caller
         return caller
+
+
+def _readable(token: bytes) -> str:
+    try:
+        return token.decode("ascii")
+    except UnicodeDecodeError:
+        # Without its cause, which holds the token.
+        raise Unauthorized from None

@@ -10,11 +10,11 @@ import asyncio
 from typing import Protocol
 
 from proxy.authorization.breaker import Breaker
-from proxy.authorization.fair_turns import FairTurns
-from proxy.authorization.rationing import Rationing
 from proxy.core.access_check import AccessCheck
 from proxy.core.errors import Refusal, UpstreamUnavailable
 from proxy.core.evaluation import Answer
+from proxy.fairness.fair_turns import FairTurns
+from proxy.fairness.rationing import Rationing
 from proxy.wire.tasks import Tasks
 
 

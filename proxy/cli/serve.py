@@ -13,6 +13,7 @@ from proxy.app import Proxy, running_proxy
 from proxy.cli.registry import Commands
 from proxy.settings.model import Settings
 from proxy.settings.reader import ConfigError, load_settings
+from proxy.telemetry.escaped import log_what_escapes
 from proxy.telemetry.logs import configure_logs, fields
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
     settings = load_settings(options.config)
     configure_logs(style=settings.log.format, level=settings.log.level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        log_what_escapes(runner.get_loop())
         runner.run(_serve(options.config, settings))
     return 0
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from proxy.core.errors import Forbidden
 from proxy.core.evaluation import Allowed
+from proxy.core.extra_policy import ExtraPolicy
 from proxy.core.header_lines import encoded_lines
 from proxy.core.header_safety import check_header_safe
 from proxy.core.identity import MASTERS, Caller, Identity
@@ -26,12 +27,14 @@ class Guards:
 
     `own_name` is the proxy's own user: a request from it would be a loop, and a request as it
     would hold the right to be anybody. Nobody acts with a protected group. An impersonated
-    identity names its caller to the API server if `tells_original_user`.
+    identity names its caller to the API server if `tells_original_user`. `extras` is None where
+    all of them are forwarded.
     """
 
     own_name: str | None = None
     protected_groups: frozenset[str] = frozenset({MASTERS})
     tells_original_user: bool = False
+    extras: ExtraPolicy | None = None
 
 
 DEFAULT_GUARDS = Guards()
@@ -78,6 +81,8 @@ def _admit(
     check_names(caller, acting, guards=guards)
     if has_reserved_key(acting):
         raise Forbidden("an identity that claims an original user cannot be forwarded")
+    if guards.extras is not None:
+        acting = guards.extras.carried(acting)
     if mode is not None and guards.tells_original_user:
         acting = with_original_user(acting, caller)
     check_header_safe(acting)

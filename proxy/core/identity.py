@@ -64,9 +64,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The authenticated client. Only the authentication room makes one."""
+    """The authenticated client. Only the authentication room makes one.
+
+    `found_node` is where it runs, found out by us because its token does not say. It decides which
+    modes apply and is no part of who the caller is: nobody is ever shown it.
+    """
 
     identity: Identity
+    found_node: str | None = None
 
 
 class ServiceAccount(NamedTuple):

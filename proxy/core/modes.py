@@ -6,6 +6,7 @@ from functools import lru_cache
 from proxy.core.identity import (
     NODE_NAME_KEY,
     NODES,
+    Caller,
     Identity,
     node_name,
     service_account,
@@ -43,7 +44,7 @@ _IDENTITY_VERBS = {
 }
 
 
-def applicable_modes(caller: Identity, wanted: Identity) -> tuple[Mode, ...]:
+def applicable_modes(caller: Caller, wanted: Identity) -> tuple[Mode, ...]:
     """Return the modes that can make the wanted identity for this caller, in order.
 
     A node or a service account together with groups, a uid or extras is left to legacy.
@@ -78,8 +79,12 @@ def _acting(mode: Mode, wanted: Identity) -> Identity:
 _remembered_acting = lru_cache(maxsize=4096)(_acting)
 
 
-def _runs_on(caller: Identity, node: str) -> bool:
-    # Exactly one value: a caller that claims two nodes is not known to run on either.
-    if service_account(caller.name) is None:
+def _runs_on(caller: Caller, node: str) -> bool:
+    if service_account(caller.identity.name) is None:
         return False
-    return any(key == NODE_NAME_KEY and values == (node,) for key, values in caller.extra)
+    named = [values for key, values in caller.identity.extra if key == NODE_NAME_KEY]
+    if named:
+        # Exactly one value: a caller that claims two nodes is not known to run on either.
+        return named == [(node,)]
+    # The token does not say. If its pod was looked up, that tells.
+    return caller.found_node == node

@@ -99,7 +99,7 @@ def plan_attempts(
     No attempt at all means that no mode applies which the configuration still allows.
     """
     also_creates = rules.upgrade_needs_create and is_upgrade and _opens_terminal(action)
-    for mode in _modes_in_order(caller.identity, wanted, rules, remembered):
+    for mode in _modes_in_order(caller, wanted, rules, remembered):
         reviewed = _reviewed_caller(mode, caller.identity)
         yield Attempt(mode, reviewed, wanted, action, rules, also_creates)
 
@@ -125,10 +125,10 @@ def identity_steps(attempt: Attempt) -> list[Step]:
 
 
 def _modes_in_order(
-    caller: Identity, wanted: Identity, rules: DecisionRules, remembered: Mode | None
+    caller: Caller, wanted: Identity, rules: DecisionRules, remembered: Mode | None
 ) -> list[Mode]:
     modes = list(applicable_modes(caller, wanted)) if rules.constrained else [Mode.LEGACY]
-    if rules.legacy.action_for(caller) is LegacyAction.DENY:
+    if rules.legacy.action_for(caller.identity) is LegacyAction.DENY:
         modes.remove(Mode.LEGACY)
     if remembered in modes:
         modes.sort(key=lambda mode: mode is not remembered)

@@ -105,18 +105,29 @@ class ApiConnection:
 class ApiClient:
     """One server and one credential. Safe to use from several threads."""
 
-    def __init__(self, url: str, *, ca_pem: bytes, credential: Credential = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        ca_pem: bytes,
+        credential: Credential = None,
+        source: str | None = None,
+    ) -> None:
+        """`source` is the address to connect from, if any other than the system's choice."""
         parts = urlsplit(url)
         if parts.hostname is None or parts.port is None:
             raise ValueError(f"not a server URL with a port: {url}")
         self._host, self._port = parts.hostname, parts.port
         self._authority = parts.netloc
+        self._source = None if source is None else (source, 0)
         self._context = client_context(ca_pem, credential)
         self._token = credential.value if isinstance(credential, BearerToken) else None
 
     def connect(self) -> ApiConnection:
         """Open a connection to keep; close it by leaving its `with` block."""
-        plain = socket.create_connection((self._host, self._port), TIMEOUT_SECONDS)
+        plain = socket.create_connection(
+            (self._host, self._port), TIMEOUT_SECONDS, source_address=self._source
+        )
         # A failed handshake closes the socket: wrapping takes it over before it starts.
         stream = self._context.wrap_socket(plain, server_hostname=self._host)
         return ApiConnection(stream, authority=self._authority, token=self._token)

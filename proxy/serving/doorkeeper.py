@@ -1,10 +1,8 @@
 """Who may come in: connections at a time, in total and from one address."""
 
 from collections import Counter
-from ipaddress import IPv6Address
 
-# Whoever has one IPv6 address has its whole network.
-_HOST_BITS = 64
+from proxy.fairness.origin import origin_of
 
 
 class Doorkeeper:
@@ -24,7 +22,7 @@ class Doorkeeper:
 
     def lets_in(self, guest: object, address: str) -> bool:
         """Tell whether there is a place for the guest, and take it; `left` gives it back."""
-        origin = _origin(address)
+        origin = origin_of(address)
         if len(self._guests) >= self._places or (
             self._by_origin[origin] >= self._places_per_address
         ):
@@ -47,13 +45,3 @@ class Doorkeeper:
         """Return how many were turned away since the last time of asking."""
         count, self._turned_away = self._turned_away, 0
         return count
-
-
-def _origin(address: str) -> str:
-    """Return what counts as one address. A client of a socket for both IPs is an IPv4 one."""
-    if ":" not in address:
-        return address
-    parsed = IPv6Address(address)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return f"{int(parsed) >> _HOST_BITS:x}"

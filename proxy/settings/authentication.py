@@ -1,9 +1,8 @@
 """Settings: who is calling."""
 
-from pydantic import Field
-
 from proxy.settings.strict import StrictModel
-from proxy.settings.values import Duration, FilePath
+from proxy.settings.token_review import TokenReviewSettings
+from proxy.settings.values import FilePath
 
 
 class ClientCertificateSettings(StrictModel):
@@ -11,19 +10,6 @@ class ClientCertificateSettings(StrictModel):
 
     ca_file: FilePath | None = None
     """PEM bundle. A certificate it verifies is its subject; without it no certificate counts."""
-
-
-class TokenReviewSettings(StrictModel):
-    """Callers known by a bearer token, which the API server verifies for us."""
-
-    enabled: bool = True
-    """Off: a bearer token never authenticates anybody."""
-
-    audiences: tuple[str, ...] = Field(default=(), strict=False)
-    """Tokens must be meant for one of these. Empty: for the API server itself."""
-
-    success_ttl_seconds: Duration = Field(default=10.0, alias="successTTL")
-    """Longest time a revoked token keeps working here, on top of the API server's own memory."""
 
 
 class AuthenticationSettings(StrictModel):

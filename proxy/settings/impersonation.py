@@ -101,5 +101,10 @@ class ImpersonationSettings(StrictModel):
     limits: ImpersonationLimitSettings = ImpersonationLimitSettings()
     """How much identity one request may ask for."""
 
+    bound_pod_lookup: bool = False
+    """On: a service account's token that names its pod but no node (API servers before 1.30) gets
+    its associated node by a look at that pod. Our own identity then needs the verb get on pods
+    (manifests/components/bound-pods). The limits of reviews hold for these look-ups as well."""
+
     reviews: ReviewSettings = ReviewSettings()
     """The questions we ask the API server."""

@@ -1,9 +1,14 @@
 """Settings: the API server behind us, and who we are there."""
 
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
 from pydantic import Field
 
 from proxy.settings.strict import StrictModel
 from proxy.settings.values import FilePath, Server, Timeout
+
+ExtraKey = Annotated[str, Field(min_length=1)]
 
 
 class UpstreamSettings(StrictModel):
@@ -34,3 +39,8 @@ class UpstreamSettings(StrictModel):
     """On: an impersonated request names its caller to the API server, in extras under
     `original-user.kube-understudy.io/`. Our own identity then needs the verb impersonate on
     `userextras/original-user.kube-understudy.io/name`, `.../uid` and `.../groups`."""
+
+    extras: Mapping[ExtraKey, Literal["forward", "drop", "refuse"]] = Field(default_factory=dict)
+    """What becomes of an extra, by its key, in the identity a request is forwarded as: the
+    caller's own or an impersonated one. Keys that are not named are forwarded. Access reviews see
+    all extras."""

@@ -47,9 +47,14 @@ def read_server(value: object) -> tuple[str, int]:
         or not url.hostname
         or url.path not in ("", "/")
     ):
-        raise ValueError(f"must be https://HOST[:PORT], not {value}")
+        raise ValueError(f"must be https://HOST[:PORT]{_not_this(value)}")
     url.hostname.encode("idna")  # a name that no resolver could ever be asked for is refused here
     return url.hostname, url.port or _HTTPS_PORT
+
+
+def _not_this(value: object) -> str:
+    """Return the words for a wrong server, without the password or token that may be in it."""
+    return "" if re.search("[@?#]", str(value)) else f", not {value}"
 
 
 Duration = Annotated[float, BeforeValidator(_read_duration)]

@@ -15,6 +15,8 @@ from typing import Literal, NamedTuple, TextIO
 
 import orjson
 
+from proxy.telemetry.tracebacks import traceback_text
+
 _FIELDS = "understudy_fields"
 
 # Made once: `json.dumps` makes a new encoder for each call that has an option.
@@ -106,7 +108,7 @@ class _LineHandler(logging.StreamHandler[TextIO]):
             record.getMessage(),
             record.name,
             getattr(record, _FIELDS, {}),
-            logging.Formatter().formatException(error) if error else None,
+            traceback_text(error[1]) if error and error[1] else None,
         )
         return self._line(fact)
 

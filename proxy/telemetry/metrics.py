@@ -67,6 +67,12 @@ class Metrics:
             ("cache", "result"),
             registry=registry,
         )
+        self._pod_lookups = Counter(
+            "understudy_pod_lookups_total",
+            "Pods looked up for the node they run on, by outcome: found, none or error.",
+            ("outcome",),
+            registry=registry,
+        )
         self._kep = _KepNames(registry) if kep_names else None
 
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
@@ -96,6 +102,10 @@ class Metrics:
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
         """Count a look-up of an earlier decision."""
         self._cache_lookups.add((cache, "hit" if hit else "miss"))
+
+    def pod_looked_up(self, outcome: str) -> None:
+        """Count one look-up of a pod; `outcome` is found, none or error."""
+        self._pod_lookups.labels(outcome).inc()
 
 
 class _KepNames:

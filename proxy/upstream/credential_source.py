@@ -88,6 +88,11 @@ async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> Reading:
     except (AssertionError, AttributeError, KeyError, StopIteration, TypeError) as error:
         # How the library meets a list where it expects a mapping, and the like.
         raise ValueError("it is not a well-formed kubeconfig") from error
+    except config.ConfigException as error:
+        if "invalid args list" in str(error):
+            # The library would show them, and whatever is in them.
+            raise ValueError("the args of its plugin are not a list") from None
+        raise
     except TimeoutError as error:
         raise ValueError(f"its plugin took longer than {_PLUGIN_SECONDS:.0f} s") from error
     if not runs_plugin:

@@ -35,7 +35,7 @@ class Tokens:
     is_reachable: bool = True
     asked: list[bytes] = field(default_factory=list)
 
-    async def authenticate(self, token: bytes) -> Caller:
+    async def authenticate(self, token: bytes, *, address: str) -> Caller:
         self.asked.append(token)
         if not self.is_reachable:
             raise UpstreamUnavailable("nobody answers")

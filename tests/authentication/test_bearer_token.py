@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from proxy.authentication.bearer_token import TokenAuthenticator
-from proxy.core.errors import Refusal, Unauthorized, UpstreamUnavailable
+from proxy.authentication.token_desk import TokenDesk
+from proxy.core.errors import Refusal, TooManyRequests, Unauthorized, UpstreamUnavailable
 from proxy.core.identity import Identity
+from proxy.fairness.rationing import Ration, Rationing
 from proxy.wire.tasks import Tasks
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
 
 ALICE = Identity("alice", groups=("system:authenticated",))
+ADDRESS = "192.0.2.1"
+BURST = 50
 
 
 @dataclass
@@ -21,6 +25,7 @@ class ScriptedReviewer:
     """Knows the owners of tokens; can be made to wait, and to fail."""
 
     owners: dict[str, Identity] = field(default_factory=lambda: {"good": ALICE})
+    doubtful: set[str] = field(default_factory=set)
     is_reachable: bool = True
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[str] = field(default_factory=list)
@@ -30,7 +35,19 @@ class ScriptedReviewer:
         await self.gate.wait()
         if not self.is_reachable:
             raise UpstreamUnavailable("nobody answers")
+        if token in self.doubtful:
+            raise Unauthorized
         return self.owners.get(token)
+
+
+class Counter:
+    """Counts for nobody."""
+
+    def token_reviewed(self, outcome: str, seconds: float) -> None:
+        pass
+
+    def token_turned_away(self, reason: str) -> None:
+        pass
 
 
 @dataclass
@@ -42,7 +59,7 @@ class Desk:
     tokens: TokenAuthenticator
 
     async def name_of(self, token: bytes) -> str:
-        return (await self.tokens.authenticate(token)).identity.name
+        return (await self.tokens.authenticate(token, address=ADDRESS)).identity.name
 
 
 @pytest.fixture
@@ -51,14 +68,21 @@ async def desk() -> AsyncIterator[Desk]:
     reviewer.gate.set()
     failures: list[BaseException] = []
     tasks = Tasks(failures.append)
-    tokens = TokenAuthenticator(reviewer, success_ttl_seconds=10, clock=clock, tasks=tasks)
+    behind = TokenDesk(
+        reviewer,
+        rationing=Rationing(Ration(per_second=1, burst=BURST), clock, refusal="too many"),
+        counter=Counter(),
+        limits=(10, 10.0),
+        clock=clock,
+    )
+    tokens = TokenAuthenticator(behind, success_ttl_seconds=10, clock=clock, tasks=tasks)
     yield Desk(reviewer, clock, tokens)
     await tasks.stop()
     assert all(isinstance(failure, Refusal) for failure in failures)
 
 
 async def test_a_token_is_its_owners(desk: Desk) -> None:
-    assert (await desk.tokens.authenticate(b"good")).identity == ALICE
+    assert (await desk.tokens.authenticate(b"good", address=ADDRESS)).identity == ALICE
 
 
 async def test_a_yes_is_remembered_for_its_time_and_no_longer(desk: Desk) -> None:
@@ -87,7 +111,7 @@ async def test_a_remembered_token_is_answered_without_waiting(desk: Desk) -> Non
     await desk.name_of(b"good")
 
     with pytest.raises(StopIteration) as answered:
-        desk.tokens.authenticate(b"good").send(None)
+        desk.tokens.authenticate(b"good", address=ADDRESS).send(None)
 
     assert answered.value.value.identity == ALICE
 
@@ -103,6 +127,18 @@ async def test_a_no_is_remembered_for_two_seconds(desk: Desk) -> None:
     desk.reviewer.owners["bad"] = ALICE
 
     assert await desk.name_of(b"bad") == "alice"
+
+
+async def test_a_no_that_is_not_definite_is_not_remembered(desk: Desk) -> None:
+    desk.reviewer.doubtful.add("good")
+    for _ in range(2):
+        with pytest.raises(Unauthorized):
+            await desk.name_of(b"good")
+    assert desk.reviewer.asked == ["good", "good"]
+
+    desk.reviewer.doubtful.clear()
+
+    assert await desk.name_of(b"good") == "alice"
 
 
 async def test_no_answer_is_neither_a_no_nor_remembered(desk: Desk) -> None:
@@ -197,6 +233,41 @@ async def test_tokens_are_not_kept(desk: Desk) -> None:
     with pytest.raises(Unauthorized):
         await desk.name_of(b"canary")
 
-    kept = str({name: value for name, value in vars(desk.tokens).items() if name != "_reviewer"})
+    kept = str({name: value for name, value in vars(desk.tokens).items() if name != "_desk"})
     assert "canary" not in kept
     assert "good" not in kept
+
+
+async def test_what_is_remembered_of_unknown_tokens_is_bounded(
+    desk: Desk,
+) -> None:
+    for number in range(BURST):
+        with pytest.raises(Unauthorized):
+            await desk.name_of(b"guess-%d" % number)
+        desk.clock.advance(1)
+
+    assert len(desk.tokens._refused) <= 2
+    assert len(desk.tokens._callers) == 0
+    assert desk.tokens._asking == {}
+
+
+async def test_one_token_too_many_is_told_so_and_a_remembered_one_is_not(desk: Desk) -> None:
+    await desk.name_of(b"good")
+    for number in range(BURST):
+        with pytest.raises(Unauthorized):
+            await desk.name_of(b"guess-%d" % number)
+
+    with pytest.raises(TooManyRequests) as refused:
+        await desk.name_of(b"one more")
+
+    assert (refused.value.code, refused.value.retry_after_seconds) == (429, 1)
+    assert "one more" not in desk.reviewer.asked
+    assert await desk.name_of(b"good") == "alice"
+
+
+async def test_another_address_may_still_bring_tokens(desk: Desk) -> None:
+    for number in range(BURST):
+        with pytest.raises(Unauthorized):
+            await desk.name_of(b"guess-%d" % number)
+
+    assert (await desk.tokens.authenticate(b"good", address="192.0.2.2")).identity == ALICE

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from proxy.authentication.bearer_token import KubernetesTokenReviewer
-from proxy.core.errors import UpstreamUnavailable
+from proxy.core.errors import Unauthorized, UpstreamUnavailable
 from proxy.core.identity import Identity
 
 USER = {
@@ -90,29 +90,59 @@ async def test_who_is_known_by_name_alone_is_authenticated_all_the_same(
     assert await review(server) == Identity("alice", groups=("system:authenticated",))
 
 
+UNKNOWN = "invalid bearer token"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"authenticated": False}, id="no"),
+        pytest.param({"authenticated": False, "user": USER}, id="no, with the user filled"),
+        pytest.param({"authenticated": False, "error": ""}, id="no, with an empty error"),
+        pytest.param({"user": {}, "error": UNKNOWN}, id="as the API server says it"),
+        pytest.param({"user": USER, "error": UNKNOWN}, id="so, with the user filled"),
+        pytest.param({"authenticated": False, "error": UNKNOWN}, id="so, and a no"),
+    ],
+)
+async def test_a_token_that_is_nobodys_is_a_definite_no(
+    server: ReviewServer, status: object
+) -> None:
+    server.answer = server.status(status)
+
+    assert await review(server) is None
+
+
 @pytest.mark.parametrize(
     "status",
     [
         pytest.param({}, id="nothing said"),
-        pytest.param({"authenticated": False}, id="no"),
-        pytest.param({"authenticated": False, "user": USER}, id="no, with the user filled"),
         pytest.param({"user": USER}, id="only a user"),
+        pytest.param({"authenticated": None, "user": USER}, id="null"),
         pytest.param({"authenticated": True}, id="yes without a user"),
+        pytest.param({"authenticated": True, "user": None}, id="yes and no user"),
         pytest.param({"authenticated": True, "user": {}}, id="yes with an empty user"),
         pytest.param({"authenticated": True, "user": {"username": ""}}, id="an empty name"),
         pytest.param({"authenticated": True, "user": {"groups": ["a"]}}, id="only groups"),
         pytest.param({"authenticated": True, "user": USER, "error": "odd"}, id="yes and an error"),
-        pytest.param({"authenticated": False, "error": "invalid"}, id="no and an error"),
+        pytest.param({"authenticated": True, "user": USER, "error": UNKNOWN}, id="yes and a no"),
+        pytest.param({"authenticated": False, "error": "timeout"}, id="no and an error"),
+        pytest.param({"user": {}, "error": f"[{UNKNOWN}, timeout]"}, id="unknown, and trouble"),
+        pytest.param({"user": {}, "error": UNKNOWN.upper()}, id="almost what it says"),
         pytest.param({"authenticated": True, "user": "root"}, id="a user that is a text"),
         pytest.param({"authenticated": "true", "user": USER}, id="yes as a text"),
         pytest.param({"authenticated": "false", "user": USER}, id="no as a text"),
+        pytest.param({"authenticated": "false", "error": UNKNOWN}, id="no as a text, and unknown"),
         pytest.param({"authenticated": 1, "user": USER}, id="yes as a number"),
+        pytest.param({"authenticated": 0, "user": USER}, id="no as a number"),
     ],
 )
-async def test_anything_but_a_plain_yes_is_a_no(server: ReviewServer, status: object) -> None:
+async def test_anything_but_a_plain_yes_authenticates_nobody(
+    server: ReviewServer, status: object
+) -> None:
     server.answer = server.status(status)
 
-    assert await review(server) is None
+    with pytest.raises(Unauthorized):
+        await review(server)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +162,10 @@ async def test_a_token_must_be_meant_for_one_of_our_audiences(
 ) -> None:
     server.answer = server.status({"authenticated": True, "user": USER, "audiences": answered})
 
-    owner = await review(server, audiences=("proxy", "second"))
+    try:
+        owner = await review(server, audiences=("proxy", "second"))
+    except Unauthorized:
+        owner = None
 
     assert (owner is not None) is is_for_us
     assert server.specs == [{"token": "token", "audiences": ["proxy", "second"]}]

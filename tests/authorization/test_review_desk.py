@@ -4,12 +4,12 @@ from collections import Counter
 import pytest
 
 from proxy.authorization.breaker import Breaker
-from proxy.authorization.rationing import Ration, Rationing
 from proxy.authorization.review_desk import ReviewDesk
 from proxy.core.access_check import AccessCheck
 from proxy.core.errors import TooManyRequests, UpstreamUnavailable
 from proxy.core.evaluation import Answer
 from proxy.core.identity import Identity
+from proxy.fairness.rationing import Ration, Rationing
 from proxy.wire.tasks import Tasks
 from tests.support.clock import FakeClock
 
@@ -60,7 +60,7 @@ def desk_for(
     clock = FakeClock()
     return ReviewDesk(
         reviewer,
-        rationing=Rationing(Ration(per_second=1, burst=burst), clock),
+        rationing=Rationing(Ration(per_second=1, burst=burst), clock, refusal="too many"),
         breaker=Breaker(clock),
         counter=counter or Outcomes(),
         limits=(in_flight, timeout_seconds),

@@ -28,7 +28,11 @@ def keys_of_document(document: dict[str, object], prefix: str = "") -> set[str]:
     keys = set()
     for name, value in document.items():
         path = f"{prefix}{name}"
-        keys |= keys_of_document(value, f"{path}.") if isinstance(value, dict) else {path}
+        # An empty one is a setting of its own, whose keys are the operator's.
+        if isinstance(value, dict) and value:
+            keys |= keys_of_document(value, f"{path}.")
+        else:
+            keys.add(path)
     return keys
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.core.identity import NODE_NAME_KEY, Identity, extra_of
+from proxy.core.identity import NODE_NAME_KEY, Caller, Identity, extra_of
 from proxy.core.modes import Mode, acting_identity, applicable_modes
 
 BOB = Identity("bob")
@@ -52,7 +52,25 @@ LEGACY = (Mode.LEGACY,)
 def test_a_mode_applies_by_who_is_wanted_and_who_asks(
     caller: Identity, wanted: Identity, modes: tuple[Mode, ...]
 ) -> None:
-    assert applicable_modes(caller, wanted) == modes
+    assert applicable_modes(Caller(caller), wanted) == modes
+
+
+@pytest.mark.parametrize(
+    ("caller", "found_node", "modes"),
+    [
+        (Identity(AGENT.name), "n1", ASSOCIATED),
+        (Identity(AGENT.name), "n2", ARBITRARY),
+        (Identity(AGENT.name), None, ARBITRARY),
+        (Identity("bob"), "n1", ARBITRARY),
+        (Identity(AGENT.name, extra=extra_of({NODE_NAME_KEY: ["n2"]})), "n1", ARBITRARY),
+        (Identity(AGENT.name, extra=extra_of({NODE_NAME_KEY: []})), "n1", ARBITRARY),
+        (AGENT, "n2", ASSOCIATED),
+    ],
+)
+def test_a_node_that_was_found_counts_only_where_the_token_names_none(
+    caller: Identity, found_node: str | None, modes: tuple[Mode, ...]
+) -> None:
+    assert applicable_modes(Caller(caller, found_node), Identity(NODE)) == modes
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from proxy.core.plan import (
     Attempt,
     DecisionRules,
     action_checks,
+    identity_steps,
     plan_attempts,
 )
 
@@ -158,3 +159,25 @@ def test_what_may_be_remembered_depends_on_the_mode_and_the_selectors() -> None:
     assert layers(LIST_PODS, RULES) == [(True, True), (False, False)]
     assert layers(unparsed, RULES) == [(False, True), (False, False)]
     assert layers(LIST_PODS, keen) == [(True, True), (False, True)]
+
+
+def test_a_node_that_was_found_is_shown_to_no_authorizer() -> None:
+    extra = extra_of({"authentication.kubernetes.io/pod-name": ["agent-1"]})
+    caller = Caller(Identity("system:serviceaccount:ns:agent", "9", ("sa",), extra), "n1")
+
+    attempts = list(plan_attempts(caller, Identity("system:node:n1"), LIST_PODS, rules=RULES))
+
+    assert [attempt.mode for attempt in attempts] == [
+        Mode.ASSOCIATED_NODE,
+        Mode.ARBITRARY_NODE,
+        Mode.LEGACY,
+    ]
+    keys = ("authentication.kubernetes.io/pod-name",)
+    shown = [attempt.caller.extra for attempt in attempts]
+    assert shown == [
+        (("authentication.kubernetes.io/associated-node-keys", keys),),
+        extra,
+        extra,
+    ]
+    first = attempts[0]
+    assert "n1" not in str([action_checks(first), identity_steps(first)])

@@ -110,9 +110,11 @@ def _unknown_names_are_ignored() -> None:
 def _claims_are_believed() -> None:
     original = bearer_token.TokenAuthenticator.authenticate
 
-    async def believe(tokens: bearer_token.TokenAuthenticator, token: bytes) -> Caller:
+    async def believe(
+        tokens: bearer_token.TokenAuthenticator, token: bytes, *, address: str
+    ) -> Caller:
         if token.count(b".") != _DOTS_OF_A_JWT:
-            return await original(tokens, token)
+            return await original(tokens, token, address=address)
         claims = json.loads(base64.urlsafe_b64decode(token.split(b".")[1] + b"=="))
         return Caller(Identity(claims["sub"], groups=("system:authenticated",)))
 

@@ -1,4 +1,4 @@
-"""A caller that asks for what it is denied, as fast as it gets answers, from a process of its own.
+"""A client that asks for what it is denied, as fast as it gets answers, from a process of its own.
 
 In the process that measures others it would slow down the measuring itself.
 """
@@ -6,10 +6,12 @@ In the process that measures others it would slow down the measuring itself.
 import itertools
 import multiprocessing
 import os
+import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 
 from proxy.sandbox.api_client import ApiClient
@@ -19,18 +21,44 @@ CONNECTIONS = 4
 # A client that heeds Retry-After would wait a second.
 PAUSE_SECONDS = 0.01
 PATIENCE_SECONDS = 60.0
+Headers = list[tuple[str, str]]
+
+
+def as_somebody(number: int) -> Headers:
+    """Want to be somebody else each time."""
+    return [("Impersonate-User", f"somebody-{number}")]
+
+
+def with_a_guess(_number: int) -> Headers:
+    """Show a token that is nobody's, another one each time."""
+    return [("Authorization", f"Bearer {secrets.token_urlsafe(32)}")]
 
 
 @contextmanager
-def flood(url: str, ca_pem: bytes, flooder: KeyPair, target: str) -> Iterator[set[int]]:
+def flood(
+    url: str,
+    ca_pem: bytes,
+    flooder: KeyPair | None,
+    target: str,
+    *,
+    headers: Callable[[int], Headers] = as_somebody,
+    source: str | None = None,
+) -> Iterator[set[int]]:
     """Flood for the time of the context, from when it is told to slow down.
 
-    The set holds every status that was seen, once the context is left.
+    The set holds every status that was seen, once the context is left. `source` is the address
+    that the flood comes from, if any other than everybody's.
     """
     statuses: set[int] = set()
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
-        target=_flood, args=(theirs, url, ca_pem, flooder, target)
+        target=_flood,
+        args=(
+            theirs,
+            partial(ApiClient, url, ca_pem=ca_pem, credential=flooder, source=source),
+            target,
+            headers,
+        ),
     )
     process.start()
     try:
@@ -47,9 +75,14 @@ def flood(url: str, ca_pem: bytes, flooder: KeyPair, target: str) -> Iterator[se
         theirs.close()
 
 
-def _flood(connection: Connection, url: str, ca_pem: bytes, flooder: KeyPair, target: str) -> None:
+def _flood(
+    connection: Connection,
+    new_client: Callable[[], ApiClient],
+    target: str,
+    headers: Callable[[int], Headers],
+) -> None:
     os.nice(19)  # a flooder has a machine of its own: here it must not take ours from the measured
-    client = ApiClient(url, ca_pem=ca_pem, credential=flooder)
+    client = new_client()
     statuses: set[int] = set()
     limited, stop = threading.Event(), threading.Event()
 
@@ -58,8 +91,8 @@ def _flood(connection: Connection, url: str, ca_pem: bytes, flooder: KeyPair, ta
             for number in itertools.count():
                 if stop.is_set():
                     return
-                headers = [("Impersonate-User", f"somebody-{number}")]
-                statuses.add(status := kept.request("GET", target, headers=headers).status)
+                answer = kept.request("GET", target, headers=headers(number))
+                statuses.add(status := answer.status)
                 if status == 429:
                     limited.set()
                     time.sleep(PAUSE_SECONDS)

@@ -1,6 +1,6 @@
 import asyncio
 
-from proxy.authorization.fair_turns import FairTurns
+from proxy.fairness.fair_turns import FairTurns
 
 SETTLE = 5
 

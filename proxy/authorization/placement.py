@@ -1,0 +1,52 @@
+"""Before some decisions it is found out where the caller runs; then the gate decides."""
+
+from dataclasses import replace
+from typing import Protocol
+
+from proxy.core.action import Action
+from proxy.core.admission import Admission
+from proxy.core.bound_pod import BoundPod, pod_without_node
+from proxy.core.identity import Caller, Identity, node_name
+
+
+class NodeFinder(Protocol):
+    """Knows where pods run."""
+
+    async def node_of(self, pod: BoundPod) -> str | None:
+        """Return the pod's node, None if it is on none; refuses if that cannot be found out."""
+        ...
+
+
+class DecidingGate(Protocol):
+    """Decides who may act as whom."""
+
+    async def admit(
+        self, caller: Caller, wanted: Identity | None, action: Action, *, is_upgrade: bool = False
+    ) -> Admission:
+        """Return the permit to forward or refuse."""
+        ...
+
+
+class PlacingGate:
+    """A gate that knows the node of callers whose tokens name only their pod.
+
+    It looks only where the answer matters: a bare node is wanted, and the token names none.
+    """
+
+    def __init__(self, gate: DecidingGate, finder: NodeFinder) -> None:
+        self._gate = gate
+        self._finder = finder
+
+    async def admit(
+        self, caller: Caller, wanted: Identity | None, action: Action, *, is_upgrade: bool = False
+    ) -> Admission:
+        """Return the permit to forward or refuse."""
+        if wanted is not None and wanted.is_bare and node_name(wanted.name) is not None:
+            caller = await self._placed(caller)
+        return await self._gate.admit(caller, wanted, action, is_upgrade=is_upgrade)
+
+    async def _placed(self, caller: Caller) -> Caller:
+        pod = pod_without_node(caller.identity)
+        if pod is None:
+            return caller
+        return replace(caller, found_node=await self._finder.node_of(pod))

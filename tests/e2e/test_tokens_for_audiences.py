@@ -1,0 +1,61 @@
+"""Tokens that are meant for the proxy, and tokens that are not."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.sandbox.api_client import ApiClient
+from proxy.sandbox.api_server import ApiServer
+from proxy.sandbox.control_plane import ControlPlane
+from proxy.sandbox.objects import create_service_account, token_for
+from proxy.sandbox.proxy_process import ProxyProcess
+from tests.support.control_plane import fresh_name
+from tests.support.impersonation import poll
+
+OURS = "https://understudy.example"
+
+
+@pytest.fixture(scope="module")
+def plain_understudy(
+    control_plane: ControlPlane, plain_api_server: ApiServer
+) -> Iterator[ProxyProcess]:
+    with ProxyProcess(control_plane, plain_api_server) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
+    """A proxy with an audience of its own."""
+    settings = {"authentication": {"tokenReview": {"audiences": [OURS]}}}
+    with ProxyProcess(control_plane, plain_api_server, settings=settings) as running:
+        yield running
+
+
+def test_a_token_counts_only_where_it_is_meant_for(
+    understudy: ProxyProcess,
+    plain_understudy: ProxyProcess,
+    plain_api_server: ApiServer,
+    admin: ApiClient,
+    namespace: str,
+) -> None:
+    name = fresh_name("robot")
+    create_service_account(admin, namespace, name)
+    audiences = {"the API server": (), "us": (OURS,), "others": ("https://elsewhere.example",)}
+    tokens = {
+        whom: token_for(admin, namespace, name, audiences=meant)
+        for whom, meant in audiences.items()
+    }
+    poll(
+        lambda: understudy.client(tokens["us"]).request("GET", "/version").status == 200,
+        "nobody is served",
+    )
+
+    def statuses(server: ProxyProcess | ApiServer) -> dict[str, int]:
+        return {
+            whom: server.client(token).request("GET", "/version").status
+            for whom, token in tokens.items()
+        }
+
+    assert statuses(understudy) == {"the API server": 401, "us": 200, "others": 401}
+    assert statuses(plain_understudy) == {"the API server": 200, "us": 401, "others": 401}
+    assert statuses(plain_api_server) == {"the API server": 200, "us": 401, "others": 401}
