@@ -12,12 +12,12 @@ import secrets
 from collections.abc import Callable, Sequence
 
 import aiohttp
-from cachetools import TTLCache
 from kubernetes_asyncio.client import ApiClient, ApiException
 
 from proxy.authentication.token_desk import TokenDesk
 from proxy.core.errors import Unauthorized, UpstreamUnavailable
 from proxy.core.identity import Caller, Identity, extra_of, with_authenticated
+from proxy.core.short_memory import ShortMemory
 from proxy.fairness.origin import origin_of
 from proxy.wire.tasks import Tasks
 
@@ -141,12 +141,8 @@ class TokenAuthenticator:
         self._desk = desk
         self._tasks = tasks
         self._hash_key = secrets.token_bytes(32)
-        self._callers: TTLCache[bytes, Caller] = TTLCache(
-            _REMEMBERED_TOKENS, success_ttl_seconds, timer=clock
-        )
-        self._refused: TTLCache[bytes, bool] = TTLCache(
-            _REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, timer=clock
-        )
+        self._callers = ShortMemory[bytes, Caller](_REMEMBERED_TOKENS, success_ttl_seconds, clock)
+        self._refused = ShortMemory[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
         self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
 
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
@@ -155,8 +151,8 @@ class TokenAuthenticator:
         Unauthorized for a no, UpstreamUnavailable for no answer, TooManyRequests for one too many.
         """
         key = hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
-        caller = self._callers.get(key)
-        if caller is None and key not in self._refused:
+        caller = self._callers.recall(key)
+        if caller is None and not self._refused.recall(key):
             caller = await self._ask_once(key, token, address)
         if caller is None:
             raise Unauthorized
@@ -178,10 +174,10 @@ class TokenAuthenticator:
     async def _ask(self, key: bytes, token: str, origin: str) -> Caller | None:
         identity = await self._desk.review(token, origin=origin)
         if identity is None:
-            self._refused[key] = True
+            self._refused.learn(key, value=True)
             return None
         caller = Caller(identity)
-        self._callers[key] = caller
+        self._callers.learn(key, caller)
         return caller
 
 
