@@ -7,7 +7,7 @@ on either way would be checked as one name and used as another, so it is refused
 import re
 
 from proxy.core.errors import Forbidden
-from proxy.core.identity import Identity
+from proxy.core.identity import ANONYMOUS, UNAUTHENTICATED, Identity
 
 # Tab is legal inside a header value, but no name needs one and not every hop keeps it.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -39,6 +39,11 @@ def check_header_safe(identity: Identity) -> None:
     """
     if not identity.name:
         raise Forbidden("an identity without a user name cannot be forwarded")
+    if identity.name == ANONYMOUS and UNAUTHENTICATED not in identity.groups:
+        # The API server would add the group to whoever is impersonated under this name.
+        raise Forbidden(
+            f"an identity named {ANONYMOUS} without {UNAUTHENTICATED} cannot be forwarded"
+        )
     if _is_plain(identity):
         return
     _refuse(text_fault(identity.name), "user name")

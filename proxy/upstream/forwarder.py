@@ -8,7 +8,7 @@ from typing import Protocol
 
 from proxy.core.admission import Admission
 from proxy.core.errors import InternalError, Refusal, UpstreamUnavailable
-from proxy.core.forwarding_headers import Hop, assert_one_identity, outbound_headers
+from proxy.core.forwarding_headers import NO_RULES, Hop, assert_one_identity, outbound_headers
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.relay import CredentialStanding, Dispatch, Relay
 from proxy.wire.body import BodyKind
@@ -66,6 +66,8 @@ class Forwarder:
         self._standing = standing
         self._response_timeout_seconds = response_timeout_seconds
         self._tasks = tasks
+        # Replaced when other headers are a front proxy's.
+        self.rules = NO_RULES
 
     async def forward(
         self,
@@ -97,7 +99,7 @@ class Forwarder:
             upgrade=request.upgrade,
             is_chunked=request.framing.kind is BodyKind.CHUNKED,
         )
-        headers = outbound_headers(request.headers, admission, hop)
+        headers = outbound_headers(request.headers, admission, hop, rules=self.rules)
         assert_one_identity(headers, admission)
         return encode_head(b"%b %b HTTP/1.1" % (request.method, request.target), headers)
 

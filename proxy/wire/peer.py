@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Where a connection comes from, and the certificate its handshake has verified."""
+    """Where a connection comes from, and the certificates that were shown in its handshake.
+
+    The peer's own certificate is the first, and it holds its key; nobody has verified any.
+    """
 
     address: str
-    certificate: bytes | None = None
+    chain: tuple[bytes, ...] = ()

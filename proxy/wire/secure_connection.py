@@ -7,13 +7,14 @@ import asyncio
 import ssl
 from typing import cast
 
+from proxy.wire.server_tls import ServerTLS
 from proxy.wire.tls import TLSStream
 
 
 class SecureConnection(asyncio.Protocol):
     """TLS below, plaintext above. Subclasses fill in what they want to hear of."""
 
-    def __init__(self, tls: TLSStream) -> None:
+    def __init__(self, tls: TLSStream | ServerTLS) -> None:
         self._tls = tls
         self._transport: asyncio.Transport | None = None
         # Set with our goodbye: from then on nothing is written and nothing that comes counts.

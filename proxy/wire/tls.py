@@ -102,16 +102,6 @@ class TLSStream:
             self._object.unwrap()
         return self._outgoing.read()
 
-    def peer_certificate(self) -> bytes | None:
-        """Return the peer's certificate as DER. OpenSSL has verified it in this handshake.
-
-        A resumed session carries the certificate of an earlier handshake, checked against the
-        CAs of that day: its certificate does not count.
-        """
-        if self._object.session_reused:
-            return None
-        return self._object.getpeercert(binary_form=True)
-
     def _take_helping(self) -> bool:
         """Let the session have the next of the bytes received; False when there are none left."""
         if not self._received:

@@ -20,7 +20,7 @@ from proxy.core.admission import Admission
 from proxy.core.audit_event import source_ips
 from proxy.core.errors import BadRequest, UpstreamUnavailable
 from proxy.core.evaluation import Answer
-from proxy.core.forwarding_headers import Hop, outbound_headers
+from proxy.core.forwarding_headers import ForwardingRules, Hop, outbound_headers
 from proxy.core.identity import Caller, Identity
 from proxy.sandbox import proxy_process
 from proxy.telemetry import logs
@@ -43,8 +43,10 @@ class Guard:
 def forward(rewrite: Rewrite) -> None:
     """Send what `rewrite` makes of the client's headers and ours, and check nothing afterwards."""
 
-    def outbound(headers: Sequence[Header], admission: Admission, hop: Hop) -> list[Header]:
-        return rewrite(headers, outbound_headers(headers, admission, hop))
+    def outbound(
+        headers: Sequence[Header], admission: Admission, hop: Hop, *, rules: ForwardingRules
+    ) -> list[Header]:
+        return rewrite(headers, outbound_headers(headers, admission, hop, rules=rules))
 
     put(forwarder, "outbound_headers", outbound)
     put(forwarder, "assert_one_identity", lambda headers, admission: None)
