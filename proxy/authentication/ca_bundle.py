@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from OpenSSL import crypto
@@ -69,8 +70,9 @@ class CaBundle(Generic[Meaning]):
         What `read` raises is told to whoever asks, and not remembered.
         """
         self._read = read
-        self.certificates = frozenset(_load(text))
-        self._anchors = [crypto.X509.from_cryptography(one) for one in self.certificates]
+        certificates = _load(text)
+        self.signers = frozenset(_signer(one) for one in certificates)
+        self._anchors = [crypto.X509.from_cryptography(one) for one in certificates]
         self._verified: dict[Chain, _Verified[Meaning]] = {}
 
     def meaning(self, chain: Chain, now: datetime) -> Meaning:
@@ -117,8 +119,16 @@ class CaBundle(Generic[Meaning]):
 def _load(text: CaText) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(text.pem)
-    except ValueError as error:
+    except (UnsupportedAlgorithm, ValueError) as error:
         raise TrustError(f"cannot use {text.origin}: not certificates in PEM") from error
+
+
+def _signer(certificate: x509.Certificate) -> tuple[bytes, bytes]:
+    """Return what makes two CA certificates one signer: name and key, however often renewed."""
+    key = certificate.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return certificate.subject.public_bytes(), key
 
 
 def _check(path: Sequence[x509.Certificate]) -> None:

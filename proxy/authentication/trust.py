@@ -167,7 +167,7 @@ def _front_proxies(claim: FrontProxyClaim, clients: CaBundle[Caller | None] | No
 
     allowed = frozenset(claim.allowed_names)
     bundle = CaBundle(claim.ca, read=check_name)
-    if not allowed and clients is not None and clients.certificates & bundle.certificates:
+    if not allowed and clients is not None and clients.signers & bundle.signers:
         # As the API server, which does not start like this: every user could speak for others.
         raise TrustError(
             f"{claim.ca.origin} is also the clients' CA: front proxies need allowed names then"
