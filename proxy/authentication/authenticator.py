@@ -88,7 +88,7 @@ class Authenticator:
         token = bearer_token(headers)
         has_failed = False
         if peer.chain:
-            caller, has_failed = self._by_certificate(peer.chain, headers)
+            caller, has_failed = self._by_certificate(peer, headers)
             if caller is not None:
                 return caller
         try:
@@ -105,26 +105,22 @@ class Authenticator:
         check_header_safe(caller.identity)
         return caller
 
-    def _by_certificate(
-        self, chain: tuple[bytes, ...], headers: Sequence[Header]
-    ) -> tuple[Caller | None, bool]:
+    def _by_certificate(self, peer: Peer, headers: Sequence[Header]) -> tuple[Caller | None, bool]:
         """Return who is proven by a chain, and whether it failed to prove something.
 
         Each of the two CAs is asked for itself. One chain may satisfy both; then a front proxy's
-        word comes first, and what it does not say is left to the certificate.
+        word comes first, and without one the certificate counts.
         """
         trust, now = self._believing.trust, self._clock()
         caller, has_failed = None, not trust.is_known
         if trust.front_proxies is not None:
-            try:
-                caller = _spoken_for(trust.front_proxies, chain, headers, now)
-            except Unauthorized:
+            if trust.front_proxies.bundle.judge(peer, now).is_proven:
+                caller = _spoken_for(trust.front_proxies, headers)
+            else:
                 has_failed = True
         if caller is None and trust.clients is not None:
-            try:
-                caller = trust.clients.meaning(chain, now)
-            except Unauthorized:
-                has_failed = True
+            judgement = trust.clients.judge(peer, now)
+            caller, has_failed = judgement.meaning, has_failed or not judgement.is_proven
         return caller, has_failed
 
     async def _by_token(self, token: bytes | None) -> Caller | None:
@@ -141,11 +137,8 @@ class Authenticator:
         return NOBODY
 
 
-def _spoken_for(
-    front_proxies: FrontProxies, chain: tuple[bytes, ...], headers: Sequence[Header], now: datetime
-) -> Caller | None:
-    """Return for whom a front proxy speaks, if it is one; Unauthorized if it is none."""
-    front_proxies.bundle.meaning(chain, now)
+def _spoken_for(front_proxies: FrontProxies, headers: Sequence[Header]) -> Caller | None:
+    """Return for whom a front proxy speaks, which was verified to be one."""
     identity = read_remote_user(headers, front_proxies.headers)
     if identity is None:
         return None

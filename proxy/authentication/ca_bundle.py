@@ -1,13 +1,15 @@
-"""CA certificates, and the chains they have verified.
+"""CA certificates, and what they prove of a client's chain.
 
-A client's chain is verified with its first request and not again while all of it is valid: what
-changes with time is judged each time, what does not is remembered.
+A chain is judged with the first request of its connection, and again only when time may have
+changed the outcome. So an outcome is remembered with the moments between which it holds, be it good
+or bad: the same question at such a moment has the same answer.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Generic, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Generic, TypeVar, cast
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -17,13 +19,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from OpenSSL import crypto
 
 from proxy.core.errors import SetupError, Unauthorized
-
-Chain = tuple[bytes, ...]
-"""Certificates as DER, the client's own first."""
+from proxy.wire.peer import Peer
 
 Meaning = TypeVar("Meaning")
 
-_REMEMBERED_CHAINS = 4096
+_REMEMBERED_BUNDLES = 8
+_NEVER_OVER = datetime.max.replace(tzinfo=UTC)
 _CLIENT_USAGES = frozenset(
     (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
 )
@@ -53,10 +54,11 @@ class CaText:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verified(Generic[Meaning]):
-    """What a chain means, and from when to when all of it is valid."""
+class Judgement(Generic[Meaning]):
+    """What a chain proves, and the first and the last moment of which that is said."""
 
-    meaning: Meaning
+    is_proven: bool
+    meaning: Meaning | None
     first_moment: datetime
     last_moment: datetime
 
@@ -67,40 +69,50 @@ class CaBundle(Generic[Meaning]):
     def __init__(self, text: CaText, *, read: Callable[[bytes], Meaning]) -> None:
         """Load the CAs or raise TrustError. `read` gives a client's certificate its meaning.
 
-        What `read` raises is told to whoever asks, and not remembered.
+        If `read` raises Unauthorized the chain proves nothing; what else it raises is told to
+        whoever asks.
         """
         self._read = read
-        certificates = _load(text)
-        self.signers = frozenset(_signer(one) for one in certificates)
-        self._anchors = [crypto.X509.from_cryptography(one) for one in certificates]
-        self._verified: dict[Chain, _Verified[Meaning]] = {}
+        self._certificates = _load(text)
+        self._anchors = [crypto.X509.from_cryptography(one) for one in self._certificates]
+        self.signers = frozenset(_signer(one) for one in self._certificates)
 
-    def meaning(self, chain: Chain, now: datetime) -> Meaning:
-        """Return what a chain means at this moment; Unauthorized if it proves nothing."""
-        known = self._verified.get(chain)
+    def judge(self, peer: Peer, now: datetime) -> Judgement[Meaning]:
+        """Tell what the chain that a peer has shown proves at this moment."""
+        known = cast("Judgement[Meaning] | None", peer.memory.get(self))  # only we write there
         if known is None or not known.first_moment <= now <= known.last_moment:
-            known = self._verify(chain, now)
-        return known.meaning
-
-    def _verify(self, chain: Chain, now: datetime) -> _Verified[Meaning]:
-        try:
-            verified = self._chain_to_anchor(chain, now)
-            _check(verified)
-        except _NO_PROOF as error:
-            raise Unauthorized from error
-        known = _Verified(
-            self._read(chain[0]),
-            max(one.not_valid_before_utc for one in verified),
-            min(one.not_valid_after_utc for one in verified),
-        )
-        if not known.first_moment <= now <= known.last_moment:
-            raise Unauthorized
-        while len(self._verified) >= _REMEMBERED_CHAINS:
-            del self._verified[next(iter(self._verified))]
-        self._verified[chain] = known
+            known = self._judge(peer.chain, now)
+            if len(peer.memory) >= _REMEMBERED_BUNDLES:
+                peer.memory.clear()  # of bundles that were replaced long ago
+            peer.memory[self] = known
         return known
 
-    def _chain_to_anchor(self, chain: Chain, now: datetime) -> list[x509.Certificate]:
+    def _judge(self, chain: Sequence[bytes], now: datetime) -> Judgement[Meaning]:
+        try:
+            path = self._path_to_anchor(chain, now)
+            _check(path)
+            meaning = self._read(chain[0])
+        except (Unauthorized, *_NO_PROOF):
+            return _proves_nothing(now, self._unproven_until(chain, now))
+        first = max(one.not_valid_before_utc for one in path)
+        last = min(one.not_valid_after_utc for one in path)
+        if not first <= now <= last:
+            return _proves_nothing(now, now)  # OpenSSL counts in whole seconds, Go and we do not.
+        return Judgement(is_proven=True, meaning=meaning, first_moment=first, last_moment=last)
+
+    def _unproven_until(self, chain: Sequence[bytes], now: datetime) -> datetime:
+        """Return how long a chain that proves nothing will go on to prove nothing.
+
+        Time can only help where something is not valid yet.
+        """
+        begins = [one.not_valid_before_utc for one in self._certificates]
+        for der in chain:
+            with contextlib.suppress(*_NO_PROOF):
+                begins.append(x509.load_der_x509_certificate(der).not_valid_before_utc)
+        to_come = [moment for moment in begins if moment > now]
+        return min(to_come) - timedelta.resolution if to_come else _NEVER_OVER
+
+    def _path_to_anchor(self, chain: Sequence[bytes], now: datetime) -> list[x509.Certificate]:
         own, *others = (crypto.load_certificate(crypto.FILETYPE_ASN1, one) for one in chain)
         path = crypto.X509StoreContext(self._store_at(now), own, others).get_verified_chain()
         return [one.to_cryptography() for one in path]
@@ -114,6 +126,12 @@ class CaBundle(Generic[Meaning]):
         for anchor in self._anchors:
             store.add_cert(anchor)
         return store
+
+
+def _proves_nothing(first_moment: datetime, last_moment: datetime) -> Judgement[Meaning]:
+    return Judgement(
+        is_proven=False, meaning=None, first_moment=first_moment, last_moment=last_moment
+    )
 
 
 def _load(text: CaText) -> list[x509.Certificate]:

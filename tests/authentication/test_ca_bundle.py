@@ -13,6 +13,7 @@ from OpenSSL import crypto
 from proxy.authentication.ca_bundle import CaBundle, CaText, TrustError
 from proxy.authentication.client_certificate import read_common_name
 from proxy.core.errors import Unauthorized
+from proxy.wire.peer import Peer
 from tests.support.chains import (
     CN,
     FOR_CLIENTS,
@@ -26,7 +27,7 @@ from tests.support.chains import (
 ANY_USAGE = (ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,)
 ROOT = Issuer()
 MIDDLE = Issuer("middle", ROOT)
-HOUR = datetime.timedelta(hours=1)
+HOUR, SECOND = datetime.timedelta(hours=1), datetime.timedelta(seconds=1)
 
 
 def now() -> datetime.datetime:
@@ -38,11 +39,14 @@ def bundle(*issuers: Issuer) -> CaBundle[str]:
     return CaBundle(text, read=read_common_name)
 
 
-def proves(shown: Shown, *issuers: Issuer, at: datetime.datetime | None = None) -> bool:
-    try:
-        return bundle(*issuers).meaning(shown.chain, at or now()) == "alice"
-    except Unauthorized:
-        return False
+def proves(shown: Shown, *issuers: Issuer) -> bool:
+    judgement = bundle(*issuers).judge(peer(shown), now())
+    assert judgement.meaning == ("alice" if judgement.is_proven else None)
+    return judgement.is_proven
+
+
+def peer(shown: Shown) -> Peer:
+    return Peer("10.0.0.1", shown.chain)
 
 
 def test_who_signed_it_decides() -> None:
@@ -93,10 +97,8 @@ def test_a_path_that_is_longer_than_allowed_proves_nothing() -> None:
 def test_a_signature_that_does_not_fit_proves_nothing() -> None:
     impostor = Issuer(ROOT.name)
     assert impostor.subject == ROOT.subject
-    chain = impostor.issue((CN, "alice")).chain
 
-    with pytest.raises(Unauthorized):
-        bundle().meaning(chain, now())
+    assert not proves(impostor.issue((CN, "alice")))
 
 
 @pytest.mark.parametrize(
@@ -140,25 +142,31 @@ def test_what_was_verified_counts_to_its_last_moment_and_not_beyond(whose: str) 
     root = Issuer(window=short if whose == "root" else usual)
     middle = Issuer("middle", root, window=short if whose == "between" else usual)
     shown = middle.issue((CN, "alice"), window=short if whose == "client" else usual)
-    trusted = bundle(root)
-    assert trusted.meaning(shown.chain, now()) == "alice"
+    trusted, one = bundle(root), peer(shown)
+    assert trusted.judge(one, now()).is_proven
     last = min(one.not_valid_after_utc for one in (*shown.certificates, root.certificate)).replace(
         microsecond=0
     )
 
-    assert trusted.meaning(shown.chain, last - datetime.timedelta(seconds=1)) == "alice"
-    with pytest.raises(Unauthorized):
-        trusted.meaning(shown.chain, last + datetime.timedelta(seconds=2))
-    assert trusted.meaning(shown.chain, now()) == "alice", "clocks may be set back"
+    assert trusted.judge(one, last - SECOND).is_proven
+    assert trusted.judge(one, last).is_proven
+    assert not trusted.judge(one, last + SECOND / 2).is_proven
+    assert not trusted.judge(one, last + SECOND).is_proven
+    assert trusted.judge(one, now()).is_proven, "clocks may be set back"
 
 
-def test_what_was_to_come_counts_when_it_has_come() -> None:
-    shown = ROOT.issue((CN, "alice"), window=Window(2, 9))
-    trusted = bundle()
-    with pytest.raises(Unauthorized):
-        trusted.meaning(shown.chain, now())
+@pytest.mark.parametrize("whose", ["client", "between", "root"])
+def test_what_was_to_come_counts_when_it_has_come(whose: str) -> None:
+    late, usual = Window(2, 9), Window()
+    root = Issuer(window=late if whose == "root" else usual)
+    middle = Issuer("middle", root, window=late if whose == "between" else usual)
+    shown = middle.issue((CN, "alice"), window=late if whose == "client" else usual)
+    trusted, one = bundle(root), peer(shown)
+    first = max(each.not_valid_before_utc for each in (*shown.certificates, root.certificate))
+    assert not trusted.judge(one, now()).is_proven
 
-    assert trusted.meaning(shown.chain, now() + 3 * HOUR) == "alice"
+    assert not trusted.judge(one, first - SECOND / 2).is_proven
+    assert trusted.judge(one, first + SECOND).is_proven
 
 
 def test_a_ca_that_was_renewed_counts_beside_the_old_one() -> None:
@@ -170,44 +178,40 @@ def test_a_ca_that_was_renewed_counts_beside_the_old_one() -> None:
     assert proves(new.issue((CN, "alice")), new, old)
 
 
-def test_a_chain_is_verified_once_while_it_is_in_use() -> None:
-    trusted = bundle()
-    shown = ROOT.issue((CN, "alice"))
-    read: list[bytes] = []
-    remembering = CaBundle(CaText(ROOT.pem, "the CA"), read=read.append)
-
-    for _ in range(3):
-        remembering.meaning(tuple(bytes(one) for one in shown.chain), now())
-
-    assert len(read) == 1
-    assert trusted.meaning(shown.chain, now()) == "alice"
-
-
-def test_what_reading_refuses_is_refused_each_time() -> None:
+@pytest.mark.parametrize("is_refused", [False, True], ids=["good", "bad"])
+def test_a_chain_is_judged_once_on_its_connection(is_refused: object) -> None:
     read: list[bytes] = []
 
-    def refuse(der: bytes) -> None:
+    def note(der: bytes) -> None:
         read.append(der)
-        raise Unauthorized
+        if is_refused:
+            raise Unauthorized
 
-    trusted = CaBundle(CaText(ROOT.pem, "the CA"), read=refuse)
-    chain = ROOT.issue((CN, "alice")).chain
-    for _ in range(2):
-        with pytest.raises(Unauthorized):
-            trusted.meaning(chain, now())
+    trusted = CaBundle(CaText(ROOT.pem, "the CA"), read=note)
+    one, other = (peer(ROOT.issue((CN, "alice"))) for _ in range(2))
 
-    assert len(read) == 2
+    judgements = [trusted.judge(one, now()) for _ in range(3)]
+    trusted.judge(other, now())
+
+    assert [judgement.is_proven for judgement in judgements] == [not is_refused] * 3
+    assert len(read) == 2, "once for each connection"
 
 
-def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.authentication.ca_bundle._REMEMBERED_CHAINS", 2)
-    trusted = bundle()
-    shown = [ROOT.issue((CN, name)) for name in ("alice", "bob", "carol")]
+def test_a_stranger_is_judged_once_and_for_all() -> None:
+    trusted, one = bundle(), peer(Issuer().issue((CN, "alice")))
+    first = trusted.judge(one, now())
 
-    names = [trusted.meaning(one.chain, now()) for one in (*shown, shown[0])]
+    assert trusted.judge(one, now() + 1000 * HOUR) is first
+    assert not first.is_proven
+    assert trusted.judge(one, first.first_moment - HOUR) is not first, "clocks may be set back"
 
-    assert names == ["alice", "bob", "carol", "alice"]
-    assert len(trusted._verified) == 2
+
+def test_each_bundle_judges_for_itself() -> None:
+    one = peer(ROOT.issue((CN, "alice")))
+    verdicts = [bundle(root).judge(one, now()).is_proven for root in (ROOT, Issuer("x")) * 8]
+
+    assert verdicts == [True, False] * 8
+    assert len(one.memory) <= 8
 
 
 def test_a_signature_by_a_broken_hash_proves_nothing() -> None:
@@ -252,8 +256,7 @@ def test_what_nobody_understands_and_must_be_understood_proves_nothing() -> None
 
 @pytest.mark.parametrize("chain", [(b"",), (b"text",), (b"\x30\x00",)], ids=repr)
 def test_what_is_no_certificate_proves_nothing(chain: tuple[bytes, ...]) -> None:
-    with pytest.raises(Unauthorized):
-        bundle().meaning(chain, now())
+    assert not bundle().judge(Peer("10.0.0.1", chain), now()).is_proven
 
 
 @pytest.mark.parametrize(
@@ -278,7 +281,7 @@ def test_comments_and_line_breaks_of_a_bundle_are_of_no_matter() -> None:
     pem = b"# ours\r\n" + ROOT.pem.replace(b"\n", b"\r\n") + b"\n\n" + ROOT.pem
     trusted = CaBundle(CaText(pem, "the CA"), read=read_common_name)
 
-    assert trusted.meaning(ROOT.issue((CN, "alice")).chain, now()) == "alice"
+    assert trusted.judge(peer(ROOT.issue((CN, "alice"))), now()).is_proven
 
 
 # 512 bits; nothing makes such keys any more.

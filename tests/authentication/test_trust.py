@@ -15,8 +15,8 @@ from proxy.authentication.trust import (
     TrustKeeper,
     build_trust,
 )
-from proxy.core.errors import Unauthorized
 from proxy.core.remote_headers import RemoteHeaders
+from proxy.wire.peer import Peer
 from tests.support.chains import CN, Issuer
 from tests.support.event_loops import eventually
 
@@ -61,12 +61,8 @@ class Stage:
 
     def believes(self, issuer: Issuer) -> bool:
         clients = self.keeper.trust.clients
-        if clients is None:
-            return False
-        try:
-            return clients.meaning(issuer.issue((CN, "alice")).chain, datetime.now(UTC)) is not None
-        except Unauthorized:
-            return False
+        shown = Peer("10.0.0.1", issuer.issue((CN, "alice")).chain)
+        return clients is not None and clients.judge(shown, datetime.now(UTC)).is_proven
 
 
 @pytest.fixture

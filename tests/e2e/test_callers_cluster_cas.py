@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 
 COMPONENT = Path(__file__).parents[2] / "manifests" / "components" / "cluster-cas" / "rbac.yaml"
 CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
-FROM_CLUSTER = {
+FROM_CLUSTER: dict[str, dict[str, Any]] = {
     "serving": {"certificateRefresh": "100ms"},
     "authentication": {
         "clientCertificate": {"fromCluster": True},
