@@ -199,6 +199,17 @@ def test_an_old_version_is_refused(certificates: Certificates, serving: SSL.Cont
         pair(context, serving)
 
 
+def test_an_old_cipher_is_refused(certificates: Certificates, serving: SSL.Context) -> None:
+    context = certificates.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+    pair(context, serving)
+
+    context.set_ciphers("ECDHE-ECDSA-AES256-SHA:AES256-SHA")
+    with pytest.raises(ssl.SSLError, match="cipher"):
+        pair(context, serving)
+
+
 def test_without_a_certificate_there_is_nothing_to_tell(
     both: tuple[TLSStream, ServerTLS],
 ) -> None:
