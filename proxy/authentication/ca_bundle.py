@@ -6,6 +6,7 @@ or bad: the same question at such a moment has the same answer.
 """
 
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from OpenSSL import crypto
 
 from proxy.core.errors import SetupError, Unauthorized
+from proxy.telemetry.logs import fields
 from proxy.wire.peer import Peer
+
+log = logging.getLogger(__name__)
 
 Meaning = TypeVar("Meaning")
 
@@ -73,6 +77,7 @@ class CaBundle(Generic[Meaning]):
         whoever asks.
         """
         self._read = read
+        self._origin = text.origin
         self._certificates = _load(text)
         self._anchors = [crypto.X509.from_cryptography(one) for one in self._certificates]
         self.signers = frozenset(_signer(one) for one in self._certificates)
@@ -92,7 +97,9 @@ class CaBundle(Generic[Meaning]):
             path = self._path_to_anchor(chain, now)
             _check(path)
             meaning = self._read(chain[0])
-        except (Unauthorized, *_NO_PROOF):
+        except (Unauthorized, *_NO_PROOF) as error:
+            # Not more than that: users are no front proxies, and there is nothing wrong with it.
+            log.debug("chain proves nothing", extra=fields(ca=self._origin, error=str(error)))
             return _proves_nothing(now, self._unproven_until(chain, now))
         first = max(one.not_valid_before_utc for one in path)
         last = min(one.not_valid_after_utc for one in path)

@@ -1,4 +1,4 @@
-"""Certificates of every kind: asked directly and through the proxy, the API server says the same."""
+"""Certificates of every kind: both doors, ours and the API server's own, say the same of them."""
 
 from collections.abc import Callable
 
