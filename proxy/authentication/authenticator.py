@@ -14,7 +14,7 @@ from proxy.authentication.trust import FrontProxies, Trust
 from proxy.authentication.websocket_token import websocket_token
 from proxy.core.errors import BadRequest, Unauthorized, UpstreamUnavailable
 from proxy.core.go_url import split_target
-from proxy.core.header_safety import check_header_safe
+from proxy.core.header_safety import check_caller
 from proxy.core.identity import ANONYMOUS, UNAUTHENTICATED, Caller, Identity
 from proxy.core.remote_headers import read_remote_user
 from proxy.wire.peer import Peer
@@ -102,7 +102,7 @@ class Authenticator:
                 has_failed = True
         if caller is None:
             return self._without_credential(peer, target, has_failed=has_failed)
-        check_header_safe(caller.identity)
+        check_caller(caller.identity)
         return caller
 
     def _by_certificate(self, peer: Peer, headers: Sequence[Header]) -> tuple[Caller | None, bool]:
@@ -142,7 +142,7 @@ def _spoken_for(front_proxies: FrontProxies, headers: Sequence[Header]) -> Calle
     identity = read_remote_user(headers, front_proxies.headers)
     if identity is None:
         return None
-    check_header_safe(identity)
+    check_caller(identity)
     return Caller(identity)
 
 

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from proxy.core.errors import Unauthorized
-from proxy.core.header_safety import check_header_safe
+from proxy.core.header_safety import check_caller
 from proxy.core.identity import Caller, Identity, authenticated_groups, extra_of
 
 _UID_ATTRIBUTE = ObjectIdentifier("1.3.6.1.4.1.57683.2")
@@ -38,7 +38,7 @@ def read_caller(certificate: bytes) -> Caller | None:
         groups=authenticated_groups(name, groups),
         extra=extra_of({_CREDENTIAL_ID_KEY: (f"X509SHA256={fingerprint}",)}),
     )
-    check_header_safe(identity)
+    check_caller(identity)
     return Caller(identity)
 
 

@@ -31,6 +31,16 @@ def key_fault(key: str) -> str | None:
     return text_fault(key.replace(" ", "_"))
 
 
+def check_caller(identity: Identity) -> None:
+    """Refuse a caller that upstream would take for another one, or put into another group."""
+    if identity.name == ANONYMOUS and UNAUTHENTICATED not in identity.groups:
+        # The API server adds the group to whoever is impersonated under this name.
+        raise Forbidden(
+            f"an identity named {ANONYMOUS} without {UNAUTHENTICATED} cannot be forwarded"
+        )
+    check_header_safe(identity)
+
+
 def check_header_safe(identity: Identity) -> None:
     """Refuse an identity that upstream would read differently from how it was authenticated.
 
@@ -39,11 +49,6 @@ def check_header_safe(identity: Identity) -> None:
     """
     if not identity.name:
         raise Forbidden("an identity without a user name cannot be forwarded")
-    if identity.name == ANONYMOUS and UNAUTHENTICATED not in identity.groups:
-        # The API server would add the group to whoever is impersonated under this name.
-        raise Forbidden(
-            f"an identity named {ANONYMOUS} without {UNAUTHENTICATED} cannot be forwarded"
-        )
     if _is_plain(identity):
         return
     _refuse(text_fault(identity.name), "user name")
