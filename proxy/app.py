@@ -15,6 +15,8 @@ from proxy.admin.health import HealthCheck, Heartbeat
 from proxy.admin.server import AdminServer
 from proxy.audit.recorder import Recorder
 from proxy.audit.sinks import AuditFile
+from proxy.authentication.trust import Trust, TrustKeeper
+from proxy.authentication.trust_sources import FilesAndCluster
 from proxy.core.errors import Refusal
 from proxy.pipeline import Pipeline
 from proxy.serving.certificates import LoadedCertificates, ServingCertificates, load_certificates
@@ -31,13 +33,16 @@ from proxy.upstream.side import Clocks, UpstreamSide, upstream_side
 from proxy.wire.tasks import Tasks
 from proxy.wiring import (
     Tools,
+    anonymous_policy,
     build_authenticator,
     build_gate,
     certificate_files,
     connection_limits,
     decisions_by,
     drain_times,
+    forwarding_rules,
     nameless_guards,
+    where_trust_is,
 )
 
 log = logging.getLogger(__name__)
@@ -85,6 +90,11 @@ class Proxy:
         metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
         self._serving_metrics = ServingMetrics(metrics.registry)
         self._tools = Tools(self._clock, _wall_clock, tasks, upstream.client, metrics)
+        self._trust = TrustKeeper(
+            FilesAndCluster(where_trust_is(settings), upstream.client),
+            counter=self._serving_metrics,
+            on_change=self._believe,
+        )
         self._heartbeat = Heartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
         self._admin = AdminServer(
             metrics.registry,
@@ -93,11 +103,13 @@ class Proxy:
                 HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
                 HealthCheck("own-identity", lambda: None if self._own_name else "not known yet"),
                 HealthCheck("own-credential", upstream.keeper.fault),
+                HealthCheck("client-cas", self._trust.fault),
             ],
         )
         audit_path = settings.audit.log.path
         self._audit_file = AuditFile(audit_path) if audit_path is not None else None
         self._gate = build_gate(settings, self._tools)
+        self._authenticator = build_authenticator(settings, self._tools, self._trust)
         self._pipeline = self._build_pipeline(settings)
         self._listener = Listener(
             context=certificates.context,
@@ -113,6 +125,7 @@ class Proxy:
     async def start(self, settings: Settings) -> None:
         """Listen, and keep house."""
         allow_open_files(settings.serving.limits.connections)
+        await self._trust.begin()
         if settings.admin.address is not None:
             await self._admin.start(*settings.admin.address)
         self.address = await self._listener.bind(*settings.serving.address)
@@ -127,6 +140,7 @@ class Proxy:
         self._tasks.keep(self._upstream.keeper.run())
         refresh_seconds = settings.serving.certificate_refresh_seconds
         self._tasks.keep(self._certificates.keep_fresh(refresh_seconds))
+        self._tasks.keep(self._trust.keep_fresh(refresh_seconds))
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))
 
     async def stop(self) -> None:
@@ -152,13 +166,16 @@ class Proxy:
         self._guard()
         self._pipeline.decisions = decisions_by(settings, self._gate, self._tools)
         log.info("decisions reloaded")
+        self._authenticator.anonymous = anonymous_policy(settings)
         self._tasks.keep(self._certificates.look(certificate_files(settings)))
+        source = FilesAndCluster(where_trust_is(settings), self._upstream.client)
+        self._tasks.keep(self._trust.look(source))
 
     def _build_pipeline(self, settings: Settings) -> Pipeline:
         limits = settings.serving.limits
         return Pipeline(
             recorder=Recorder(_wall_clock, self._audit_file),
-            authenticator=build_authenticator(settings, self._tools),
+            authenticator=self._authenticator,
             in_flight=InFlight(
                 reads=limits.reads_in_flight,
                 writes=limits.writes_in_flight,
@@ -203,6 +220,9 @@ class Proxy:
             if turned_away := self._listener.take_turned_away():
                 self._serving_metrics.connections_turned_away(turned_away)
                 log.warning("too many connections", extra=fields(turned_away=turned_away))
+
+    def _believe(self, trust: Trust) -> None:
+        self._upstream.forwarder.rules = forwarding_rules(trust)
 
     def _guard(self) -> None:
         if self._own_name is not None:

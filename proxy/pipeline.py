@@ -65,7 +65,7 @@ class CallerFinder(Protocol):
     """Stage: who is calling?"""
 
     async def authenticate(
-        self, peer: Peer, headers: HeaderLines, *, upgrade: bytes | None
+        self, peer: Peer, headers: HeaderLines, *, target: bytes, upgrade: bytes | None
     ) -> Caller:
         """Return the caller or refuse."""
         ...
@@ -165,7 +165,7 @@ class Pipeline:
         trail.acts(action)
         check_timeout(action, request.target)
         caller = await self._authenticator.authenticate(
-            exchange.peer, request.headers, upgrade=request.upgrade
+            exchange.peer, request.headers, target=request.target, upgrade=request.upgrade
         )
         trail.is_called_by(caller)
         self._in_flight.enter(exchange, action)

@@ -7,10 +7,11 @@ from functools import partial
 
 from kubernetes_asyncio.client import ApiClient
 
-from proxy.authentication.authenticator import Authenticator
+from proxy.authentication.authenticator import AnonymousPolicy, Authenticator
 from proxy.authentication.bearer_token import KubernetesTokenReviewer, TokenAuthenticator
-from proxy.authentication.client_certificate import CertificateAuthenticator
 from proxy.authentication.token_desk import TokenDesk
+from proxy.authentication.trust import Trust, TrustKeeper, header_names
+from proxy.authentication.trust_sources import FrontProxyFile, WhereTrustIs
 from proxy.authorization.access_reviews import KubernetesAccessReviewer
 from proxy.authorization.bound_pods import BoundPods, KubernetesPodReader
 from proxy.authorization.breaker import Breaker
@@ -20,7 +21,9 @@ from proxy.authorization.placement import PlacingGate
 from proxy.authorization.review_desk import ReviewDesk
 from proxy.core.admission import Guards
 from proxy.core.extra_policy import ExtraPolicy
+from proxy.core.forwarding_headers import NO_RULES, ForwardingRules, folded_name
 from proxy.core.impersonation_headers import read_wanted_identity
+from proxy.core.remote_headers import RemoteHeaders
 from proxy.fairness.rationing import Ration, Rationing
 from proxy.pipeline import Decisions
 from proxy.serving.certificates import CertificateFiles
@@ -49,7 +52,7 @@ class Tools:
     metrics: Metrics
 
 
-def build_authenticator(settings: Settings, tools: Tools) -> Authenticator:
+def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) -> Authenticator:
     """Return what finds out who is calling."""
     reviews = settings.authentication.token_review
     ration = Ration(reviews.per_address_per_second, reviews.per_address_burst)
@@ -66,8 +69,45 @@ def build_authenticator(settings: Settings, tools: Tools) -> Authenticator:
         clock=tools.clock,
         tasks=tools.tasks,
     )
-    certificates = CertificateAuthenticator(tools.now)
-    return Authenticator(certificates, tokens if reviews.enabled else None)
+    return Authenticator(
+        trust,
+        tokens if reviews.enabled else None,
+        clock=tools.now,
+        anonymous=anonymous_policy(settings),
+    )
+
+
+def anonymous_policy(settings: Settings) -> AnonymousPolicy:
+    """Return where nobody in particular may call."""
+    anonymous = settings.authentication.anonymous
+    return AnonymousPolicy(anonymous.enabled, frozenset(anonymous.paths))
+
+
+def where_trust_is(settings: Settings) -> WhereTrustIs:
+    """Return where the CAs of clients and of front proxies are read from."""
+    clients = settings.authentication.client_certificate
+    front_proxy = settings.authentication.front_proxy
+    file = None
+    if front_proxy.ca_file is not None:
+        headers = RemoteHeaders(
+            header_names(front_proxy.username_headers),
+            header_names(front_proxy.uid_headers),
+            header_names(front_proxy.group_headers),
+            header_names(front_proxy.extra_header_prefixes),
+        )
+        file = FrontProxyFile(front_proxy.ca_file, front_proxy.allowed_names, headers)
+    return WhereTrustIs(clients.ca_file, clients.from_cluster, file, front_proxy.from_cluster)
+
+
+def forwarding_rules(trust: Trust) -> ForwardingRules:
+    """Return which headers a client may not send on, besides those that nobody may."""
+    if trust.front_proxies is None:
+        return NO_RULES
+    headers = trust.front_proxies.headers
+    return ForwardingRules(
+        dropped_names=frozenset(map(folded_name, headers.names)),
+        dropped_prefixes=tuple(map(folded_name, headers.extra_prefixes)),
+    )
 
 
 def build_gate(settings: Settings, tools: Tools) -> Gate:
@@ -146,7 +186,7 @@ def certificate_files(settings: Settings) -> CertificateFiles:
     return CertificateFiles(
         settings.serving.certificate_file,
         settings.serving.key_file,
-        settings.authentication.client_certificate.ca_file,
+        where_trust_is(settings).believes_certificates,
     )
 
 

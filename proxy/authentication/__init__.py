@@ -1,4 +1,4 @@
-"""Who is calling? Certificates and tokens become a Caller, or the request is refused.
+"""Who is calling? Certificates, tokens and a front proxy's word become a Caller, or a refusal.
 
 Never guesses: a credential that cannot be verified is no credential.
 """

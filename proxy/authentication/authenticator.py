@@ -1,26 +1,34 @@
-"""The order in which credentials are tried: certificate, bearer token, token of a WebSocket.
+"""The order in which credentials are tried, as the API server tries them.
 
-A credential that fails does not spoil another one that is good; without any good one the request
-is refused. Nobody is anonymous here.
+A front proxy's word, a client certificate, a bearer token, the token of a WebSocket. A credential
+that fails does not spoil another one that is good; without any good one the request is refused.
+Only who has shown no credential at all may be anonymous, and only where that is allowed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
+from proxy.authentication.trust import FrontProxies, Trust
 from proxy.authentication.websocket_token import websocket_token
-from proxy.core.errors import BadRequest, Unauthorized
-from proxy.core.header_safety import check_header_safe
-from proxy.core.identity import Caller
+from proxy.core.errors import BadRequest, Unauthorized, UpstreamUnavailable
+from proxy.core.go_url import split_target
+from proxy.core.header_lines import Header, HeaderLines
+from proxy.core.header_safety import check_caller
+from proxy.core.identity import ANONYMOUS, UNAUTHENTICATED, Caller, Identity
+from proxy.core.remote_headers import read_remote_user
 from proxy.wire.peer import Peer
 
-Header = tuple[bytes, bytes]
+NOBODY = Caller(Identity(ANONYMOUS, groups=(UNAUTHENTICATED,)))
 
 
-class CertificateReader(Protocol):
-    """Knows whom a verified certificate stands for."""
+class Believing(Protocol):
+    """Knows which certificates are believed now."""
 
-    def authenticate(self, certificate: bytes) -> Caller:
-        """Return the caller or raise Unauthorized."""
+    @property
+    def trust(self) -> Trust:
+        """Return what is believed."""
         ...
 
 
@@ -32,46 +40,109 @@ class TokenOwner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class AnonymousPolicy:
+    """Where nobody in particular may call."""
+
+    enabled: bool = False
+    paths: frozenset[str] = frozenset()
+    """Only these, exactly; if there are none, everywhere."""
+
+    def admits(self, target: bytes) -> bool:
+        """Tell whether a request without any credential is served."""
+        return self.enabled and (not self.paths or split_target(target)[0] in self.paths)
+
+
+NOBODY_IS_ANONYMOUS = AnonymousPolicy()
+
+
 class Authenticator:
     """Finds out who is calling."""
 
-    def __init__(self, certificates: CertificateReader, tokens: TokenOwner | None) -> None:
-        self._certificates = certificates
+    def __init__(
+        self,
+        believing: Believing,
+        tokens: TokenOwner | None,
+        *,
+        clock: Callable[[], datetime],
+        anonymous: AnonymousPolicy = NOBODY_IS_ANONYMOUS,
+    ) -> None:
+        self._believing = believing
         self._tokens = tokens
+        self._clock = clock
+        self.anonymous = anonymous
 
     async def authenticate(
-        self, peer: Peer, headers: Sequence[Header], *, upgrade: bytes | None = None
+        self,
+        peer: Peer,
+        headers: HeaderLines,
+        *,
+        target: bytes = b"/",
+        upgrade: bytes | None = None,
     ) -> Caller:
         """Return the caller, whose identity is safe to put into headers; else refuse.
 
         `upgrade` is the protocol the client wants to switch to, if any.
         """
-        token = bearer_token(headers)
-        caller = self._by_certificate(peer)
-        if caller is None:
+        token = headers.derive(bearer_token)
+        has_failed = False
+        if peer.chain:
+            caller, has_failed = self._by_certificate(peer, headers)
+            if caller is not None:
+                return caller
+        try:
             caller = await self._by_token(token, peer)
+        except Unauthorized:
+            caller, has_failed = None, True
         if caller is None and upgrade is not None:
-            caller = await self._by_token(websocket_token(headers, upgrade=upgrade), peer)
+            try:
+                caller = await self._by_token(websocket_token(headers, upgrade=upgrade), peer)
+            except Unauthorized:
+                has_failed = True
         if caller is None:
-            raise Unauthorized
-        check_header_safe(caller.identity)
+            return self._without_credential(peer, target, has_failed=has_failed)
+        check_caller(caller.identity)
         return caller
 
-    def _by_certificate(self, peer: Peer) -> Caller | None:
-        if peer.certificate is None:
-            return None
-        try:
-            return self._certificates.authenticate(peer.certificate)
-        except Unauthorized:
-            return None  # The union goes on: a token may still be good.
+    def _by_certificate(self, peer: Peer, headers: HeaderLines) -> tuple[Caller | None, bool]:
+        """Return who is proven by a chain, and whether it failed to prove something.
+
+        Each of the two CAs is asked for itself. One chain may satisfy both; then a front proxy's
+        word comes first, and without one the certificate counts.
+        """
+        trust, now = self._believing.trust, self._clock()
+        caller, has_failed = None, not trust.is_known
+        if trust.front_proxies is not None:
+            if trust.front_proxies.bundle.judge(peer, now).is_proven:
+                caller = _spoken_for(trust.front_proxies, headers)
+            else:
+                has_failed = True
+        if caller is None and trust.clients is not None:
+            judgement = trust.clients.judge(peer, now)
+            caller, has_failed = judgement.meaning, has_failed or not judgement.is_proven
+        return caller, has_failed
 
     async def _by_token(self, token: bytes | None, peer: Peer) -> Caller | None:
         if token is None or self._tokens is None:
             return None
-        try:
-            return await self._tokens.authenticate(token, address=peer.address)
-        except Unauthorized:
-            return None  # The union goes on: another token may still be good.
+        return await self._tokens.authenticate(token, address=peer.address)
+
+    def _without_credential(self, peer: Peer, target: bytes, *, has_failed: bool) -> Caller:
+        if peer.chain and not self._believing.trust.is_known:
+            # Never a 401: the client would throw away a certificate that may be good.
+            raise UpstreamUnavailable("client certificates cannot be judged yet")
+        if has_failed or not self.anonymous.admits(target):
+            raise Unauthorized
+        return NOBODY
+
+
+def _spoken_for(front_proxies: FrontProxies, headers: Sequence[Header]) -> Caller | None:
+    """Return for whom a front proxy speaks, which was verified to be one."""
+    identity = read_remote_user(headers, front_proxies.headers)
+    if identity is None:
+        return None
+    check_caller(identity)
+    return Caller(identity)
 
 
 def bearer_token(headers: Sequence[Header]) -> bytes | None:

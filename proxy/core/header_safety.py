@@ -7,7 +7,7 @@ on either way would be checked as one name and used as another, so it is refused
 import re
 
 from proxy.core.errors import Forbidden
-from proxy.core.identity import Identity
+from proxy.core.identity import ANONYMOUS, UNAUTHENTICATED, Identity
 
 # Tab is legal inside a header value, but no name needs one and not every hop keeps it.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -29,6 +29,16 @@ def text_fault(text: str) -> str | None:
 def key_fault(key: str) -> str | None:
     """Return what is wrong with an extra key, or None. Blanks are safe: they travel encoded."""
     return text_fault(key.replace(" ", "_"))
+
+
+def check_caller(identity: Identity) -> None:
+    """Refuse a caller that upstream would take for another one, or put into another group."""
+    if identity.name == ANONYMOUS and UNAUTHENTICATED not in identity.groups:
+        # The API server adds the group to whoever is impersonated under this name.
+        raise Forbidden(
+            f"an identity named {ANONYMOUS} without {UNAUTHENTICATED} cannot be forwarded"
+        )
+    check_header_safe(identity)
 
 
 def check_header_safe(identity: Identity) -> None:

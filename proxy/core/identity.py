@@ -132,6 +132,14 @@ def with_authenticated(groups: Sequence[str]) -> tuple[str, ...]:
     return (*groups, AUTHENTICATED)
 
 
+def authenticated_groups(username: str, groups: Sequence[str]) -> tuple[str, ...]:
+    """Return the groups of somebody who has logged in, as the API server completes them.
+
+    Whoever is called `system:anonymous` is not thereby authenticated.
+    """
+    return tuple(groups) if username == ANONYMOUS else with_authenticated(groups)
+
+
 def with_implied_groups(username: str, groups: Sequence[str]) -> tuple[str, ...]:
     """Add the group that says whether an impersonated user counts as logged in.
 

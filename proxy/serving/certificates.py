@@ -1,42 +1,48 @@
-"""The TLS settings clients meet: our certificate, and the CA their certificates must come from.
+"""The TLS settings clients meet: our certificate, and whether theirs is asked for.
 
-Their files are looked at again and again. New contents are loaded into a new context, which is
-used if everything in it is good, and not at all otherwise.
+The files are looked at again and again. New contents are loaded into a new context, which is used
+if everything in it is good, and not at all otherwise. Whom a client's certificate stands for is
+decided with each request, elsewhere.
 """
 
 import asyncio
 import hashlib
 import logging
-import os
-import re
-import ssl
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from OpenSSL import SSL
 
 from proxy.core.errors import SetupError
 from proxy.telemetry.logs import fields
+from proxy.wire.server_tls import server_context
 
 log = logging.getLogger(__name__)
 
-_PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_Key = (
+    ec.EllipticCurvePrivateKey
+    | ed448.Ed448PrivateKey
+    | ed25519.Ed25519PrivateKey
+    | rsa.RSAPrivateKey
+)
 
 
 class CertificateError(SetupError):
-    """A certificate, key or CA file cannot be used."""
+    """A certificate or key file cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Where certificate, key and, if client certificates count, their CA are."""
+    """Where certificate and key are, and whether clients are asked for theirs."""
 
     certificate: Path
     key: Path
-    client_ca: Path | None
+    asks_for_certificate: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +50,17 @@ class LoadedCertificates:
     """A context, the files it came from, and what they held."""
 
     files: CertificateFiles
-    context: ssl.SSLContext
+    context: SSL.Context
     digests: tuple[bytes, ...]
-    trusted: frozenset[bytes]
-    """Each certificate of the client CA's bundle."""
     expires_at: float
-    """When our certificate ends, in seconds since 1970; 0 if only OpenSSL can read it."""
+    """When our certificate ends, in seconds since 1970."""
 
 
 class Listening(Protocol):
     """Where clients are met."""
 
-    def use(self, context: ssl.SSLContext, *, keeps_trust: bool) -> None:
-        """Meet new clients by this context; without trust, part with those of the old one."""
+    def use(self, context: SSL.Context) -> None:
+        """Meet new clients by this context."""
         ...
 
 
@@ -111,17 +115,11 @@ class ServingCertificates:
                 self._use(loaded)
 
     def _use(self, loaded: LoadedCertificates) -> None:
-        # Whoever was accepted by a certificate that is still in the bundle is still accepted, so
-        # a bundle that only grew disturbs nobody. Otherwise every connection with a client
-        # certificate is in doubt: which of the bundle's certificates vouched for it is not known
-        # (OpenSSL tells the chain only from Python 3.13 on, and verifying again by other means
-        # than OpenSSL's would be a second opinion on who is trusted). A handshake settles it.
-        keeps_trust = self._loaded.trusted <= loaded.trusted
         self._loaded = loaded
-        self._listening.use(loaded.context, keeps_trust=keeps_trust)
+        self._listening.use(loaded.context)
         self._counter.certificates_read(used=True)
         self._counter.certificate_expires(loaded.expires_at)
-        log.info("certificates reloaded", extra=fields(keeps_trust=keeps_trust))
+        log.info("certificates reloaded")
 
     def _refuse(self, problem: str) -> None:
         self._counter.certificates_read(used=False)
@@ -131,54 +129,51 @@ class ServingCertificates:
 
 
 def load_certificates(files: CertificateFiles) -> LoadedCertificates:
-    """Read the files, all of them good, or raise CertificateError."""
+    """Read the files, both of them good, or raise CertificateError."""
     contents = _read(files)
-    context = serving_context(
-        certificate_file=files.certificate, key_file=files.key, client_ca_file=files.client_ca
-    )
-    # OpenSSL read the files for itself. What is remembered must be what it has seen.
-    if _read(files) != contents:
-        raise CertificateError(f"{files.certificate} or its key or CA changes while it is read")
-    certificate, _, client_ca = contents
-    return LoadedCertificates(
-        files, context, _digests(contents), _blocks(client_ca), _expiry(certificate)
-    )
+    own, *others = _certificates(contents[0], files.certificate)
+    context = server_context(asks_for_certificate=files.asks_for_certificate)
+    try:
+        context.use_certificate(own)
+        for one in others:
+            context.add_extra_chain_cert(one)
+        context.use_privatekey(_key(contents[1], files.key))
+        context.check_privatekey()
+    except SSL.Error as error:
+        names = f"{files.certificate} and {files.key}"
+        raise CertificateError(f"cannot use {names}: {_reason(error)}") from error
+    expires_at = own.not_valid_after_utc.timestamp()
+    return LoadedCertificates(files, context, _digests(contents), expires_at)
 
 
-def serving_context(
-    *, certificate_file: Path, key_file: Path, client_ca_file: Path | None
-) -> ssl.SSLContext:
-    """Return the context of the listening side.
+def _certificates(content: bytes, file: Path) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(content)
+    except ValueError as error:
+        raise CertificateError(f"cannot use {file}: not certificates in PEM") from error
 
-    A client may show a certificate; with a client CA only one that verifies gets through the
-    handshake, without one none is asked for.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    # No resumption: a resumed session would skip the check against the client CA.
-    context.num_tickets = 0
-    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    # An encrypted key would make OpenSSL ask at the terminal; no password makes it fail instead.
-    _load(partial(context.load_cert_chain, password=""), certificate_file, key_file)
-    if client_ca_file is not None:
-        context.verify_mode = ssl.CERT_OPTIONAL
-        _load(context.load_verify_locations, client_ca_file)
-    return context
+
+def _key(content: bytes, file: Path) -> _Key:
+    try:
+        key = serialization.load_pem_private_key(content, None)
+    except (TypeError, UnsupportedAlgorithm, ValueError) as error:
+        # A TypeError: the key is encrypted. Nobody is asked for a password.
+        raise CertificateError(f"cannot use {file}: not a plain private key in PEM") from error
+    if not isinstance(key, _Key):
+        raise CertificateError(f"cannot use {file}: a key of this kind serves no TLS")
+    return key
 
 
 def _load_new(files: CertificateFiles, current: LoadedCertificates) -> LoadedCertificates | None:
     """Load what the files hold, or return None when that is what is in use."""
-    if _digests(_read(files)) == current.digests:
+    asks_as_before = files.asks_for_certificate == current.files.asks_for_certificate
+    if asks_as_before and _digests(_read(files)) == current.digests:
         return None
     return load_certificates(files)
 
 
-def _read(files: CertificateFiles) -> tuple[bytes, ...]:
-    return tuple(
-        b"" if file is None else _read_file(file)
-        for file in (files.certificate, files.key, files.client_ca)
-    )
+def _read(files: CertificateFiles) -> tuple[bytes, bytes]:
+    return _read_file(files.certificate), _read_file(files.key)
 
 
 def _read_file(file: Path) -> bytes:
@@ -192,28 +187,7 @@ def _digests(contents: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(hashlib.sha256(content).digest() for content in contents)
 
 
-def _blocks(bundle: bytes) -> frozenset[bytes]:
-    """Return each PEM block of a bundle, whatever its line breaks; all kinds, so none is missed."""
-    return frozenset(
-        kind + b":" + b"".join(block.split()) for kind, block in _PEM_BLOCK.findall(bundle)
-    )
-
-
-def _expiry(chain: bytes) -> float:
-    try:
-        return x509.load_pem_x509_certificate(chain).not_valid_after_utc.timestamp()
-    except ValueError:
-        return 0.0  # What OpenSSL serves by is not refused for the sake of a gauge.
-
-
-def _load(load: Callable[..., None], *files: Path) -> None:
-    names = " and ".join(str(file) for file in files)
-    try:
-        load(*files)
-    except ssl.SSLError as error:
-        raise CertificateError(f"cannot use {names}: {error.reason or error}") from error
-    except OSError as error:
-        # OpenSSL does not say which file it could not open.
-        unreadable = [str(file) for file in files if not os.access(file, os.R_OK)]
-        name = " and ".join(unreadable) or names
-        raise CertificateError(f"cannot read {name}: {error.strerror}") from error
+def _reason(error: SSL.Error) -> str:
+    """Return the first of OpenSSL's reasons, which is the one that says most."""
+    reasons = error.args[0] if error.args else []
+    return str(reasons[0][-1]) if reasons else "no reason given"

@@ -6,8 +6,9 @@ the socket is not read. No request is looked at while the client has yet to take
 
 import asyncio
 import math
-import ssl
 from collections.abc import Callable
+
+from OpenSSL import SSL
 
 from proxy.core.errors import Refusal, TooManyRequests
 from proxy.core.header_lines import NO_LINES
@@ -36,7 +37,7 @@ class ClientConnection(Guest):
     def __init__(
         self,
         *,
-        context: ssl.SSLContext,
+        context: SSL.Context,
         handler: RequestHandler,
         shared: SharedLimits,
         clock: Callable[[], float],
@@ -172,13 +173,6 @@ class ClientConnection(Guest):
         self._close(says_goodbye=says_goodbye)
         self._drop_head()
         self._leave_exchange()
-
-    def finish(self) -> None:
-        """Close after what is being served; at once if nothing is."""
-        if self._exchange is None:
-            self.close()
-        else:
-            self._exchange.closes = True
 
     def give_way(self) -> None:
         """Drop an unfinished head: all clients together hold too many."""

@@ -1,38 +1,35 @@
 """A client from the door to its leaving: its place, its address, its certificate, its deadline."""
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from typing import cast
+
+from OpenSSL import SSL
 
 from proxy.serving.limits import SharedLimits
 from proxy.wire.keepalive import is_unreachable, keep_alive
 from proxy.wire.peer import Peer
 from proxy.wire.secure_connection import SecureConnection
-from proxy.wire.tls import TLSStream
+from proxy.wire.server_tls import ServerTLS
 
 
 class Guest(SecureConnection):
     """The part of a client's connection that knows nothing of requests."""
 
     def __init__(
-        self, *, context: ssl.SSLContext, shared: SharedLimits, clock: Callable[[], float]
+        self, *, context: SSL.Context, shared: SharedLimits, clock: Callable[[], float]
     ) -> None:
-        super().__init__(TLSStream(context))
+        tls = ServerTLS(context)
+        super().__init__(tls)
+        self._handshake = tls
         self._limits = shared.limits
         self._heads = shared.heads
         self._door = shared.door
         self._clock = clock
         self._peer = Peer("")
-        self._is_distrusted = False
         # When the client must have got on; the listener's sweep ends who is late. None while a
         # request is being served: how long that may take is not the connection's to say.
         self.deadline: float | None = None
-
-    # --- for subclasses to fill in ---------------------------------------------------------
-
-    def finish(self) -> None:
-        """Close after what is being served; at once if nothing is."""
 
     # --- the event loop's side -------------------------------------------------------------
 
@@ -49,11 +46,9 @@ class Guest(SecureConnection):
         super().connection_made(transport)
 
     def secured(self) -> None:
-        """Take the certificate that was shown, and wait for a request."""
-        self._peer = Peer(self._peer.address, self._tls.peer_certificate())
+        """Take the certificates that were shown, and wait for a request."""
+        self._peer = Peer(self._peer.address, self._handshake.peer_chain())
         self.deadline = self._clock() + self._limits.idle_seconds
-        if self._is_distrusted:
-            self.distrust_certificate()
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Give the place back."""
@@ -63,17 +58,6 @@ class Guest(SecureConnection):
         self._door.left(self)
 
     # --- the listener's side ---------------------------------------------------------------
-
-    def distrust_certificate(self) -> None:
-        """Let no further request go by the certificate this connection has shown or will show.
-
-        What is being served goes on to its end, as at the API server, which looks at a
-        certificate when a request comes and never again: a watch ends within the hour, a tunnel
-        with its client.
-        """
-        self._is_distrusted = True
-        if self._peer.certificate is not None and not self._is_closing:
-            self.finish()
 
     def cut_off_if_unreachable(self) -> None:
         """Let go of a client that answers nothing, not even on the level of TCP."""

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import random
-import ssl
 from collections.abc import Callable
+
+from OpenSSL import SSL
 
 from proxy.core.errors import SetupError
 from proxy.serving.accepting import take_waiting
@@ -27,7 +28,7 @@ class Listener:
     def __init__(
         self,
         *,
-        context: ssl.SSLContext,
+        context: SSL.Context,
         handler: RequestHandler,
         limits: ConnectionLimits,
         clock: Callable[[], float],
@@ -110,17 +111,9 @@ class Listener:
         for connection in list(self._connections):
             connection.cut_off_if_unreachable()
 
-    def use(self, context: ssl.SSLContext, *, keeps_trust: bool) -> None:
-        """Meet new clients by this context.
-
-        Without trust in what the old one accepted, every connection that was authenticated by a
-        certificate is closed after what it is serving; idle ones at once.
-        """
+    def use(self, context: SSL.Context) -> None:
+        """Meet new clients by this context; whoever is here stays."""
         self._context = context
-        if keeps_trust:
-            return
-        for connection in list(self._connections):
-            connection.distrust_certificate()
 
     def take_turned_away(self) -> int:
         """Return how many clients found no place since the last time of asking."""

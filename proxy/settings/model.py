@@ -72,10 +72,7 @@ class Settings(StrictModel):
 
     @model_validator(mode="after")
     def _someone_can_log_in(self) -> "Settings":
-        authentication = self.authentication
-        if authentication.client_certificate.ca_file is None and not (
-            authentication.token_review.enabled
-        ):
+        if not self.authentication.can_authenticate:
             raise ValueError(
                 "authentication: with tokenReview off and no clientCertificate.caFile "
                 "nobody could ever log in"

@@ -68,7 +68,7 @@ class ServingSettings(StrictModel):
     """PEM private key of that certificate."""
 
     certificate_refresh_seconds: Timeout = Field(default=10.0, alias="certificateRefresh")
-    """How often certificate, key and client CA are looked at; a new content is used at once."""
+    """How often certificate, key and CAs of clients are looked at; what is new is used at once."""
 
     limits: ServingLimitSettings = ServingLimitSettings()
     """How long clients may take, and how many may come."""

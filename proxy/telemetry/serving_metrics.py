@@ -20,12 +20,18 @@ class ServingMetrics:
         )
         self._reloads = Counter(
             "understudy_certificate_reloads_total",
-            "New contents of certificate, key or client CA, by outcome: used or refused. A file "
-            "that stays unusable counts at every look.",
+            "New contents of certificate or key, by outcome: used or refused. A file that stays "
+            "unusable counts at every look.",
             ("outcome",),
             registry=registry,
         )
-
+        self._trust = Counter(
+            "understudy_client_ca_reloads_total",
+            "New contents of the CAs of clients and front proxies, by outcome: used or refused. A "
+            "source that stays unusable counts at every look.",
+            ("outcome",),
+            registry=registry,
+        )
         self._expiry = Gauge(
             "understudy_serving_certificate_expiry_seconds",
             "When the certificate shown to clients ends, in seconds since 1970.",
@@ -43,6 +49,10 @@ class ServingMetrics:
     def certificates_read(self, *, used: bool) -> None:
         """Count new contents, used or refused."""
         self._reloads.labels("used" if used else "refused").inc()
+
+    def trust_read(self, *, used: bool) -> None:
+        """Count new contents of the CAs, used or refused."""
+        self._trust.labels("used" if used else "refused").inc()
 
     def certificate_expires(self, at: float) -> None:
         """Tell when the certificate in use ends, in seconds since 1970."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from proxy.core.admission import Admission
 from proxy.core.errors import InternalError, Refusal, UpstreamUnavailable
-from proxy.core.forwarding_headers import Hop, assert_one_identity, outbound_head
+from proxy.core.forwarding_headers import NO_RULES, Hop, assert_one_identity, outbound_head
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.relay import CredentialStanding, Dispatch, Relay
 from proxy.wire.body import BodyKind
@@ -64,6 +64,8 @@ class Forwarder:
         self._standing = standing
         self._response_timeout_seconds = response_timeout_seconds
         self._tasks = tasks
+        # Replaced when other headers are a front proxy's.
+        self.rules = NO_RULES
 
     async def forward(
         self,
@@ -96,7 +98,7 @@ class Forwarder:
             is_chunked=request.framing.kind is BodyKind.CHUNKED,
         )
         first_line = b"%b %b HTTP/1.1" % (request.method, request.target)
-        head = outbound_head(first_line, request.headers, admission, hop)
+        head = outbound_head(first_line, request.headers, admission, hop, rules=self.rules)
         assert_one_identity(head, admission, authorization)
         return head
 

@@ -7,6 +7,7 @@ import asyncio
 import ssl
 from typing import cast
 
+from proxy.wire.server_tls import ServerTLS
 from proxy.wire.tls import TLSStream
 
 
@@ -17,7 +18,7 @@ class SecureConnection:
     inherit from it: a class that can be compiled inherits from nothing that is not.
     """
 
-    def __init__(self, tls: TLSStream) -> None:
+    def __init__(self, tls: TLSStream | ServerTLS) -> None:
         self._tls = tls
         self._transport: asyncio.Transport | None = None
         # Set with our goodbye: from then on nothing is written and nothing that comes counts.
@@ -63,8 +64,7 @@ class SecureConnection:
             self._write_ciphertext(tls.take_output())
             self.stream_cut(error)
             return
-        if tls.outgoing.pending:
-            self._write_ciphertext(tls.take_output())
+        self._write_ciphertext(tls.take_output())
         if plaintext:
             self.plaintext_received(plaintext)
         if tls.peer_closed and not self._is_closing:

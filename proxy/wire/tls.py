@@ -18,14 +18,14 @@ _NOTHING = memoryview(b"")
 class TLSStream:
     """One TLS session. Ciphertext to send piles up until `take_output` fetches it."""
 
-    __slots__ = ("_incoming", "_object", "_received", "is_ready", "outgoing", "peer_closed")
+    __slots__ = ("_incoming", "_object", "_outgoing", "_received", "is_ready", "peer_closed")
 
     def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
         self._incoming = ssl.MemoryBIO()
-        self.outgoing = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(
             self._incoming,
-            self.outgoing,
+            self._outgoing,
             server_side=server_hostname is None,
             server_hostname=server_hostname,
         )
@@ -88,36 +88,26 @@ class TLSStream:
         if len(plaintext) <= _HELPING_BYTES:
             if plaintext:
                 self._object.write(plaintext)
-            return self.outgoing.read()
+            return self._outgoing.read()
         view = memoryview(plaintext)
         pieces: list[bytes] = []
         while len(view) > 0:
             # A name of its own: the compiler evaluates what stands in a slice twice.
             count = self._object.write(view[:_HELPING_BYTES])
             view = view[count:]
-            pieces.append(self.outgoing.read())
+            pieces.append(self._outgoing.read())
         return b"".join(pieces)
 
     def take_output(self) -> bytes:
         """Return ciphertext that is due: handshake messages, alerts, tickets."""
-        return self.outgoing.read()
+        return self._outgoing.read()
 
     def close(self) -> bytes:
         """Say goodbye; returns the ciphertext of the close alert."""
         # The peer need not answer our goodbye; we never wait for its own.
         with contextlib.suppress(ssl.SSLError):
             self._object.unwrap()
-        return self.outgoing.read()
-
-    def peer_certificate(self) -> bytes | None:
-        """Return the peer's certificate as DER. OpenSSL has verified it in this handshake.
-
-        A resumed session carries the certificate of an earlier handshake, checked against the
-        CAs of that day: its certificate does not count.
-        """
-        if self._object.session_reused:
-            return None
-        return self._object.getpeercert(binary_form=True)
+        return self._outgoing.read()
 
     def _take_helping(self) -> bool:
         """Let the session have the next of the bytes received; False when there are none left."""

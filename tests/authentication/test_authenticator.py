@@ -1,32 +1,65 @@
 """Which credential counts, and what is no credential at all."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import pytest
 
-from proxy.authentication.authenticator import Authenticator, Header, bearer_token
+from proxy.authentication.authenticator import (
+    NOBODY_IS_ANONYMOUS,
+    AnonymousPolicy,
+    Authenticator,
+    bearer_token,
+)
+from proxy.authentication.ca_bundle import CaText
+from proxy.authentication.trust import FrontProxyClaim, Trust, TrustClaim, build_trust
 from proxy.core.errors import BadRequest, Forbidden, Unauthorized, UpstreamUnavailable
+from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
+from proxy.core.remote_headers import RemoteHeaders
 from proxy.wire.peer import Peer
+from tests.support.chains import CN, ORG, UID, Issuer, Shown, Window
 
-WITH_CERTIFICATE = Peer("10.0.0.1", b"certificate of alice")
-WITH_A_BAD_ONE = Peer("10.0.0.1", b"something else")
+CLIENTS, FRONT_PROXIES, STRANGERS = Issuer("clients"), Issuer("front proxies"), Issuer("strangers")
+NAMES = RemoteHeaders((b"x-user",), (b"x-uid",), (b"x-group",), (b"x-extra-",))
+CLIENT_CLAIM = TrustClaim(CaText(CLIENTS.pem, "clients"))
+FRONT_PROXY_CLAIM = FrontProxyClaim(CaText(FRONT_PROXIES.pem, "front"), ("front",), NAMES)
+ONLY_CLIENTS = build_trust(CLIENT_CLAIM)
+BOTH = build_trust(TrustClaim(CLIENT_CLAIM.client_ca, FRONT_PROXY_CLAIM))
+
+
+def peer(shown: Shown) -> Peer:
+    return Peer("10.0.0.1", shown.chain)
+
+
 WITHOUT = Peer("10.0.0.1")
+ALICE = peer(CLIENTS.issue((CN, "alice")))
+NAMELESS = peer(CLIENTS.issue((ORG, "a")))
+STRANGER = peer(STRANGERS.issue((CN, "alice")))
+STALE = peer(CLIENTS.issue((CN, "alice"), window=Window(-3, -2)))
+FLAWED = peer(CLIENTS.issue((CN, "alice"), (UID, "")))
+FRONT = peer(FRONT_PROXIES.issue((CN, "front")))
+OTHER_FRONT = peer(FRONT_PROXIES.issue((CN, "alice")))
 GOOD_TOKEN = [(b"Authorization", b"Bearer good")]
 BAD_TOKEN = [(b"Authorization", b"Bearer bad")]
 IN_PROTOCOL = b"base64url.bearer.authorization.k8s.io."
 GOOD_PROTOCOL = [(b"Sec-WebSocket-Protocol", IN_PROTOCOL + b"Z29vZA,v5")]
 BAD_PROTOCOL = [(b"Sec-WebSocket-Protocol", IN_PROTOCOL + b"YmFk,v5")]
+EMPTY_PROTOCOL = [(b"Sec-WebSocket-Protocol", IN_PROTOCOL + b",v5")]
+FOR_CAROL = [(b"X-User", b"carol"), (b"X-Group", b"g"), (b"X-Uid", b"7"), (b"X-Extra-K", b"v")]
+ANYWHERE = AnonymousPolicy(enabled=True)
+NOT_ACCEPTED = {
+    "stranger": STRANGER,
+    "stale": STALE,
+    "flawed": FLAWED,
+    "front proxy": FRONT,
+    "nameless": NAMELESS,
+}
 
 
 @dataclass
-class Certificates:
-    name: str = "alice"
-
-    def authenticate(self, certificate: bytes) -> Caller:
-        if certificate != WITH_CERTIFICATE.certificate:
-            raise Unauthorized
-        return Caller(Identity(self.name))
+class Believing:
+    trust: Trust = ONLY_CLIENTS
 
 
 @dataclass
@@ -44,6 +77,34 @@ class Tokens:
         return Caller(Identity(self.name))
 
 
+@dataclass
+class Desk:
+    """An authenticator, and what it was given."""
+
+    trust: Trust = BOTH
+    tokens: Tokens | None = field(default_factory=Tokens)
+    anonymous: AnonymousPolicy = NOBODY_IS_ANONYMOUS
+
+    async def identity(
+        self,
+        peer: Peer,
+        headers: list[Header],
+        *,
+        target: bytes = b"/api",
+        upgrade: bytes | None = None,
+    ) -> Identity:
+        authenticator = Authenticator(
+            Believing(self.trust),
+            self.tokens,
+            clock=lambda: datetime.now(UTC),
+            anonymous=self.anonymous,
+        )
+        caller = await authenticator.authenticate(
+            peer, HeaderLines(headers), target=target, upgrade=upgrade
+        )
+        return caller.identity
+
+
 async def name_of(
     peer: Peer,
     headers: list[Header],
@@ -51,14 +112,13 @@ async def name_of(
     *,
     upgrade: bytes | None = None,
 ) -> str:
-    authenticator = Authenticator(Certificates(), tokens or Tokens())
-    return (await authenticator.authenticate(peer, headers, upgrade=upgrade)).identity.name
+    return (await Desk(tokens=tokens or Tokens()).identity(peer, headers, upgrade=upgrade)).name
 
 
 async def test_a_certificate_comes_first_and_saves_the_review() -> None:
     tokens = Tokens()
 
-    assert await name_of(WITH_CERTIFICATE, GOOD_TOKEN, tokens) == "alice"
+    assert await name_of(ALICE, GOOD_TOKEN, tokens) == "alice"
     assert tokens.asked == []
 
 
@@ -66,33 +126,40 @@ async def test_a_token_is_enough() -> None:
     assert await name_of(WITHOUT, GOOD_TOKEN) == "bob"
 
 
-async def test_a_bad_certificate_does_not_spoil_a_good_token() -> None:
-    assert await name_of(WITH_A_BAD_ONE, GOOD_TOKEN) == "bob"
+@pytest.mark.parametrize("shown", NOT_ACCEPTED.values(), ids=NOT_ACCEPTED)
+async def test_a_bad_certificate_does_not_spoil_a_good_token(shown: Peer) -> None:
+    assert await name_of(shown, GOOD_TOKEN) == "bob"
+
+
+@pytest.mark.parametrize("shown", NOT_ACCEPTED.values(), ids=NOT_ACCEPTED)
+async def test_a_bad_certificate_alone_is_nobody(shown: Peer) -> None:
+    with pytest.raises(Unauthorized):
+        await name_of(shown, [])
 
 
 async def test_a_bad_token_does_not_spoil_a_good_certificate() -> None:
-    assert await name_of(WITH_CERTIFICATE, BAD_TOKEN) == "alice"
+    assert await name_of(ALICE, BAD_TOKEN) == "alice"
 
 
-@pytest.mark.parametrize("peer", [WITHOUT, WITH_A_BAD_ONE], ids=["none", "bad"])
+@pytest.mark.parametrize("shown", [WITHOUT, STRANGER], ids=["none", "bad"])
 @pytest.mark.parametrize("header", [[], BAD_TOKEN], ids=["alone", "beside a bad header"])
 async def test_a_websocket_may_bring_its_token_among_its_protocols(
-    peer: Peer, header: list[Header]
+    shown: Peer, header: list[Header]
 ) -> None:
-    assert await name_of(peer, [*header, *GOOD_PROTOCOL], upgrade=b"websocket") == "bob"
+    assert await name_of(shown, [*header, *GOOD_PROTOCOL], upgrade=b"websocket") == "bob"
 
 
 @pytest.mark.parametrize(
-    ("peer", "header", "asked"),
-    [(WITH_CERTIFICATE, GOOD_TOKEN, []), (WITHOUT, GOOD_TOKEN, [b"good"])],
+    ("shown", "header", "asked"),
+    [(ALICE, GOOD_TOKEN, []), (WITHOUT, GOOD_TOKEN, [b"good"])],
     ids=["certificate", "header"],
 )
 async def test_the_token_of_a_websocket_comes_last(
-    peer: Peer, header: list[Header], asked: list[bytes]
+    shown: Peer, header: list[Header], asked: list[bytes]
 ) -> None:
     tokens = Tokens()
 
-    await name_of(peer, [*header, *BAD_PROTOCOL], tokens, upgrade=b"websocket")
+    await name_of(shown, [*header, *BAD_PROTOCOL], tokens, upgrade=b"websocket")
 
     assert tokens.asked == asked
 
@@ -105,8 +172,9 @@ async def test_the_token_of_a_websocket_comes_last(
         (GOOD_PROTOCOL, None),
         (GOOD_PROTOCOL, b"SPDY/3.1"),
         ([*GOOD_PROTOCOL, *GOOD_PROTOCOL], b"websocket"),
+        (EMPTY_PROTOCOL, b"websocket"),
     ],
-    ids=["bad", "both bad", "not an upgrade", "another upgrade", "twice"],
+    ids=["bad", "both bad", "not an upgrade", "another upgrade", "twice", "empty"],
 )
 async def test_among_protocols_anything_but_one_good_token_is_nobody(
     headers: list[Header], upgrade: bytes | None
@@ -115,7 +183,7 @@ async def test_among_protocols_anything_but_one_good_token_is_nobody(
         await name_of(WITHOUT, headers, upgrade=upgrade)
 
 
-@pytest.mark.parametrize("peer", [WITHOUT, WITH_A_BAD_ONE], ids=["none", "bad"])
+@pytest.mark.parametrize("shown", [WITHOUT, STRANGER], ids=["none", "bad"])
 @pytest.mark.parametrize(
     "headers",
     [
@@ -123,19 +191,19 @@ async def test_among_protocols_anything_but_one_good_token_is_nobody(
         BAD_TOKEN,
         [(b"Authorization", b"")],
         [(b"Authorization", b"Basic YTpi")],
-        [(b"X-Remote-User", b"root"), (b"Impersonate-User", b"root")],
+        [(b"X-User", b"root"), (b"X-Remote-User", b"root"), (b"Impersonate-User", b"root")],
     ],
 )
 async def test_without_a_good_credential_nobody_is_calling(
-    peer: Peer, headers: list[Header]
+    shown: Peer, headers: list[Header]
 ) -> None:
     with pytest.raises(Unauthorized):
-        await name_of(peer, headers)
+        await name_of(shown, headers)
 
 
 async def test_with_token_review_off_no_token_counts() -> None:
     with pytest.raises(Unauthorized):
-        await Authenticator(Certificates(), None).authenticate(WITHOUT, GOOD_TOKEN)
+        await Desk(tokens=None).identity(WITHOUT, GOOD_TOKEN)
 
 
 async def test_a_token_nobody_can_review_is_not_a_bad_token() -> None:
@@ -143,25 +211,190 @@ async def test_a_token_nobody_can_review_is_not_a_bad_token() -> None:
         await name_of(WITHOUT, GOOD_TOKEN, Tokens(is_reachable=False))
 
 
-@pytest.mark.parametrize("peer", [WITHOUT, WITH_CERTIFICATE], ids=["nobody", "certificate"])
+@pytest.mark.parametrize("shown", [WITHOUT, ALICE], ids=["nobody", "certificate"])
 @pytest.mark.parametrize("second", [b"Bearer good", b"Bearer bad", b""])
-async def test_two_authorization_headers_are_a_400_for_everybody(peer: Peer, second: bytes) -> None:
+async def test_two_authorization_headers_are_a_400_for_everybody(
+    shown: Peer, second: bytes
+) -> None:
     tokens = Tokens()
 
     with pytest.raises(BadRequest):
-        await name_of(peer, [*GOOD_TOKEN, (b"authorization", second)], tokens)
+        await name_of(shown, [*GOOD_TOKEN, (b"authorization", second)], tokens)
 
     assert tokens.asked == []
 
 
-@pytest.mark.parametrize("name", ["admin ", " admin", "a\nb", "a\0b", "\ud800"])
-async def test_an_identity_that_would_change_on_its_way_is_refused(name: str) -> None:
-    tokens = Tokens(name)
+ODD_NAMES = ["admin ", " admin", "a\nb", "a\0b", "\udcff"]
 
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+async def test_an_identity_that_would_change_on_its_way_is_refused(name: str) -> None:
     with pytest.raises(Forbidden):
-        await name_of(WITHOUT, GOOD_TOKEN, tokens)
+        await name_of(WITHOUT, GOOD_TOKEN, Tokens(name))
     with pytest.raises(Forbidden):
-        await Authenticator(Certificates(name), None).authenticate(WITH_CERTIFICATE, [])
+        await name_of(FRONT, [(b"X-User", name.encode("utf-8", "surrogateescape"))])
+    if name.isascii():
+        with pytest.raises(Forbidden):
+            await name_of(peer(CLIENTS.issue((CN, name))), GOOD_TOKEN)
+
+
+# --- front proxies -------------------------------------------------------------------------
+
+
+async def test_a_front_proxy_speaks_for_others() -> None:
+    assert await Desk().identity(FRONT, FOR_CAROL) == Identity(
+        name="carol",
+        uid="7",
+        groups=("g", "system:authenticated"),
+        extra=(("k", ("v",)),),
+    )
+
+
+async def test_its_word_comes_before_a_token() -> None:
+    tokens = Tokens()
+
+    assert await name_of(FRONT, [*FOR_CAROL, *GOOD_TOKEN], tokens) == "carol"
+    assert tokens.asked == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "name"),
+    [(ALICE, "alice"), (OTHER_FRONT, None), (STRANGER, None), (WITHOUT, None), (NAMELESS, None)],
+    ids=["a user", "a name that is not allowed", "a stranger", "nobody", "a nameless user"],
+)
+async def test_nobody_else_does(shown: Peer, name: str | None) -> None:
+    if name is None:
+        with pytest.raises(Unauthorized):
+            await name_of(shown, FOR_CAROL)
+        assert await name_of(shown, [*FOR_CAROL, *GOOD_TOKEN]) == "bob"
+    else:
+        assert await name_of(shown, FOR_CAROL) == name
+
+
+async def test_a_user_of_a_front_proxy_s_name_is_only_a_user() -> None:
+    """Which CA verified it decides, not what its subject says."""
+    namesake = peer(CLIENTS.issue((CN, "front")))
+
+    assert await name_of(namesake, FOR_CAROL) == "front"
+
+
+async def test_without_front_proxies_their_certificates_and_headers_say_nothing() -> None:
+    desk = Desk(ONLY_CLIENTS)
+
+    assert (await desk.identity(ALICE, FOR_CAROL)).name == "alice"
+    with pytest.raises(Unauthorized):
+        await desk.identity(FRONT, FOR_CAROL)
+
+
+async def test_of_a_ca_that_is_both_the_word_comes_first_and_else_the_certificate_counts() -> None:
+    front = FrontProxyClaim(CaText(CLIENTS.pem, "both"), ("front",), NAMES)
+    desk = Desk(build_trust(TrustClaim(CLIENT_CLAIM.client_ca, front)))
+    shown = peer(CLIENTS.issue((CN, "front")))
+
+    assert (await desk.identity(shown, FOR_CAROL)).name == "carol"
+    assert (await desk.identity(shown, [])).name == "front"
+    assert (await desk.identity(ALICE, FOR_CAROL)).name == "alice"
+
+
+# --- nobody in particular ------------------------------------------------------------------
+
+
+async def test_who_shows_nothing_may_be_anonymous_where_that_is_allowed() -> None:
+    identity = await Desk(anonymous=ANYWHERE).identity(WITHOUT, [])
+
+    assert identity == Identity("system:anonymous", groups=("system:unauthenticated",))
+
+
+@pytest.mark.parametrize(
+    ("shown", "headers", "upgrade"),
+    [
+        (STRANGER, [], None),
+        (STALE, [], None),
+        (FLAWED, [], None),
+        (FRONT, [], None),
+        (OTHER_FRONT, FOR_CAROL, None),
+        (NAMELESS, [], None),
+        (WITHOUT, BAD_TOKEN, None),
+        (WITHOUT, BAD_PROTOCOL, b"websocket"),
+        (WITHOUT, [*GOOD_PROTOCOL, *GOOD_PROTOCOL], b"websocket"),
+        (STRANGER, EMPTY_PROTOCOL, b"websocket"),
+    ],
+    ids=[
+        "stranger",
+        "stale",
+        "flawed",
+        "front proxy without a word",
+        "front proxy not allowed",
+        "nameless, which is no front proxy",
+        "bad token",
+        "bad protocol",
+        "two protocols",
+        "stranger and no token",
+    ],
+)
+async def test_a_bad_credential_does_not_become_anonymous(
+    shown: Peer, headers: list[Header], upgrade: bytes | None
+) -> None:
+    with pytest.raises(Unauthorized):
+        await Desk(anonymous=ANYWHERE).identity(shown, headers, upgrade=upgrade)
+
+
+@pytest.mark.parametrize(
+    ("shown", "headers", "upgrade"),
+    [
+        (WITHOUT, [(b"Authorization", b"Basic YTpi")], None),
+        (WITHOUT, [(b"Authorization", b"Bearer ")], None),
+        (WITHOUT, EMPTY_PROTOCOL, b"websocket"),
+        (WITHOUT, FOR_CAROL, None),
+        (NAMELESS, [], None),
+    ],
+    ids=["another scheme", "no token", "no token in a protocol", "headers", "nameless"],
+)
+async def test_what_is_no_credential_does_not_prevent_it(
+    shown: Peer, headers: list[Header], upgrade: bytes | None
+) -> None:
+    desk = Desk(ONLY_CLIENTS, anonymous=ANYWHERE)
+
+    assert (await desk.identity(shown, headers, upgrade=upgrade)).name == "system:anonymous"
+
+
+@pytest.mark.parametrize(
+    ("target", "is_served"),
+    [
+        (b"/livez", True),
+        (b"/livez?verbose", True),
+        (b"/live%7a", True),
+        (b"/livez/", False),
+        (b"/livez/ping", False),
+        (b"//livez", False),
+        (b"/LIVEZ", False),
+        (b"/", False),
+    ],
+)
+async def test_some_paths_may_be_anonymous_and_others_not(target: bytes, is_served: object) -> None:
+    desk = Desk(anonymous=AnonymousPolicy(enabled=True, paths=frozenset({"/livez"})))
+
+    try:
+        served = (await desk.identity(WITHOUT, [], target=target)).name == "system:anonymous"
+    except Unauthorized:
+        served = False
+
+    assert served is is_served
+
+
+# --- while nothing is known ----------------------------------------------------------------
+
+
+async def test_before_the_cas_are_known_a_certificate_is_neither_good_nor_bad() -> None:
+    """A 401 would make its owner throw it away."""
+    desk = Desk(Trust(is_known=False), anonymous=ANYWHERE)
+
+    with pytest.raises(UpstreamUnavailable):
+        await desk.identity(ALICE, [])
+    assert (await desk.identity(ALICE, GOOD_TOKEN)).name == "bob"
+    assert (await desk.identity(WITHOUT, [])).name == "system:anonymous"
+    with pytest.raises(Unauthorized):
+        await desk.identity(WITHOUT, BAD_TOKEN)
 
 
 @pytest.mark.parametrize(

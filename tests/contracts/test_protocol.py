@@ -33,7 +33,10 @@ SECTIONS = {
     "2.5": 2,
     "2.6": 3,
     "2.7": 5,
+    "3.1": 9,
     "3.2": 6,
+    "3.3": 3,
+    "3.4": 3,
 }
 REGRESSION_TESTS = ("tests/scenarios/regressions/", "tests/e2e/test_regressions.py")
 ITEMS = [f"{section}.{at}" for section, last in SECTIONS.items() for at in range(1, last + 1)]

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.core.errors import Forbidden
-from proxy.core.header_safety import check_header_safe, key_fault, text_fault
+from proxy.core.header_safety import check_caller, check_header_safe, key_fault, text_fault
 from proxy.core.identity import Identity
 
 
@@ -53,3 +53,13 @@ def test_an_identity_that_would_change_on_the_way_is_refused(
 ) -> None:
     with pytest.raises(Forbidden, match=message):
         check_header_safe(identity)
+
+
+def test_a_caller_called_anonymous_must_be_in_the_group_that_upstream_would_add() -> None:
+    check_caller(Identity("system:anonymous", groups=("a", "system:unauthenticated")))
+    check_caller(Identity("bob", groups=("a",)))
+    for groups in ((), ("system:authenticated",)):
+        with pytest.raises(Forbidden):
+            check_caller(Identity("system:anonymous", groups=groups))
+    with pytest.raises(Forbidden):
+        check_caller(Identity("bob\n"))

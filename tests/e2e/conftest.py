@@ -1,10 +1,14 @@
 """Short names for what most tests against the real API server want."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
+from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import create_namespace
+from tests.support.caller_doors import Stage, running_stage
 from tests.support.control_plane import fresh_name
 
 
@@ -20,3 +24,10 @@ def namespace(admin: ApiClient) -> str:
     name = fresh_name("namespace")
     create_namespace(admin, name)
     return name
+
+
+@pytest.fixture(scope="session")
+def stage(control_plane: ControlPlane) -> Iterator[Stage]:
+    """Two doors that believe the same, for tests of who is calling."""
+    with running_stage(control_plane) as stage:
+        yield stage

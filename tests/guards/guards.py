@@ -20,7 +20,7 @@ from proxy.core.admission import Admission
 from proxy.core.audit_event import source_ips
 from proxy.core.errors import BadRequest, UpstreamUnavailable
 from proxy.core.evaluation import Answer
-from proxy.core.forwarding_headers import Hop, outbound_head
+from proxy.core.forwarding_headers import ForwardingRules, Hop, outbound_head
 from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
 from proxy.sandbox import proxy_process
@@ -45,8 +45,10 @@ class Guard:
 def forward(rewrite: Rewrite) -> None:
     """Send what `rewrite` makes of the client's headers and ours, and check nothing afterwards."""
 
-    def outbound(line: bytes, headers: HeaderLines, admission: Admission, hop: Hop) -> bytes:
-        ours = lines_of(outbound_head(line, headers, admission, hop))
+    def outbound(
+        line: bytes, headers: HeaderLines, admission: Admission, hop: Hop, *, rules: ForwardingRules
+    ) -> bytes:
+        ours = lines_of(outbound_head(line, headers, admission, hop, rules=rules))
         return encode_head(line, rewrite(headers, ours))
 
     put(forwarder, "outbound_head", outbound)
@@ -87,11 +89,14 @@ def _every_token_is_good() -> None:
 
 
 def _targets_are_tidied() -> None:
-    def tidy(line: bytes, headers: HeaderLines, admission: Admission, hop: Hop) -> bytes:
+    def tidy(
+        line: bytes, headers: HeaderLines, admission: Admission, hop: Hop, *, rules: ForwardingRules
+    ) -> bytes:
         method, target, version = line.split(b" ")
         path, mark, query = target.partition(b"?")
         tidied = posixpath.normpath(unquote_to_bytes(path)) + mark + query
-        return outbound_head(b" ".join((method, tidied, version)), headers, admission, hop)
+        changed = b" ".join((method, tidied, version))
+        return outbound_head(changed, headers, admission, hop, rules=rules)
 
     put(forwarder, "outbound_head", tidy)
 

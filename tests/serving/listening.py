@@ -1,8 +1,9 @@
 """A listener with a handler that does what the test wants."""
 
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+
+from OpenSSL import SSL
 
 from proxy.core.errors import Refusal
 from proxy.serving.limits import ConnectionLimits
@@ -81,7 +82,7 @@ class Receiver:
 class Place:
     """Where the listener is, and what is behind it."""
 
-    def __init__(self, context: ssl.SSLContext, limits: ConnectionLimits) -> None:
+    def __init__(self, context: SSL.Context, limits: ConnectionLimits) -> None:
         self.clock = FakeClock()
         self.handler = Handler()
         self.listener = Listener(
@@ -95,10 +96,7 @@ async def listening(
     certificates: Certificates, limits: ConnectionLimits = LIMITS
 ) -> AsyncIterator[Place]:
     """Listen for the time of the context."""
-    context = certificates.server_context()
-    context.verify_mode = ssl.CERT_OPTIONAL
-    certificates.clients.configure_trust(context)
-    place = Place(context, limits)
+    place = Place(certificates.listening_context(), limits)
     place.address = await place.listener.start("127.0.0.1", 0)
     try:
         yield place

@@ -1,18 +1,16 @@
-"""Certificate, key and client CA follow their files: whole, or not at all."""
+"""Certificate and key follow their files: both, or not at all."""
 
 import asyncio
 import logging
-import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
-import trustme
+from OpenSSL import SSL
 
 from proxy.serving.certificates import (
-    CertificateError,
     CertificateFiles,
     ServingCertificates,
     load_certificates,
@@ -25,14 +23,10 @@ class Listening:
     """Remembers what it was told to use."""
 
     def __init__(self) -> None:
-        self.used: list[tuple[ssl.SSLContext, bool]] = []
+        self.used: list[SSL.Context] = []
 
-    def use(self, context: ssl.SSLContext, *, keeps_trust: bool) -> None:
-        self.used.append((context, keeps_trust))
-
-    @property
-    def kept_trust(self) -> list[bool]:
-        return [keeps_trust for _, keeps_trust in self.used]
+    def use(self, context: SSL.Context) -> None:
+        self.used.append(context)
 
 
 class Counter:
@@ -61,20 +55,15 @@ class Stage:
 @pytest.fixture
 def stage(certificates: Certificates, tmp_path: Path) -> Stage:
     certificate, key = certificates.write_server_files(tmp_path)
-    files = CertificateFiles(certificate, key, certificates.write_client_ca(tmp_path))
+    files = CertificateFiles(certificate, key, asks_for_certificate=True)
     listening, counter = Listening(), Counter()
     loaded = load_certificates(files)
     serving = ServingCertificates(loaded, listening=listening, counter=counter)
     return Stage(files, listening, counter, serving)
 
 
-def bundle(*authorities: trustme.CA) -> bytes:
-    return b"".join(authority.cert_pem.bytes() for authority in authorities)
-
-
-def write_ca(stage: Stage, content: bytes) -> None:
-    assert stage.files.client_ca is not None
-    stage.files.client_ca.write_bytes(content)
+def rewrite(stage: Stage, certificates: Certificates) -> None:
+    certificates.write_server_files(stage.files.certificate.parent)
 
 
 def spoil(file: Path, content: bytes | None) -> None:
@@ -93,15 +82,13 @@ async def test_while_the_files_stay_nothing_is_done(stage: Stage) -> None:
     assert (stage.listening.used, stage.counter.outcomes) == ([], [])
 
 
-async def test_a_new_certificate_is_used_and_disturbs_nobody(
-    stage: Stage, certificates: Certificates
-) -> None:
+async def test_a_new_certificate_is_used_once(stage: Stage, certificates: Certificates) -> None:
     certificates.write_server_files(stage.files.certificate.parent)
 
     await stage.certificates.look()
     await stage.certificates.look()
 
-    assert stage.listening.kept_trust == [True]
+    assert stage.has_used(1)
     assert stage.counter.outcomes == [True]
 
 
@@ -133,17 +120,17 @@ async def test_a_certificate_without_its_new_key_waits_for_it(
     stage.files.key.write_bytes(new_key)
     await stage.certificates.look()
 
-    assert stage.listening.kept_trust == [True]
+    assert stage.has_used(1)
     assert stage.counter.outcomes == [False, False, True]
 
 
-@pytest.mark.parametrize("which", ["certificate", "key", "client_ca"])
+@pytest.mark.parametrize("which", ["certificate", "key"])
 @pytest.mark.parametrize("content", [None, b"", b"hello"], ids=["absent", "empty", "text"])
 async def test_a_broken_file_changes_nothing_at_all(
-    stage: Stage, which: str, content: bytes | None
+    stage: Stage, certificates: Certificates, which: str, content: bytes | None
 ) -> None:
     """Not even what is good beside it: all or nothing."""
-    write_ca(stage, bundle(trustme.CA()))
+    rewrite(stage, certificates)
     spoil(getattr(stage.files, which), content)
 
     await stage.certificates.look()
@@ -152,67 +139,18 @@ async def test_a_broken_file_changes_nothing_at_all(
     assert stage.counter.outcomes == [False]
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_used(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else what is remembered as seen and what OpenSSL has seen could differ for ever."""
-    read_bytes, times = Path.read_bytes, 0
-
-    def read_and_change(file: Path) -> bytes:
-        nonlocal times
-        times += file == stage.files.client_ca
-        return read_bytes(file) + b"\n" * times
-
-    monkeypatch.setattr(Path, "read_bytes", read_and_change)
-
-    with pytest.raises(CertificateError, match="changes while it is read"):
-        load_certificates(stage.files)
-
-
-@pytest.mark.parametrize(
-    ("change", "keeps_trust"),
-    [
-        ("one more", True),
-        ("other line breaks and a comment", True),
-        ("another instead", False),
-        ("one less", False),
-    ],
-)
-async def test_trust_is_kept_only_if_everything_trusted_is_trusted_still(
-    stage: Stage, certificates: Certificates, change: str, keeps_trust: object
-) -> None:
-    first, second = certificates.clients, trustme.CA()
-    write_ca(stage, bundle(first, second))
-    await stage.certificates.look()
-    assert stage.listening.kept_trust == [True]
-    contents = {
-        "one more": bundle(trustme.CA(), second, first),
-        "other line breaks and a comment": b"# ours\n" + bundle(second, first, first),
-        "another instead": bundle(first, trustme.CA()),
-        "one less": bundle(first),
-    }
-    if change.startswith("other line breaks"):
-        contents[change] = contents[change].replace(b"\n", b"\r\n")
-
-    write_ca(stage, contents[change])
-    await stage.certificates.look()
-
-    assert stage.listening.kept_trust[1:] == [keeps_trust]
-
-
-@pytest.mark.parametrize("gives", [True, False], ids=["from none to one", "from one to none"])
-async def test_whether_certificates_count_can_change(stage: Stage, gives: object) -> None:
-    with_ca = stage.files
-    without = CertificateFiles(with_ca.certificate, with_ca.key, None)
-    before, after = (without, with_ca) if gives else (with_ca, without)
+@pytest.mark.parametrize("asks", [True, False], ids=["from no to yes", "from yes to no"])
+async def test_whether_certificates_count_can_change(stage: Stage, asks: object) -> None:
+    yes = stage.files
+    no = CertificateFiles(yes.certificate, yes.key, asks_for_certificate=False)
+    before, after = (no, yes) if asks else (yes, no)
     await stage.certificates.look(before)
     stage.listening.used.clear()
 
     await stage.certificates.look(after)
 
-    ((context, keeps_trust),) = stage.listening.used
-    assert keeps_trust is gives
-    assert context.verify_mode is (ssl.CERT_OPTIONAL if gives else ssl.CERT_NONE)
+    (context,) = stage.listening.used
+    assert context.get_verify_mode() == (SSL.VERIFY_PEER if asks else SSL.VERIFY_NONE)
 
 
 async def test_other_files_are_followed_from_then_on(
@@ -220,69 +158,68 @@ async def test_other_files_are_followed_from_then_on(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    moved = CertificateFiles(*(elsewhere / name for name in ("tls.crt", "tls.key", "ca.crt")))
-    for old, new in (
-        (stage.files.certificate, moved.certificate),
-        (stage.files.key, moved.key),
-        (stage.files.client_ca, moved.client_ca),
-    ):
-        assert old is not None
-        assert new is not None
-        new.write_bytes(old.read_bytes())
+    moved = CertificateFiles(
+        elsewhere / "server.crt", elsewhere / "server.key", asks_for_certificate=True
+    )
+    moved.certificate.write_bytes(stage.files.certificate.read_bytes())
+    moved.key.write_bytes(stage.files.key.read_bytes())
     await stage.certificates.look(moved)
     assert stage.listening.used == []
 
-    write_ca(stage, b"of no more interest")
-    assert moved.client_ca is not None
-    moved.client_ca.write_bytes(bundle(trustme.CA()))
+    stage.files.certificate.write_bytes(b"of no more interest")
+    certificates.write_server_files(elsewhere)
     await stage.certificates.look()
 
-    assert stage.listening.kept_trust == [False]
+    assert stage.has_used(1)
 
 
 async def test_other_files_that_are_broken_are_not_followed(
-    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stage: Stage, certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wrong = CertificateFiles(tmp_path / "typo.crt", stage.files.key, stage.files.client_ca)
+    wrong = CertificateFiles(tmp_path / "typo.crt", stage.files.key, asks_for_certificate=True)
     with caplog.at_level(logging.WARNING):
         await stage.certificates.look(wrong)
         await stage.certificates.look(wrong)
     assert len(caplog.records) == 2
 
-    write_ca(stage, bundle(trustme.CA()))
+    rewrite(stage, certificates)
     await stage.certificates.look()
 
-    assert stage.listening.kept_trust == [False]
+    assert stage.has_used(1)
 
 
-async def test_the_files_are_looked_at_again_and_again(stage: Stage) -> None:
+async def test_the_files_are_looked_at_again_and_again(
+    stage: Stage, certificates: Certificates
+) -> None:
     looking = asyncio.ensure_future(stage.certificates.keep_fresh(0.01))
     try:
         for count in (1, 2):
-            write_ca(stage, bundle(trustme.CA()))
+            rewrite(stage, certificates)
             await eventually(partial(stage.has_used, count))
     finally:
         looking.cancel()
         await asyncio.wait([looking])
 
 
-async def test_a_symbolic_link_may_be_turned(stage: Stage, tmp_path: Path) -> None:
+async def test_a_symbolic_link_may_be_turned(
+    stage: Stage, certificates: Certificates, tmp_path: Path
+) -> None:
     """As the kubelet does with mounted secrets."""
-    assert stage.files.client_ca is not None
     versions = [tmp_path / "..version-1", tmp_path / "..version-2"]
     for version in versions:
         version.mkdir()
-        (version / "ca.crt").write_bytes(bundle(trustme.CA()))
-    link, data = stage.files.client_ca, tmp_path / "..data"
+        certificates.write_server_files(version)
+    data = tmp_path / "..data"
     data.symlink_to(versions[0])
-    link.unlink()
-    link.symlink_to(data / "ca.crt")
+    for link in (stage.files.certificate, stage.files.key):
+        link.unlink()
+        link.symlink_to(data / link.name)
     await stage.certificates.look()
-    assert len(stage.listening.used) == 1
+    assert stage.has_used(1)
 
     turned = tmp_path / "..data_tmp"
     turned.symlink_to(versions[1])
     turned.rename(data)
     await stage.certificates.look()
 
-    assert len(stage.listening.used) == 2
+    assert stage.has_used(2)

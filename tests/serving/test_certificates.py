@@ -1,81 +1,69 @@
 """The TLS settings clients meet."""
 
-import ssl
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from OpenSSL import SSL
 
-from proxy.serving.certificates import CertificateError, serving_context
+from proxy.serving.certificates import CertificateError, CertificateFiles, load_certificates
 from tests.support.certificates import Certificates
 
 
-def test_a_client_ca_makes_certificates_welcome_but_not_needed(
-    certificates: Certificates, tmp_path: Path
-) -> None:
-    certificate, key = certificates.write_server_files(tmp_path)
-    client_ca = certificates.write_client_ca(tmp_path)
-
-    context = serving_context(certificate_file=certificate, key_file=key, client_ca_file=client_ca)
-
-    assert context.verify_mode is ssl.CERT_OPTIONAL
-    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
-    assert context.num_tickets == 0
-    assert len(context.get_ca_certs()) == 1
+@pytest.fixture
+def files(certificates: Certificates, tmp_path: Path) -> CertificateFiles:
+    return CertificateFiles(*certificates.write_server_files(tmp_path), asks_for_certificate=True)
 
 
-def test_without_a_client_ca_no_certificate_is_asked_for(
-    certificates: Certificates, tmp_path: Path
-) -> None:
-    certificate, key = certificates.write_server_files(tmp_path)
+def test_certificates_are_welcome_but_not_needed(files: CertificateFiles) -> None:
+    context = load_certificates(files).context
 
-    context = serving_context(certificate_file=certificate, key_file=key, client_ca_file=None)
-
-    assert context.verify_mode is ssl.CERT_NONE
+    assert context.get_verify_mode() == SSL.VERIFY_PEER
 
 
-@pytest.mark.parametrize("which", ["certificate_file", "key_file", "client_ca_file"])
+def test_where_no_certificate_counts_none_is_asked_for(files: CertificateFiles) -> None:
+    context = load_certificates(
+        CertificateFiles(files.certificate, files.key, asks_for_certificate=False)
+    ).context
+
+    assert context.get_verify_mode() == SSL.VERIFY_NONE
+
+
+@pytest.mark.parametrize("which", ["certificate", "key"])
 @pytest.mark.parametrize("fault", ["absent", "empty", "text", "directory"])
 def test_a_file_that_cannot_be_used_is_named_in_one_line(
-    certificates: Certificates, tmp_path: Path, which: str, fault: str
+    files: CertificateFiles, which: str, fault: str
 ) -> None:
-    certificate, key = certificates.write_server_files(tmp_path)
-    files = {
-        "certificate_file": certificate,
-        "key_file": key,
-        "client_ca_file": certificates.write_client_ca(tmp_path),
-    }
-    broken = files[which] = tmp_path / "broken"
+    broken: Path = getattr(files, which)
+    broken.unlink()
     if fault == "directory":
         broken.mkdir()
     elif fault != "absent":
         broken.write_text("" if fault == "empty" else "hello")
 
     with pytest.raises(CertificateError) as refused:
-        serving_context(**files)
+        load_certificates(files)
 
     assert str(broken) in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_key_of_another_certificate_is_refused(
-    certificates: Certificates, tmp_path: Path
+    files: CertificateFiles, certificates: Certificates, tmp_path: Path
 ) -> None:
-    certificate, _ = certificates.write_server_files(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
     _, key = certificates.write_server_files(other)
 
-    with pytest.raises(CertificateError, match="KEY_VALUES_MISMATCH"):
-        serving_context(certificate_file=certificate, key_file=key, client_ca_file=None)
+    with pytest.raises(CertificateError, match="key values mismatch"):
+        load_certificates(CertificateFiles(files.certificate, key, asks_for_certificate=True))
 
 
 def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(
-    certificates: Certificates, tmp_path: Path
+    files: CertificateFiles,
 ) -> None:
-    certificate, key = certificates.write_server_files(tmp_path)
-    plain = serialization.load_pem_private_key(key.read_bytes(), None)
-    key.write_bytes(
+    plain = serialization.load_pem_private_key(files.key.read_bytes(), None)
+    files.key.write_bytes(
         plain.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -84,4 +72,4 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(
     )
 
     with pytest.raises(CertificateError):
-        serving_context(certificate_file=certificate, key_file=key, client_ca_file=None)
+        load_certificates(files)

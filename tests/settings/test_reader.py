@@ -61,6 +61,45 @@ log: {format: text, level: debug}
     assert settings.log.format == "text"
 
 
+def test_whoever_asks_the_cluster_may_do_so_for_both() -> None:
+    settings = parse(
+        """\
+authentication:
+  clientCertificate: {fromCluster: true}
+  frontProxy: {fromCluster: true}
+  tokenReview: {enabled: false}
+  anonymous: {enabled: true, paths: [/livez, /readyz]}
+"""
+    )
+
+    assert settings.authentication.client_certificate.from_cluster
+    assert settings.authentication.front_proxy.from_cluster
+    assert settings.authentication.anonymous.paths == ("/livez", "/readyz")
+
+
+def test_nobody_speaks_for_others_or_is_anonymous_unless_that_is_said() -> None:
+    authentication = parse().authentication
+
+    assert authentication.front_proxy.ca_file is None
+    assert not authentication.front_proxy.from_cluster
+    assert not authentication.client_certificate.from_cluster
+    assert not authentication.anonymous.enabled
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "clientCertificate: {caFile: a}",
+        "clientCertificate: {fromCluster: true}",
+        "frontProxy: {caFile: a}",
+        "frontProxy: {fromCluster: true}",
+        "anonymous: {enabled: true}",
+    ],
+)
+def test_any_way_to_log_in_is_enough(way: str) -> None:
+    parse(f"authentication: {{tokenReview: {{enabled: false}}, {way}}}\n")
+
+
 def test_relative_paths_are_relative_to_the_file() -> None:
     settings = parse("upstream: {kubeconfig: sub/kubeconfig}\n")
 
@@ -120,6 +159,19 @@ log: {level: loud}
         ("authentication: {tokenReview: {enabled: false}}\n",
          "authentication: with tokenReview off and no clientCertificate.caFile "
          "nobody could ever log in"),
+        ("authentication: {clientCertificate: {caFile: a, fromCluster: true}}\n",
+         "authentication.clientCertificate: caFile and fromCluster exclude each other"),
+        ("authentication: {frontProxy: {fromCluster: true, allowedNames: [a]}}\n",
+         "authentication.frontProxy: with fromCluster nothing else can be set: "
+         "the cluster tells it all"),
+        ("authentication: {frontProxy: {usernameHeaders: []}}\n",
+         "authentication.frontProxy: usernameHeaders must name a header"),
+        ("authentication: {frontProxy: {groupHeaders: [X Group]}}\n",
+         "authentication.frontProxy.groupHeaders: 'X Group' is not the name of a header"),
+        ("authentication: {anonymous: {paths: [/livez]}}\n",
+         "authentication.anonymous: paths need enabled: true"),
+        ("authentication: {anonymous: {enabled: true, paths: [livez]}}\n",
+         "authentication.anonymous: paths must begin with /"),
     ],
 )  # fmt: skip
 def test_a_problem_is_one_line_that_says_what_to_mend(more: str, problem: str) -> None:

@@ -5,6 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from OpenSSL import SSL
+
+from proxy.wire.server_tls import server_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +24,16 @@ class Certificates:
         """A server at 127.0.0.1 that asks for no certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.servers.issue_cert("127.0.0.1").configure_cert(context)
+        return context
+
+    def listening_context(self, *, asks_for_certificate: bool = True) -> SSL.Context:
+        """A listener of ours at 127.0.0.1."""
+        context = server_context(asks_for_certificate=asks_for_certificate)
+        leaf = self.servers.issue_cert("127.0.0.1")
+        context.use_certificate(x509.load_pem_x509_certificate(leaf.cert_chain_pems[0].bytes()))
+        key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        context.use_privatekey(key)
         return context
 
     def client_context(

@@ -7,19 +7,18 @@ library might: an error that repeats everything it knows.
 import asyncio
 import sys
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 from proxy.authentication import bearer_token
 from proxy.authentication.authenticator import Authenticator
 from proxy.cli.main import main
+from proxy.core.header_lines import HeaderLines
 from proxy.core.identity import Caller
 from proxy.upstream.forwarder import Forwarder
 from proxy.wire.peer import Peer
 from tests.support.mistakes import put
 
 FAILURES = ("authenticator", "chained", "forwarder", "loop", "thread", "destructor")
-Headers = Sequence[tuple[bytes, bytes]]
 REVIEW_FAILS_FOR = "fail-the-review"
 
 
@@ -37,8 +36,9 @@ def _fail_in_the_authenticator() -> None:
     async def authenticate(
         authenticator: Authenticator,
         peer: Peer,
-        headers: Headers,
+        headers: HeaderLines,
         *,
+        target: bytes = b"/",
         upgrade: bytes | None = None,
     ) -> Caller:
         lines = list(headers)
@@ -56,7 +56,7 @@ def _fail_in_the_authenticator() -> None:
             threading.Thread(target=_fail_with, args=(lines,)).start()
         if wanted == b"destructor":
             _Fragile(lines)
-        return await original(authenticator, peer, headers, upgrade=upgrade)
+        return await original(authenticator, peer, headers, target=target, upgrade=upgrade)
 
     put(Authenticator, "authenticate", authenticate)
 

@@ -87,7 +87,7 @@ class Proxy:
             tasks=self.tasks,
         )
         self.listener = Listener(
-            context=certificates.server_context(),
+            context=certificates.listening_context(),
             handler=self,
             limits=ConnectionLimits(),
             clock=clock,

@@ -1,6 +1,5 @@
 """TLS over memory: two streams that talk to each other without a socket."""
 
-import contextlib
 import random
 import ssl
 
@@ -158,63 +157,9 @@ def test_what_is_not_tls_is_an_error(certificates: Certificates) -> None:
         server.handshake()
 
 
-def test_a_verified_certificate_is_told(certificates: Certificates) -> None:
-    context = certificates.client_context("alice")
-    client = TLSStream(context, server_hostname=HOST)
-    server = TLSStream(serving(certificates))
-
-    shake_hands(client, server)
-
-    certificate = server.peer_certificate()
-    assert certificate is not None
-    assert b"alice" in certificate
-
-
-def test_without_a_certificate_there_is_nothing_to_tell(certificates: Certificates) -> None:
-    _, server = pair(certificates)
-
-    assert server.peer_certificate() is None
-
-
-def test_a_certificate_of_another_ca_ends_the_handshake(certificates: Certificates) -> None:
-    stranger = new_certificates().clients.issue_cert(common_name="mallory")
-    context = certificates.client_context()
-    stranger.configure_cert(context)
-
-    with pytest.raises(ssl.SSLError):
-        shake_hands(TLSStream(context, server_hostname=HOST), TLSStream(serving(certificates)))
-
-
 @pytest.mark.parametrize("hostname", ["localhost", "127.0.0.2"])
 def test_a_server_of_another_name_is_not_trusted(certificates: Certificates, hostname: str) -> None:
     client = TLSStream(certificates.client_context(), server_hostname=hostname)
 
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(client, TLSStream(serving(certificates)))
-
-
-def test_a_resumed_session_carries_no_certificate(certificates: Certificates) -> None:
-    """Its certificate was checked against the CAs of an earlier day."""
-    context = certificates.client_context("alice")
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    server_context = serving(certificates)
-
-    def connect(session: ssl.SSLSession | None) -> tuple[ssl.SSLObject, bytes | None]:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = context.wrap_bio(incoming, outgoing, server_hostname=HOST, session=session)
-        server = TLSStream(server_context)
-        for _ in range(4):
-            with contextlib.suppress(ssl.SSLWantReadError):
-                client.do_handshake()
-            server.receive(outgoing.read())
-            if not server.is_ready:
-                server.handshake()
-            incoming.write(server.take_output())
-        return client, server.peer_certificate()
-
-    first, certificate = connect(None)
-    second, resumed_certificate = connect(first.session)
-
-    assert certificate is not None
-    assert second.session_reused
-    assert resumed_certificate is None

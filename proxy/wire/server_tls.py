@@ -1,0 +1,199 @@
+"""TLS of the listening side over memory: ciphertext in, plaintext out, and the reverse. No sockets.
+
+Python's own `ssl` verifies a client's certificate in the handshake or asks for none: a certificate
+that is stale or of a stranger costs the client its connection, although it may have a good token.
+The API server takes any certificate, as long as the client has its key, and judges it with each
+request. pyOpenSSL can do that, at the same cost: docs/decisions/0007.
+"""
+
+import ssl
+from typing import Any
+
+from cryptography.hazmat.bindings.openssl.binding import Binding
+from OpenSSL import SSL, crypto
+
+# pyOpenSSL's own methods for these few calls take twice the time of the calls themselves.
+_lib: Any = Binding.lib
+_ffi: Any = Binding.ffi
+
+# The most plaintext one record carries, so the most that one read can return.
+_RECORD_BYTES = 16 * 1024
+# A memory BIO grows to the largest amount it ever held and never shrinks.
+_HELPING_BYTES = 64 * 1024
+# One for all: whoever fills it empties it before anybody else has a turn.
+_SCRATCH_BYTES = _HELPING_BYTES + 4 * 1024
+_scratch = _ffi.new("char[]", _SCRATCH_BYTES)
+_pointer = _ffi.new("char **")
+_NOTHING = memoryview(b"")
+
+# Forward secrecy and authenticated encryption; for TLS 1.3 OpenSSL has nothing else.
+_CIPHERS = b"@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:DHE+AESGCM:DHE+CHACHA20:!aNULL:!aDSS"
+
+
+def server_context(*, asks_for_certificate: bool) -> SSL.Context:
+    """Return a context without certificate and key yet.
+
+    A client that is asked for a certificate may have none, or any at all: nobody has verified
+    what `ServerTLS.peer_chain` tells, only that the client holds the key of its first.
+    """
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context.set_min_proto_version(SSL.TLS1_2_VERSION)
+    context.set_cipher_list(_CIPHERS)
+    context.set_alpn_select_callback(_choose_protocol)
+    # No resumption: the certificate of a resumed session was shown in another handshake.
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_session_id(b"understudy")
+    context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)
+    if asks_for_certificate:
+        context.set_verify(SSL.VERIFY_PEER, _take_any_certificate)
+    return context
+
+
+class ServerTLS:
+    """One TLS session. Ciphertext to send piles up until `take_output` fetches it."""
+
+    __slots__ = (
+        "_connection",
+        "_incoming",
+        "_outgoing",
+        "_received",
+        "_session",
+        "is_ready",
+        "peer_closed",
+    )
+
+    def __init__(self, context: SSL.Context) -> None:
+        connection = SSL.Connection(context, None)
+        connection.set_accept_state()
+        self._connection = connection
+        self._session = connection._ssl  # noqa: SLF001 - for the calls that have to be fast
+        self._incoming = connection._into_ssl  # noqa: SLF001 - likewise
+        self._outgoing = connection._from_ssl  # noqa: SLF001 - likewise
+        self._received = _NOTHING
+        self.is_ready = False
+        self.peer_closed = False
+
+    def handshake(self) -> bool:
+        """Go on with the handshake and tell whether it is done; a failure raises ssl.SSLError."""
+        while not self.is_ready:
+            _lib.ERR_clear_error()
+            try:
+                self._connection.do_handshake()
+            except SSL.WantReadError:
+                if not self._take_helping():
+                    return False
+            except SSL.Error as error:
+                raise _fault(error) from error
+            else:
+                self.is_ready = True
+        return True
+
+    def receive(self, ciphertext: bytes) -> None:
+        """Take bytes from the socket."""
+        if self._received:
+            ciphertext = bytes(self._received) + ciphertext
+        if len(ciphertext) <= _HELPING_BYTES:
+            self._received = _NOTHING
+            _lib.BIO_write(self._incoming, ciphertext, len(ciphertext))
+        else:
+            self._received = memoryview(ciphertext)
+            self._take_helping()
+
+    def read(self) -> bytes:
+        """Return all plaintext there is; sets `peer_closed` when the peer has said goodbye."""
+        pieces: list[bytes] = []
+        while True:
+            _lib.ERR_clear_error()
+            count = _lib.SSL_read(self._session, _scratch, _RECORD_BYTES)
+            if count <= 0:
+                if self._wants_more(count) and self._take_helping():
+                    continue
+                break
+            pieces.append(_ffi.buffer(_scratch, count)[:])
+            # OpenSSL takes record by record from the BIO, so what it has not seen is still there.
+            if not self._received and not _lib.BIO_get_mem_data(self._incoming, _pointer):
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def write(self, plaintext: bytes) -> bytes:
+        """Return plaintext as ciphertext, together with whatever else is due."""
+        if len(plaintext) <= _RECORD_BYTES:
+            if plaintext and _lib.SSL_write(self._session, plaintext, len(plaintext)) <= 0:
+                raise ssl.SSLError("cannot encrypt")
+            return self.take_output()
+        view = memoryview(plaintext)
+        pieces: list[bytes] = []
+        while view:
+            # One record a time, which is as much as OpenSSL takes: partial writes are its mode.
+            piece = view[:_RECORD_BYTES]
+            count = _lib.SSL_write(self._session, _ffi.from_buffer(piece), len(piece))
+            if count <= 0:
+                raise ssl.SSLError("cannot encrypt")
+            view = view[count:]
+            pieces.append(self.take_output())
+        return b"".join(pieces)
+
+    def take_output(self) -> bytes:
+        """Return ciphertext that is due: handshake messages, alerts."""
+        count = _lib.BIO_read(self._outgoing, _scratch, _SCRATCH_BYTES)
+        if count <= 0:
+            return b""
+        output: bytes = _ffi.buffer(_scratch, count)[:]
+        return output if count < _SCRATCH_BYTES else output + self.take_output()
+
+    def close(self) -> bytes:
+        """Say goodbye; returns the ciphertext of the close alert."""
+        # The peer need not answer our goodbye; we never wait for its own.
+        _lib.SSL_shutdown(self._session)
+        _lib.ERR_clear_error()
+        return self.take_output()
+
+    def peer_chain(self) -> tuple[bytes, ...]:
+        """Return the certificates the peer has shown, as DER, its own first; it holds its key.
+
+        Nobody has verified them. A resumed session carries the certificate of an earlier
+        handshake, which does not count.
+        """
+        own = self._connection.get_peer_certificate()
+        if own is None or _lib.SSL_session_reused(self._session):
+            return ()
+        # On a server's side OpenSSL tells the peer's own certificate and the others separately.
+        others = self._connection.get_peer_cert_chain() or []
+        return tuple(crypto.dump_certificate(crypto.FILETYPE_ASN1, one) for one in (own, *others))
+
+    def _wants_more(self, count: int) -> bool:
+        """Tell what a read without plaintext means; raises ssl.SSLError if the stream is broken."""
+        error = _lib.SSL_get_error(self._session, count)
+        if error == _lib.SSL_ERROR_WANT_READ:
+            return True
+        if error != _lib.SSL_ERROR_ZERO_RETURN:
+            _lib.ERR_clear_error()
+            raise ssl.SSLError("the TLS stream is broken")
+        self.peer_closed = True
+        return False
+
+    def _take_helping(self) -> bool:
+        """Let the session have the next of the bytes received; False when there are none left."""
+        helping = self._received[:_HELPING_BYTES]
+        if not helping:
+            return False
+        _lib.BIO_write(self._incoming, _ffi.from_buffer(helping), len(helping))
+        # An empty view of them would still keep them all.
+        self._received = self._received[_HELPING_BYTES:] or _NOTHING
+        return True
+
+
+def _choose_protocol(_: SSL.Connection, offered: list[bytes]) -> Any:
+    """Speak HTTP/1.1, whatever else the client offers."""
+    return b"http/1.1" if b"http/1.1" in offered else SSL.NO_OVERLAPPING_PROTOCOLS
+
+
+def _take_any_certificate(*_: object) -> bool:
+    """Let the handshake go on: whom a certificate stands for is not decided here."""
+    return True
+
+
+def _fault(error: SSL.Error) -> ssl.SSLError:
+    reasons = error.args[0] if error.args and isinstance(error.args[0], list) else [error.args]
+    return ssl.SSLError("; ".join(str(reason[-1]) for reason in reasons if reason))

@@ -1,0 +1,297 @@
+"""Which chains prove something, judged as the API server judges them."""
+
+import datetime
+import warnings
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+from OpenSSL import crypto
+
+from proxy.authentication.ca_bundle import CaBundle, CaText, TrustError
+from proxy.authentication.client_certificate import read_common_name
+from proxy.core.errors import Unauthorized
+from proxy.wire.peer import Peer
+from tests.support.chains import (
+    CN,
+    FOR_CLIENTS,
+    FOR_SERVERS,
+    NO_USAGE,
+    Issuer,
+    Shown,
+    Window,
+)
+
+ANY_USAGE = (ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,)
+ROOT = Issuer()
+MIDDLE = Issuer("middle", ROOT)
+HOUR, SECOND = datetime.timedelta(hours=1), datetime.timedelta(seconds=1)
+
+
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def bundle(*issuers: Issuer) -> CaBundle[str]:
+    text = CaText(b"".join(issuer.pem for issuer in issuers or (ROOT,)), "the CA")
+    return CaBundle(text, read=read_common_name)
+
+
+def proves(shown: Shown, *issuers: Issuer) -> bool:
+    judgement = bundle(*issuers).judge(peer(shown), now())
+    assert judgement.meaning == ("alice" if judgement.is_proven else None)
+    return judgement.is_proven
+
+
+def peer(shown: Shown) -> Peer:
+    return Peer("10.0.0.1", shown.chain)
+
+
+def test_who_signed_it_decides() -> None:
+    assert proves(ROOT.issue((CN, "alice")))
+    assert not proves(Issuer().issue((CN, "alice"))), "of a CA of the same name"
+
+
+def test_any_ca_of_the_bundle_will_do() -> None:
+    others = [Issuer("a"), Issuer("b")]
+
+    assert all(proves(one.issue((CN, "alice")), others[0], ROOT, others[1]) for one in others)
+
+
+def test_a_certificate_between_must_be_shown() -> None:
+    shown = MIDDLE.issue((CN, "alice"))
+
+    assert proves(shown)
+    assert not proves(shown.alone)
+
+
+def test_the_order_of_those_between_is_of_no_matter() -> None:
+    shown = Issuer("last", MIDDLE).issue((CN, "alice"))
+    own, first, second = shown.certificates
+
+    assert proves(shown)
+    assert proves(Shown((own, second, first), shown.key))
+
+
+def test_a_certificate_between_is_an_anchor_when_it_is_in_the_bundle() -> None:
+    """As in Go, whoever has signed it."""
+    assert proves(MIDDLE.issue((CN, "alice")).alone, MIDDLE)
+
+
+def test_a_client_signs_nobody() -> None:
+    client = Issuer("alice", ROOT, is_ca=False)
+
+    assert not proves(client.issue((CN, "alice")))
+
+
+def test_a_path_that_is_longer_than_allowed_proves_nothing() -> None:
+    short = Issuer("short", path_length=0)
+    below = Issuer("below", short)
+
+    assert proves(short.issue((CN, "alice")), short)
+    assert not proves(below.issue((CN, "alice")), short)
+
+
+def test_a_signature_that_does_not_fit_proves_nothing() -> None:
+    impostor = Issuer(ROOT.name)
+    assert impostor.subject == ROOT.subject
+
+    assert not proves(impostor.issue((CN, "alice")))
+
+
+@pytest.mark.parametrize(
+    ("usages", "expected"),
+    [
+        (FOR_CLIENTS, True),
+        ((*FOR_SERVERS, *FOR_CLIENTS), True),
+        (ANY_USAGE, True),
+        (NO_USAGE, True),
+        (FOR_SERVERS, False),
+        ((ObjectIdentifier("1.2.3.4"),), False),
+    ],
+    ids=["clients", "both", "any", "none named", "servers", "something else"],
+)
+@pytest.mark.parametrize("whose", ["client", "between", "root"])
+def test_every_certificate_that_names_its_use_must_be_for_clients(
+    usages: tuple[ObjectIdentifier, ...], expected: object, whose: str
+) -> None:
+    root = Issuer(usages=usages if whose == "root" else NO_USAGE)
+    middle = Issuer("middle", root, usages=usages if whose == "between" else NO_USAGE)
+    shown = middle.issue((CN, "alice"), usages=usages if whose == "client" else NO_USAGE)
+
+    assert proves(shown, root) is expected
+
+
+@pytest.mark.parametrize("whose", ["client", "between", "root"])
+@pytest.mark.parametrize("window", [Window(-3, -2), Window(2, 3)], ids=["over", "to come"])
+def test_every_certificate_must_be_valid_now(whose: str, window: Window) -> None:
+    usual = Window()
+    root = Issuer(window=window if whose == "root" else usual)
+    middle = Issuer("middle", root, window=window if whose == "between" else usual)
+    shown = middle.issue((CN, "alice"), window=window if whose == "client" else usual)
+
+    assert not proves(shown, root)
+
+
+@pytest.mark.parametrize("whose", ["client", "between", "root"])
+def test_what_was_verified_counts_to_its_last_moment_and_not_beyond(whose: str) -> None:
+    """A connection may outlive the certificates it was opened with."""
+    short, usual = Window(-1, 2), Window()
+    root = Issuer(window=short if whose == "root" else usual)
+    middle = Issuer("middle", root, window=short if whose == "between" else usual)
+    shown = middle.issue((CN, "alice"), window=short if whose == "client" else usual)
+    trusted, one = bundle(root), peer(shown)
+    assert trusted.judge(one, now()).is_proven
+    last = min(one.not_valid_after_utc for one in (*shown.certificates, root.certificate)).replace(
+        microsecond=0
+    )
+
+    assert trusted.judge(one, last - SECOND).is_proven
+    assert trusted.judge(one, last).is_proven
+    assert not trusted.judge(one, last + SECOND / 2).is_proven
+    assert not trusted.judge(one, last + SECOND).is_proven
+    assert trusted.judge(one, now()).is_proven, "clocks may be set back"
+
+
+@pytest.mark.parametrize("whose", ["client", "between", "root"])
+def test_what_was_to_come_counts_when_it_has_come(whose: str) -> None:
+    late, usual = Window(2, 9), Window()
+    root = Issuer(window=late if whose == "root" else usual)
+    middle = Issuer("middle", root, window=late if whose == "between" else usual)
+    shown = middle.issue((CN, "alice"), window=late if whose == "client" else usual)
+    trusted, one = bundle(root), peer(shown)
+    first = max(each.not_valid_before_utc for each in (*shown.certificates, root.certificate))
+    assert not trusted.judge(one, now()).is_proven
+
+    assert not trusted.judge(one, first - SECOND / 2).is_proven
+    assert trusted.judge(one, first + SECOND).is_proven
+
+
+def test_a_ca_that_was_renewed_counts_beside_the_old_one() -> None:
+    """Both have one name and one key; only the new one is valid, and it must be found."""
+    old = Issuer(window=Window(-9, -1))
+    new = Issuer(key=old.key)
+
+    assert proves(new.issue((CN, "alice")), old, new)
+    assert proves(new.issue((CN, "alice")), new, old)
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["good", "bad"])
+def test_a_chain_is_judged_once_on_its_connection(is_refused: object) -> None:
+    read: list[bytes] = []
+
+    def note(der: bytes) -> None:
+        read.append(der)
+        if is_refused:
+            raise Unauthorized
+
+    trusted = CaBundle(CaText(ROOT.pem, "the CA"), read=note)
+    one, other = (peer(ROOT.issue((CN, "alice"))) for _ in range(2))
+
+    judgements = [trusted.judge(one, now()) for _ in range(3)]
+    trusted.judge(other, now())
+
+    assert [judgement.is_proven for judgement in judgements] == [not is_refused] * 3
+    assert len(read) == 2, "once for each connection"
+
+
+def test_a_stranger_is_judged_once_and_for_all() -> None:
+    trusted, one = bundle(), peer(Issuer().issue((CN, "alice")))
+    first = trusted.judge(one, now())
+
+    assert trusted.judge(one, now() + 1000 * HOUR) is first
+    assert not first.is_proven
+    assert trusted.judge(one, first.first_moment - HOUR) is not first, "clocks may be set back"
+
+
+def test_each_bundle_judges_for_itself() -> None:
+    one = peer(ROOT.issue((CN, "alice")))
+    verdicts = [bundle(root).judge(one, now()).is_proven for root in (ROOT, Issuer("x")) * 8]
+
+    assert verdicts == [True, False] * 8
+    assert len(one.memory) <= 8
+
+
+def test_a_signature_by_a_broken_hash_proves_nothing() -> None:
+    shown = ROOT.issue((CN, "alice"))
+
+    assert proves(Shown((signed_again(shown, "sha256"),), shown.key))
+    assert not proves(Shown((signed_again(shown, "sha1"),), shown.key))
+
+
+def signed_again(shown: Shown, digest: str) -> x509.Certificate:
+    """Return the certificate with another signature: only OpenSSL still makes broken ones."""
+    certificate = crypto.X509.from_cryptography(shown.certificates[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        certificate.sign(  # type: ignore[deprecated]  # and that is why it still can
+            crypto.PKey.from_cryptography_key(ROOT.key), digest
+        )
+    return certificate.to_cryptography()
+
+
+def test_a_key_that_is_too_short_proves_nothing() -> None:
+    long_enough = rsa.generate_private_key(65537, 2048)
+    short_key = serialization.load_pem_private_key(
+        SHORT_KEY, None, unsafe_skip_rsa_key_validation=True
+    )
+    assert isinstance(short_key, rsa.RSAPrivateKey)
+
+    assert proves(ROOT.issue((CN, "alice"), key=long_enough))
+    assert not proves(ROOT.issue((CN, "alice"), key=short_key))
+
+
+def test_what_nobody_understands_and_must_be_understood_proves_nothing() -> None:
+    unknown = x509.UnrecognizedExtension(ObjectIdentifier("1.2.3.4"), b"\x05\x00")
+
+    def issued(*, critical: bool) -> Shown:
+        extension = x509.Extension(unknown.oid, critical, unknown)
+        return ROOT.issue((CN, "alice"), extensions=[extension])
+
+    assert proves(issued(critical=False))
+    assert not proves(issued(critical=True))
+
+
+@pytest.mark.parametrize("chain", [(b"",), (b"text",), (b"\x30\x00",)], ids=repr)
+def test_what_is_no_certificate_proves_nothing(chain: tuple[bytes, ...]) -> None:
+    assert not bundle().judge(Peer("10.0.0.1", chain), now()).is_proven
+
+
+@pytest.mark.parametrize(
+    "pem",
+    [
+        b"",
+        b"hello",
+        b"-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----\n",
+        ROOT.pem + b"-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----\n",
+    ],
+    ids=["empty", "text", "broken", "one good, one broken"],
+)
+def test_a_bundle_that_cannot_be_used_is_named_in_one_line(pem: bytes) -> None:
+    with pytest.raises(TrustError) as refused:
+        CaBundle(CaText(pem, "/etc/ca.crt"), read=read_common_name)
+
+    assert "/etc/ca.crt" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_comments_and_line_breaks_of_a_bundle_are_of_no_matter() -> None:
+    pem = b"# ours\r\n" + ROOT.pem.replace(b"\n", b"\r\n") + b"\n\n" + ROOT.pem
+    trusted = CaBundle(CaText(pem, "the CA"), read=read_common_name)
+
+    assert trusted.judge(peer(ROOT.issue((CN, "alice"))), now()).is_proven
+
+
+# 512 bits; nothing makes such keys any more.
+SHORT_KEY = b"""-----BEGIN RSA PRIVATE KEY-----
+MIIBOwIBAAJBALSg920X+RVs9vByTQIwKgl4XabMZykpUKF+sf6cLieBEjG3to9j
+rVKKIAfmoJGmBlkW24gp0u89vJJ2ydpfyCUCAwEAAQJBAKmgVFtt3OtjBc+t92Wr
+p353O7ONVv+PnfnbCfqp3qoW9wV6CMO/j3EUVZb5iJX4EmTSIb2cAmEhYE2LyyWZ
+RA0CIQDXpR55SNX+ntOL4sNiU2mfAEjT9aMAVWHiQW/ShsH/5wIhANZuVEod96Am
+MpjoDuaLiNFDHVu72UcSfKwHfoAoZqYTAiBwNq0X4c3xdEaS2UpgxRUGN0iue3j5
+uHR6HyEIRTV4awIhAJJkRDtNdi7ppQVq+DFA9akXzsU/27h/0ImJnD1WV63tAiAk
+9JU76NspBAC3Cb858lVc7hZsSkmlWH1l7sXPoEx8PA==
+-----END RSA PRIVATE KEY-----
+"""

@@ -1,0 +1,358 @@
+"""TLS of the listening side: clients of Python's own TLS talk to it without a socket."""
+
+import contextlib
+import random
+import ssl
+
+import pytest
+from OpenSSL import SSL
+
+from proxy.wire.server_tls import ServerTLS
+from proxy.wire.tls import TLSStream
+from tests.support.certificates import Certificates, new_certificates
+from tests.support.processes import resident_bytes
+
+HOST = "127.0.0.1"
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Certificates:
+    return new_certificates()
+
+
+@pytest.fixture(scope="module")
+def serving(certificates: Certificates) -> SSL.Context:
+    """A server that asks for client certificates."""
+    return certificates.listening_context()
+
+
+def shake_hands(client: TLSStream, server: ServerTLS) -> None:
+    """Carry handshake messages to and fro until both are ready."""
+    for _ in range(4):
+        if not client.is_ready:
+            client.handshake()
+        server.receive(client.take_output())
+        if not server.is_ready:
+            server.handshake()
+        client.receive(server.take_output())
+
+
+def pair(context: ssl.SSLContext, serving: SSL.Context) -> tuple[TLSStream, ServerTLS]:
+    """Return a client and a server that have shaken hands."""
+    client = TLSStream(context, server_hostname=HOST)
+    server = ServerTLS(serving)
+    shake_hands(client, server)
+    return client, server
+
+
+@pytest.fixture
+def both(certificates: Certificates, serving: SSL.Context) -> tuple[TLSStream, ServerTLS]:
+    return pair(certificates.client_context(), serving)
+
+
+def test_a_handshake_makes_both_sides_ready(both: tuple[TLSStream, ServerTLS]) -> None:
+    client, server = both
+
+    assert client.is_ready
+    assert server.is_ready
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, 16 * 1024, 16 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 1024 * 1024]
+)
+def test_plaintext_crosses_in_both_directions(both: tuple[TLSStream, ServerTLS], size: int) -> None:
+    client, server = both
+    there, back = b"a" * size, b"b" * size
+
+    server.receive(client.write(there))
+    client.receive(server.write(back))
+
+    assert (server.read(), client.read()) == (there, back)
+    assert not server.peer_closed
+
+
+def test_ciphertext_may_come_byte_by_byte(both: tuple[TLSStream, ServerTLS]) -> None:
+    client, server = both
+    plaintext = b""
+
+    for byte in client.write(b"hello"):
+        server.receive(bytes([byte]))
+        plaintext += server.read()
+
+    assert plaintext == b"hello"
+
+
+def test_ciphertext_may_come_in_helpings_of_any_size_read_or_not(
+    both: tuple[TLSStream, ServerTLS],
+) -> None:
+    client, server = both
+    chance = random.Random(1)
+    sent = chance.randbytes(3_000_000)
+    ciphertext = client.write(sent)
+    received = b""
+
+    while ciphertext:
+        helping = chance.choice([1, 1000, 65_536, 65_537, 300_000])
+        server.receive(ciphertext[:helping])
+        ciphertext = ciphertext[helping:]
+        if chance.random() < 0.5:
+            received += server.read()
+
+    assert received + server.read() == sent
+
+
+def test_a_large_transfer_leaves_no_large_buffers_behind(
+    certificates: Certificates, serving: SSL.Context
+) -> None:
+    pairs = [pair(certificates.client_context(), serving) for _ in range(50)]
+    large = b"x" * 256 * 1024
+    before = resident_bytes()
+
+    for client, server in pairs:
+        server.receive(client.write(large))
+        assert server.read() == large
+        client.receive(server.write(large))
+        assert client.read() == large
+
+    # Each pair has four buffers; kept at the size of what crossed them they would be a megabyte.
+    assert resident_bytes() - before < 50 * 500_000
+
+
+def test_a_goodbye_is_told_from_silence(both: tuple[TLSStream, ServerTLS]) -> None:
+    client, server = both
+
+    server.receive(client.write(b"last words") + client.close())
+
+    assert server.read() == b"last words"
+    assert server.read() == b""
+    assert server.peer_closed
+
+
+def test_two_goodbyes_may_cross(both: tuple[TLSStream, ServerTLS]) -> None:
+    client, server = both
+    goodbye = server.close()
+    server.receive(client.close())
+
+    assert goodbye
+    assert server.read() == b""
+    assert server.peer_closed
+
+
+def test_a_goodbye_before_the_handshake_is_none_and_harms_nobody(
+    both: tuple[TLSStream, ServerTLS], serving: SSL.Context
+) -> None:
+    client, server = both
+
+    assert ServerTLS(serving).close() == b""
+
+    server.receive(client.write(b"hello"))
+    assert server.read() == b"hello"
+
+
+def test_a_tampered_record_is_an_error_of_its_stream_alone(
+    certificates: Certificates, serving: SSL.Context
+) -> None:
+    """OpenSSL keeps errors for a thread: one that is left behind would be the next one's."""
+    client, server = pair(certificates.client_context(), serving)
+    _, innocent = pair(certificates.client_context(), serving)
+    record = bytearray(client.write(b"hello"))
+    record[-1] ^= 1
+    server.receive(bytes(record))
+
+    with pytest.raises(ssl.SSLError):
+        server.read()
+
+    assert innocent.read() == b""
+
+
+def test_what_is_not_tls_is_an_error(serving: SSL.Context) -> None:
+    server = ServerTLS(serving)
+    server.receive(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    with pytest.raises(ssl.SSLError, match="http request"):
+        server.handshake()
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+def test_only_the_safer_versions_are_spoken(
+    certificates: Certificates, serving: SSL.Context, version: ssl.TLSVersion
+) -> None:
+    context = certificates.client_context("alice")
+    context.minimum_version = context.maximum_version = version
+
+    _, server = pair(context, serving)
+
+    assert server.is_ready
+    assert b"alice" in server.peer_chain()[0]
+
+
+def test_an_old_version_is_refused(certificates: Certificates, serving: SSL.Context) -> None:
+    context = certificates.client_context()
+    with pytest.warns(DeprecationWarning, match="deprecated"):
+        context.minimum_version = ssl.TLSVersion.TLSv1
+    with pytest.warns(DeprecationWarning, match="deprecated"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+
+    with pytest.raises(ssl.SSLError, match="protocol"):
+        pair(context, serving)
+
+
+def test_an_old_cipher_is_refused(certificates: Certificates, serving: SSL.Context) -> None:
+    context = certificates.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+    pair(context, serving)
+
+    context.set_ciphers("ECDHE-ECDSA-AES256-SHA:AES256-SHA")
+    with pytest.raises(ssl.SSLError, match="cipher"):
+        pair(context, serving)
+
+
+def test_without_a_certificate_there_is_nothing_to_tell(
+    both: tuple[TLSStream, ServerTLS],
+) -> None:
+    _, server = both
+
+    assert server.peer_chain() == ()
+
+
+def test_a_certificate_that_is_not_asked_for_is_not_shown(certificates: Certificates) -> None:
+    serving = certificates.listening_context(asks_for_certificate=False)
+
+    _, server = pair(certificates.client_context("alice"), serving)
+
+    assert server.peer_chain() == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+def test_a_stranger_s_certificate_is_told_and_does_not_end_the_handshake(
+    certificates: Certificates, serving: SSL.Context, version: ssl.TLSVersion
+) -> None:
+    context = certificates.client_context()
+    context.minimum_version = context.maximum_version = version
+    leaf = new_certificates().clients.issue_cert(common_name="mallory")
+    leaf.configure_cert(context)
+
+    client, server = pair(context, serving)
+    server.receive(client.write(b"hello"))
+
+    assert server.read() == b"hello"
+    assert b"mallory" in server.peer_chain()[0]
+
+
+def test_the_whole_chain_is_told_the_client_s_own_first(
+    certificates: Certificates, serving: SSL.Context
+) -> None:
+    middle = certificates.clients.create_child_ca()
+    context = certificates.client_context()
+    leaf = middle.issue_cert(common_name="alice")
+    leaf.configure_cert(context)
+
+    _, server = pair(context, serving)
+
+    shown = [ssl.PEM_cert_to_DER_cert(pem.bytes().decode()) for pem in leaf.cert_chain_pems]
+    assert list(server.peer_chain()) == shown
+    assert len(shown) == 2
+
+
+def test_a_certificate_without_its_key_ends_the_handshake(
+    certificates: Certificates, serving: SSL.Context
+) -> None:
+    """Whatever certificates are taken, the client's signature must fit the one it shows."""
+    context = certificates.client_context("alice")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # where the signature can be seen, and spoilt
+    client, server = TLSStream(context, server_hostname=HOST), ServerTLS(serving)
+    client.handshake()
+    server.receive(client.take_output())
+    server.handshake()
+    client.receive(server.take_output())
+    client.handshake()
+
+    server.receive(with_spoilt_signature(client.take_output()))
+
+    with pytest.raises(ssl.SSLError, match="signature"):
+        server.handshake()
+
+
+def with_spoilt_signature(flight: bytes) -> bytes:
+    handshake, certificate_verify = 22, 15
+    spoilt, at = bytearray(flight), 0
+    while at < len(flight):
+        end = at + 5 + int.from_bytes(flight[at + 3 : at + 5])
+        if flight[at] == handshake and flight[at + 5] == certificate_verify:
+            spoilt[end - 1] ^= 1
+        at = end
+    assert spoilt != flight
+    return bytes(spoilt)
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+def test_no_session_is_resumed(
+    certificates: Certificates, serving: SSL.Context, version: ssl.TLSVersion
+) -> None:
+    """So whoever has a certificate shows it in its own handshake."""
+    context = certificates.client_context("alice")
+    context.minimum_version = context.maximum_version = version
+
+    first, chain = connect(context, serving, None)
+    second, other_chain = connect(context, serving, first.session)
+
+    assert not second.session_reused
+    assert chain == other_chain != ()
+
+
+def connect(
+    context: ssl.SSLContext, serving: SSL.Context, session: ssl.SSLSession | None
+) -> tuple[ssl.SSLObject, tuple[bytes, ...]]:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname=HOST, session=session)
+    server = ServerTLS(serving)
+    for _ in range(4):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        server.receive(outgoing.read())
+        if not server.is_ready:
+            server.handshake()
+        incoming.write(server.take_output())
+    incoming.write(server.write(b"x"))
+    assert client.read() == b"x"
+    chain = server.peer_chain()
+    server.close()  # a session that was cut would never be resumed
+    return client, chain
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+def test_a_resumed_session_carries_no_certificate(
+    certificates: Certificates, version: ssl.TLSVersion
+) -> None:
+    """Even where a session is resumed: what it knows was shown in another handshake."""
+    serving = certificates.listening_context()
+    serving.set_session_cache_mode(SSL.SESS_CACHE_SERVER)
+    context = certificates.client_context("alice")
+    context.minimum_version = context.maximum_version = version
+
+    first, chain = connect(context, serving, None)
+    second, resumed_chain = connect(context, serving, first.session)
+
+    assert second.session_reused
+    assert chain != ()
+    assert resumed_chain == ()
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [(["h2", "http/1.1"], "http/1.1"), (["h2"], None), ([], None)],
+    ids=["both", "only h2", "none"],
+)
+def test_http_1_1_is_spoken_whatever_is_offered(
+    certificates: Certificates, serving: SSL.Context, offered: list[str], chosen: str | None
+) -> None:
+    context = certificates.client_context()
+    if offered:
+        context.set_alpn_protocols(offered)
+
+    client, _ = connect(context, serving, None)
+
+    assert client.selected_alpn_protocol() == chosen
