@@ -10,7 +10,9 @@ from proxy.core.modes import Mode
 from proxy.core.plan import Attempt, DecisionRules
 
 BOB = Caller(Identity("bob", groups=("dev",)))
-GUARDS = Guards(own_name="proxy", protected_groups=frozenset({"system:masters", "system:nodes"}))
+GUARDS = Guards(
+    own_names=frozenset({"proxy"}), protected_groups=frozenset({"system:masters", "system:nodes"})
+)
 
 
 def allowed(acting: Identity, mode: Mode = Mode.USER_INFO) -> Allowed:
@@ -76,7 +78,7 @@ def test_names_are_not_compared_while_our_own_is_unknown() -> None:
     check_names(Caller(Identity("proxy")), Identity("proxy"), guards=Guards())
 
 
-TELLING = Guards(own_name="proxy", tells_original_user=True)
+TELLING = Guards(own_names=frozenset({"proxy"}), tells_original_user=True)
 
 
 def test_an_impersonated_identity_names_its_caller_only_where_that_is_wanted() -> None:
