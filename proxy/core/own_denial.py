@@ -13,7 +13,22 @@ from dataclasses import dataclass
 from proxy.core.go_quote import go_quote
 from proxy.core.status import without_html
 
+JSON = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+# Of these only the text is looked at: who asks for them is a person, or ahead of the time.
+YAML, CBOR = "application/yaml", "application/cbor"
+
 _PROTOBUF_MARK = b"k8s\x00"
+# How the API server's own Status begins, blanks left out; for JSON compact or indented.
+_STARTS = {
+    JSON: b'{"kind":"Status"',
+    PROTOBUF: _PROTOBUF_MARK,
+    YAML: b"apiVersion:v1code:403",
+    CBOR: b"\xd9\xd9\xf7",
+}
+DENIAL_TYPES = frozenset(_STARTS)
+_LONGEST_START = 64
+_SENTENCE = "forbidden: User "
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
 _MOST_VARINT_BITS = 63
@@ -41,22 +56,19 @@ class Denial:
 def read_denial(media_type: str, body: bytes) -> Denial | None:
     """Return the denial that a whole body is, or None when it is something else."""
     try:
-        if media_type == "application/json":
+        if media_type == JSON:
             return _read_json(body)
-        if media_type == "application/vnd.kubernetes.protobuf":
+        if media_type == PROTOBUF:
             return _read_protobuf(body)
     except (ValueError, IndexError, RecursionError):
-        pass  # Not what it says it is, so not the API server's own word.
-    return None
+        return None  # Not what it says it is, so not the API server's own word.
+    return _read_text(body)
 
 
 def may_become_denial(media_type: str, start: bytes) -> bool:
     """Tell whether a body that starts so may be the API server's own Status."""
-    if media_type == "application/json":
-        # Compact and indented, as the API server writes it: never anything else first.
-        expected = b'{"kind":"Status"'
-        return expected.startswith(b"".join(start[:64].split())[: len(expected)])
-    return _PROTOBUF_MARK.startswith(start[: len(_PROTOBUF_MARK)])
+    expected = _STARTS[media_type]
+    return expected.startswith(b"".join(start[:_LONGEST_START].split())[: len(expected)])
 
 
 def missing_right(denial: Denial, own_names: Collection[str]) -> str | None:
@@ -79,6 +91,13 @@ def _prefix(denial: Denial) -> str:
         return ""
     resource = f"{denial.kind}.{denial.group}" if denial.group else denial.kind
     return f"{resource} {go_quote(denial.name)} is " if denial.name else f"{resource} is "
+
+
+def _read_text(body: bytes) -> Denial | None:
+    # Names that a client chose come before the last such sentence, and quotes are escaped in it.
+    text = b" ".join(body.split()).decode(errors="replace")
+    start = text.rfind(_SENTENCE)
+    return Denial(text[start:]) if start >= 0 else None
 
 
 def _read_json(body: bytes) -> Denial | None:

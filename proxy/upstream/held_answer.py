@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from proxy.core.own_denial import may_become_denial
+from proxy.core.own_denial import DENIAL_TYPES, may_become_denial
 from proxy.wire.body import BodyKind
 from proxy.wire.head import ResponseHead
 
 # The API server's own denials are a few hundred bytes, and as long as the names in them.
 MOST_DENIAL_BYTES = 64 * 1024
-_DENIALS = frozenset(("application/json", "application/vnd.kubernetes.protobuf"))
 
 
 @dataclass(slots=True)
@@ -53,4 +52,4 @@ def denial_type(head: ResponseHead) -> str | None:
             return None  # Only long answers are compressed.
         if folded == b"content-type":
             media_type = value.partition(b";")[0].strip().lower().decode("latin-1")
-    return media_type if media_type in _DENIALS else None
+    return media_type if media_type in DENIAL_TYPES else None

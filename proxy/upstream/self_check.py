@@ -1,7 +1,7 @@
 """What our own identities may do, held against what they need: too little, or too much."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,7 +58,7 @@ class SelfCheck:
         self._client = client
         self._duties = duties
         self._counter = counter
-        self._told: tuple[list[str], list[str]] = ([], [])
+        self._told: tuple[list[str], list[str]] | None = None
 
     async def run(self, user: OwnUser) -> None:
         """Ask about every right, one after the other; without an answer nothing is said of it."""
@@ -74,9 +74,9 @@ class SelfCheck:
         if MASTERS in user.groups:
             excessive.insert(0, f"member of {MASTERS}")
         self._counter.rights_checked(self._role, missing=len(missing), excessive=len(excessive))
-        self._tell("own rights missing", missing, self._told[0])
-        self._tell("own rights excessive", excessive, self._told[1])
-        self._told = (missing, excessive)
+        if (missing, excessive) != self._told:
+            self._told = (missing, excessive)
+            self._tell(missing, excessive)
 
     async def _asked(self, rights: Iterable[Right], *, allowed: bool) -> list[Right]:
         return [right for right in rights if await self._may(right) is allowed]
@@ -98,6 +98,10 @@ class SelfCheck:
         answer = await call(self._client, "POST", _PATH, review)
         return answer["status"]["allowed"] is True
 
-    def _tell(self, event: str, rights: Sequence[str], told: Sequence[str]) -> None:
-        if rights and rights != told:
-            log.warning(event, extra=fields(identity=self._role, rights=list(rights)))
+    def _tell(self, missing: list[str], excessive: list[str]) -> None:
+        if missing:
+            log.warning("own rights missing", extra=fields(identity=self._role, rights=missing))
+        if excessive:
+            log.warning("own rights excessive", extra=fields(identity=self._role, rights=excessive))
+        if not missing and not excessive:
+            log.info("own rights as they should be", extra=fields(identity=self._role))

@@ -150,6 +150,8 @@ class ScriptedApiServer:
     seen_reviews: list[SeenRequest] = field(default_factory=list)
     review_gate: asyncio.Event = field(default_factory=asyncio.Event)
     own_name: str = OWN_NAME
+    own_groups: list[str] = field(default_factory=list)
+    has_self_reviews: bool = True
     own_calls: OwnCalls = field(default_factory=OwnCalls)
     own_tokens: set[str] = field(default_factory=lambda: {OWN_TOKEN})
     own_certificates: set[str] = field(default_factory=set)
@@ -231,6 +233,10 @@ class ScriptedApiServer:
         if not request.values("impersonate-user") and self.own_calls.concern(request.target):
             await self._own_call(connection, request)
             return
+        if not self.has_self_reviews and request.target.endswith("/selfsubjectreviews"):
+            await connection.read_body(request)
+            await connection.respond(b"{}", status="404 Not Found")
+            return
         if request.target.startswith(REVIEWS):
             await self._review(connection, request)
             return
@@ -292,7 +298,8 @@ class ScriptedApiServer:
         if target.endswith("/selfsubjectreviews"):
             shown = (request.values("authorization") or [""])[0]
             is_reviewer = shown.removeprefix("Bearer ") in self.reviewer_tokens
-            return {"userInfo": {"username": REVIEWER_NAME if is_reviewer else self.own_name}}
+            name = REVIEWER_NAME if is_reviewer else self.own_name
+            return {"userInfo": {"username": name, "groups": self.own_groups}}
         if self.reviewer_tokens and not self._is_reviewers(request):
             self.violations.append(f"{target} does not come from the reviewer")
         if target.endswith("/subjectaccessreviews"):
