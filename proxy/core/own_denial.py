@@ -82,8 +82,19 @@ def missing_right(denial: Denial, own_names: Collection[str]) -> str | None:
         start = f"{_prefix(denial)}forbidden: {who}"
         if denial.message.startswith(start):
             right = _RIGHT.match(denial.message, len(start))
-            return right[1] if right else "do that"
+            return _unrestricted(right[1]) if right else "do that"
     return None
+
+
+def _unrestricted(right: str) -> str:
+    """Return a right that would help us.
+
+    Servers that know the constrained modes try those first, and tell the first failure of all. We
+    need none of them: what is missing is the unrestricted verb, for some part of the identity.
+    """
+    if right.startswith(("impersonate:", "impersonate-on:")):
+        return f"impersonate all of this identity (the API server names first: {right})"
+    return right
 
 
 def _prefix(denial: Denial) -> str:

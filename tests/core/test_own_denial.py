@@ -81,9 +81,15 @@ def protobuf(message: str, *, code: int = 403, kind: bytes = b"Status", name: st
             "at the cluster scope",
         ),
         (f'forbidden: User "{NAME}" cannot get path "/a"', {}, 'get path "/a"'),
+        (
+            f'forbidden: User "{NAME}" cannot impersonate-on:user-info:get path "/a"',
+            {},
+            "impersonate all of this identity (the API server names first: "
+            'impersonate-on:user-info:get path "/a")',
+        ),
         (f'pods is forbidden: User "{NAME}" cannot somehow', {"kind": "pods"}, "do that"),
     ],
-    ids=["user", "service account", "extra", "path", "unknown words"],
+    ids=["user", "service account", "extra", "path", "constrained", "unknown words"],
 )
 def test_a_denial_of_us_names_the_right(message: str, details: dict[str, str], right: str) -> None:
     assert right_in(status(message, **details)) == right
