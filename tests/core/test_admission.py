@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from proxy.core.action import Action
@@ -126,3 +128,15 @@ def test_only_legacy_impersonation_under_warn_is_warned_of(
     admission = admit_as(BOB, Allowed(attempt, Identity("alice")), guards=GUARDS)
 
     assert admission.warning == (LEGACY_WARNING if warns else None)
+
+
+def test_a_uid_is_admitted_only_where_the_api_server_reads_it() -> None:
+    old = replace(GUARDS, takes_uids=False)
+    known = Identity("alice", uid="7")
+
+    assert admit_self(Caller(known), guards=GUARDS).acting == known
+    assert admit_self(BOB, guards=old).acting == BOB.identity
+    with pytest.raises(Forbidden, match="older than 1.22"):
+        admit_self(Caller(known), guards=old)
+    with pytest.raises(Forbidden, match="older than 1.22"):
+        admit_as(BOB, allowed(known), guards=old)
