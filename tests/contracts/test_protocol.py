@@ -33,6 +33,7 @@ SECTIONS = {
     "2.5": 2,
     "2.6": 3,
     "2.7": 5,
+    "4": 6,
 }
 REGRESSION_TESTS = ("tests/scenarios/regressions/", "tests/e2e/test_regressions.py")
 ITEMS = [f"{section}.{at}" for section, last in SECTIONS.items() for at in range(1, last + 1)]
