@@ -57,15 +57,19 @@ class SelfKnowledge:
 
     async def run(self, when_known: Callable[[], None]) -> None:
         """Learn again and again; `when_known` hears of each change of what requests depend on."""
+        failed = False
         while True:
             self._changed.clear()
             try:
                 await self._learn(when_known)
             except Refusal as refusal:
-                log.warning("own identity unknown", extra=fields(reason=refusal.message))
+                if not failed:  # once, not every second of an outage
+                    log.warning("own identity unknown", extra=fields(reason=refusal.message))
+                failed = True
                 self.first_lesson.set()
                 await asyncio.sleep(_UNKNOWN_SECONDS)
                 continue
+            failed = False
             self.first_lesson.set()
             for account, check in self._accounts:
                 await check.run(self._users[account.role])

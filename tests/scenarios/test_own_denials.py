@@ -241,3 +241,18 @@ async def test_a_refused_upgrade_of_ours_is_an_error_of_ours_too(
 
     assert status_of(await client.read_response()) == (500, "InternalError", 500)
     assert await client.read_to_end() == b""
+
+
+async def test_a_denial_of_us_may_come_before_the_body_has_ended(
+    api: ScriptedApiServer, client: HttpClient
+) -> None:
+    async def deny_early(connection: ScriptedConnection, request: SeenRequest) -> None:
+        await connection.reader.readexactly(4)
+        kind = "Content-Type: application/json"
+        body = json_denial(OWN_NAME)
+        await connection.respond(body, status="403 Forbidden", headers=(kind,))
+
+    api.script = deny_early
+    await client.send(request_bytes("PUT", headers=[("Content-Length", "8")]) + b"half")
+
+    assert status_of(await client.read_response()) == (500, "InternalError", 500)
