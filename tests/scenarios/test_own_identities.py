@@ -53,6 +53,12 @@ class Stage:
         file.write_text(file.read_text().replace(OWN_TOKEN, token))
         return file
 
+    def write_pod(self, directory: Path) -> None:
+        """Write what a pod of the reviewer's account has in its files."""
+        directory.mkdir()
+        self._certificates.write_server_ca(directory)
+        (directory / "token").write_text(REVIEWER_TOKEN)
+
     def two_kubeconfigs(self) -> dict[str, object]:
         self.api.reviewer_tokens.add(REVIEWER_TOKEN)
         reviewer = self.kubeconfig("reviewer", REVIEWER_TOKEN)
@@ -288,6 +294,26 @@ async def test_a_token_of_the_forwarder_is_asked_for_and_renewed(
     assert expiry > 0
     assert REVIEWER_TOKEN not in caplog.text
     assert "issued-1" not in caplog.text
+
+
+async def test_a_pod_that_runs_as_the_reviewer_forwards_by_such_a_token(
+    stage: Stage, context_of: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, pod = stage.api, tmp_path / "serviceaccount"
+    api.reviewer_tokens.add(REVIEWER_TOKEN)
+    api.own_tokens.clear()
+    stage.write_pod(pod)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", api.address[0])
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.address[1]))
+    library = "kubernetes_asyncio.config.incluster_config."
+    monkeypatch.setattr(library + "SERVICE_TOKEN_FILENAME", str(pod / "token"))
+    monkeypatch.setattr(library + "SERVICE_CERT_FILENAME", str(pod / "server-ca.crt"))
+
+    async with stage.running({"kubeconfig": None, "forwarder": FORWARDER}) as (proxy, _):
+        await ask(proxy, context_of)
+
+    assert shown(api.requests) == {"Bearer issued-1"}
+    assert shown(api.reviews) == {f"Bearer {REVIEWER_TOKEN}", "Bearer issued-1"}
 
 
 async def test_a_token_that_is_refused_is_replaced_at_once(
