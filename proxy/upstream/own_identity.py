@@ -17,6 +17,8 @@ _SECONDS = 5.0
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 # The first version that reads Impersonate-Uid; the ones before ignore it.
 _TAKES_UIDS = (1, 22)
+# So a server answers that tells its version to nobody like us; others are to be asked again.
+_SECRET = frozenset((HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND))
 # No answer came, or one that does not look like one.
 NO_ANSWER = (aiohttp.ClientError, OSError, AttributeError, KeyError, TypeError, ValueError)
 
@@ -72,7 +74,7 @@ async def takes_uids(client: ApiClient) -> bool:
         version = await call(client, "GET", "/version")
         told = tuple(_number(version[part]) for part in ("major", "minor"))
     except ApiException as error:
-        if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        if error.status in _SECRET:
             return False
         raise UpstreamUnavailable("the API server does not tell its version") from error
     except (KeyError, TypeError, ValueError):

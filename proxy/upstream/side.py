@@ -126,11 +126,10 @@ async def _accounts(surroundings: Surroundings, stack: AsyncExitStack) -> tuple[
 def _check(account: OwnAccount, settings: UpstreamSettings, metrics: UpstreamMetrics) -> SelfCheck:
     extras = NAMING_ORIGINAL_USERS if settings.original_user_extra else ()
     asked_for = settings.forwarder.service_account
-    match account.role:
-        case "reviewer":
-            duties = reviewer_duties(*([token_request(*asked_for)] if asked_for else []))
-        case "forwarder":
-            duties = forwarder_duties(*extras)
-        case _:
-            duties = shared_duties(*extras)
+    if account.role == REVIEWER:
+        duties = reviewer_duties(*([token_request(*asked_for)] if asked_for else []))
+    elif account.role == FORWARDER:
+        duties = forwarder_duties(*extras)
+    else:
+        duties = shared_duties(*extras)
     return SelfCheck(account.role, account.client, duties, metrics)

@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -67,18 +67,27 @@ class Identity:
         subject = {"kind": "ServiceAccount", "namespace": self._namespace, "name": role}
         grant(admin, self._namespace, rules=ACCOUNTS[role], to=subject)
         self.volume = Volume(directory)
-        self.volume.write(token=self.new_token().value.encode(), ca=server.ca_pem)
+        self._url = server.url
+        self.volume.write(
+            token=self.new_token().value.encode(),
+            ca=server.ca_pem,
+            kubeconfig=self.document({"tokenFile": str(directory / "token")}),
+        )
         self.kubeconfig = directory / "kubeconfig"
-        cluster = {"server": server.url, "certificate-authority": str(directory / "ca")}
+
+    def document(self, user: dict[str, str]) -> bytes:
+        """Return a kubeconfig of this user, whose CA is in the volume."""
+        ca_file = str(self.volume.directory / "ca")
+        cluster = {"server": self._url, "certificate-authority": ca_file}
         document = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": {"tokenFile": str(directory / "token")}}],
+            "users": [{"name": "u", "user": user}],
         }
-        self.kubeconfig.write_text(json.dumps(document))
+        return json.dumps(document).encode()
 
     def new_token(self) -> BearerToken:
         return token_for(self._admin, self._namespace, self._role)
@@ -161,12 +170,24 @@ class Stage:
 
     def turn_to(self, *, ca: bytes | None = None, outcome: str = "used") -> None:
         """Give both identities a new token, or another CA, and wait until it is noticed."""
+        with self._noticed(outcome):
+            for identity in self._identities:
+                if ca is not None:
+                    identity.volume.write(ca=ca)
+                else:
+                    identity.volume.write(token=identity.new_token().value.encode())
+
+    def turn_to_kubeconfigs(self) -> None:
+        """Give both identities another kubeconfig, with a token in it."""
+        with self._noticed("used"):
+            for identity in self._identities:
+                user = {"token": identity.new_token().value}
+                identity.volume.write(kubeconfig=identity.document(user))
+
+    @contextmanager
+    def _noticed(self, outcome: str) -> Iterator[None]:
         before = self.changes(outcome)
-        for identity in self._identities:
-            if ca is not None:
-                identity.volume.write(ca=ca)
-            else:
-                identity.volume.write(token=identity.new_token().value.encode())
+        yield
         poll(lambda: self.changes(outcome) > before, f"no change was {outcome}")
         self.load.goes_on()
 
@@ -240,6 +261,7 @@ def test_tokens_certificates_and_cas_are_replaced_without_a_failed_request(
     stage.load.goes_on()
     stage.turn_to(ca=renewed.certificate_pem)
     stage.turn_to()
+    stage.turn_to_kubeconfigs()
     log = understudy.log_file.read_text()
 
     assert stage.load.statuses == {200}

@@ -115,6 +115,7 @@ async def test_a_version_that_is_kept_secret_takes_no_uids_and_one_out_of_reach_
     api.own_calls.version_status = "403 Forbidden"
     assert not await takes_uids(client)
 
-    api.own_calls.version_status = "500 Internal Server Error"
-    with pytest.raises(UpstreamUnavailable):
-        await takes_uids(client)
+    for status in ("500 Internal Server Error", "429 Too Many Requests", "401 Unauthorized"):
+        api.own_calls.version_status = status
+        with pytest.raises(UpstreamUnavailable):
+            await takes_uids(client)
