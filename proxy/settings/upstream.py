@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from proxy.settings.strict import StrictModel
 from proxy.settings.values import FilePath, Server, Timeout
@@ -33,7 +33,11 @@ class ForwarderSettings(StrictModel):
 
     service_account: ServiceAccount | None = None
     """As NAMESPACE:NAME. Requests are forwarded with a token of this account, which the reviewer
-    asks for and renews before it expires. Absent: with the credential of `upstream.kubeconfig`."""
+    asks for and renews before it expires. Absent: with the credential of `upstream.kubeconfig`, and
+    without that one, in a pod, with a token of understudy-forwarder in the pod's namespace."""
+
+    same_as_reviewer: bool = False
+    """On: who asks also forwards, with one credential for both, even in a pod."""
 
 
 class UpstreamSettings(StrictModel):
@@ -72,3 +76,13 @@ class UpstreamSettings(StrictModel):
     """On: an impersonated request names its caller to the API server, in extras under
     `original-user.kube-understudy.io/`. Our own identity then needs the verb impersonate on
     `userextras/original-user.kube-understudy.io/name`, `.../uid` and `.../groups`."""
+
+    @model_validator(mode="after")
+    def _who_forwards_is_clear(self) -> "UpstreamSettings":
+        apart = self.forwarder.service_account or self.reviewer.kubeconfig
+        if self.forwarder.same_as_reviewer and apart is not None:
+            raise ValueError(
+                "forwarder.sameAsReviewer contradicts forwarder.serviceAccount and "
+                "reviewer.kubeconfig"
+            )
+        return self

@@ -11,11 +11,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from proxy.core.own_rights import NAMING_ORIGINAL_USERS, token_request
+from proxy.core.own_rights import NAMING_ORIGINAL_USERS, Right, token_request
 from proxy.settings.upstream import UpstreamSettings
 from proxy.telemetry.upstream_metrics import UpstreamMetrics
 from proxy.upstream.canary import Canary
-from proxy.upstream.credential_source import CredentialSource
+from proxy.upstream.credential_source import CredentialSource, pod_namespace
+from proxy.upstream.credentials import CredentialsError, Source
 from proxy.upstream.forwarder import Forwarder
 from proxy.upstream.own_account import (
     FORWARDER,
@@ -31,6 +32,7 @@ from proxy.upstream.own_standing import OwnStanding, probe
 from proxy.upstream.pool import Pool
 from proxy.upstream.requested_token import RequestedToken
 from proxy.upstream.self_check import (
+    Duties,
     SelfCheck,
     forwarder_duties,
     reviewer_duties,
@@ -38,6 +40,8 @@ from proxy.upstream.self_check import (
 )
 from proxy.upstream.self_knowledge import SelfKnowledge
 from proxy.wire.tasks import Tasks
+
+_FORWARDER_ACCOUNT = "understudy-forwarder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ async def upstream_side(
     surroundings = Surroundings(settings, clocks, metrics, changed.set, tasks)
     denials = OwnDenials(counter=metrics, clock=clocks.monotonic)
     async with AsyncExitStack() as stack:
-        accounts = await _accounts(surroundings, stack)
+        accounts, requests = await _accounts(surroundings, stack)
         reviewer, ours = accounts[0], accounts[-1]
         pool = Pool(
             ours.endpoints,
@@ -100,7 +104,10 @@ async def upstream_side(
             tasks=tasks,
         )
         knowledge = SelfKnowledge(
-            [(account, _check(account, settings, metrics)) for account in accounts],
+            [
+                (account, SelfCheck(account.role, account.client, duties, metrics))
+                for account, duties in zip(accounts, _duties(settings, requests), strict=True)
+            ],
             canary=Canary(reviewer.client, metrics),
             denials=denials,
             changed=changed,
@@ -108,28 +115,47 @@ async def upstream_side(
         yield UpstreamSide(accounts, forwarder, pool, knowledge)
 
 
-async def _accounts(surroundings: Surroundings, stack: AsyncExitStack) -> tuple[OwnAccount, ...]:
+async def _accounts(
+    surroundings: Surroundings, stack: AsyncExitStack
+) -> tuple[tuple[OwnAccount, ...], list[Right]]:
+    """Return who we are, and which tokens the first of us may have to ask for."""
     settings, now = surroundings.settings, surroundings.clocks.now
     written = CredentialSource(settings.kubeconfig, now)
-    account, apart = settings.forwarder.service_account, settings.reviewer.kubeconfig
-    if account is None and apart is None:
-        return (await stack.enter_async_context(own_account(SHARED, written, surroundings)),)
+    apart = settings.reviewer.kubeconfig
+    if _is_shared(settings):
+        return (await stack.enter_async_context(own_account(SHARED, written, surroundings)),), []
     source = written if apart is None else CredentialSource(apart, now)
     reviewer = await stack.enter_async_context(own_account(REVIEWER, source, surroundings))
-    forwarding = (
-        written if account is None else RequestedToken(written, account, reviewer.client, now=now)
-    )
+    forwarding: Source = written
+    requests = []
+    account = settings.forwarder.service_account
+    if account is None and apart is None:
+        account = await _pods_forwarder()
+    if account is not None:
+        forwarding = RequestedToken(written, account, reviewer.client, now=now)
+        requests = [token_request(*account)]
     forwarder = await stack.enter_async_context(own_account(FORWARDER, forwarding, surroundings))
-    return reviewer, forwarder
+    return (reviewer, forwarder), requests
 
 
-def _check(account: OwnAccount, settings: UpstreamSettings, metrics: UpstreamMetrics) -> SelfCheck:
+def _is_shared(settings: UpstreamSettings) -> bool:
+    if settings.forwarder.same_as_reviewer:
+        return True
+    is_apart = settings.forwarder.service_account or settings.reviewer.kubeconfig
+    return settings.kubeconfig is not None and is_apart is None
+
+
+async def _pods_forwarder() -> tuple[str, str]:
+    """Return the account that our manifests put beside the pod's own."""
+    try:
+        return await asyncio.to_thread(pod_namespace), _FORWARDER_ACCOUNT
+    except (OSError, ValueError) as error:
+        raise CredentialsError(f"cannot tell the pod's namespace: {error}") from error
+
+
+def _duties(settings: UpstreamSettings, requests: list[Right]) -> tuple[Duties, ...]:
+    """Return what each of us has to be able to do, in their order."""
     extras = NAMING_ORIGINAL_USERS if settings.original_user_extra else ()
-    asked_for = settings.forwarder.service_account
-    if account.role == REVIEWER:
-        duties = reviewer_duties(*([token_request(*asked_for)] if asked_for else []))
-    elif account.role == FORWARDER:
-        duties = forwarder_duties(*extras)
-    else:
-        duties = shared_duties(*extras)
-    return SelfCheck(account.role, account.client, duties, metrics)
+    if _is_shared(settings):
+        return (shared_duties(*extras),)
+    return reviewer_duties(*requests), forwarder_duties(*extras)

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from proxy.app import Proxy, running_proxy
+from proxy.core.errors import SetupError
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import (
@@ -58,6 +59,7 @@ class Stage:
         directory.mkdir()
         self._certificates.write_server_ca(directory)
         (directory / "token").write_text(REVIEWER_TOKEN)
+        (directory / "namespace").write_text("understudy")
 
     def two_kubeconfigs(self) -> dict[str, object]:
         self.api.reviewer_tokens.add(REVIEWER_TOKEN)
@@ -296,9 +298,9 @@ async def test_a_token_of_the_forwarder_is_asked_for_and_renewed(
     assert "issued-1" not in caplog.text
 
 
-async def test_a_pod_that_runs_as_the_reviewer_forwards_by_such_a_token(
-    stage: Stage, context_of: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def pod(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of a pod that runs as the reviewer."""
     api, pod = stage.api, tmp_path / "serviceaccount"
     api.reviewer_tokens.add(REVIEWER_TOKEN)
     api.own_tokens.clear()
@@ -309,11 +311,45 @@ async def test_a_pod_that_runs_as_the_reviewer_forwards_by_such_a_token(
     monkeypatch.setattr(library + "SERVICE_TOKEN_FILENAME", str(pod / "token"))
     monkeypatch.setattr(library + "SERVICE_CERT_FILENAME", str(pod / "server-ca.crt"))
 
-    async with stage.running({"kubeconfig": None, "forwarder": FORWARDER}) as (proxy, _):
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("forwarder", "account"),
+    [({}, "understudy-forwarder"), (FORWARDER, "proxy")],
+    ids=["by default", "as told"],
+)
+async def test_a_pod_that_runs_as_the_reviewer_forwards_by_such_a_token(
+    stage: Stage, context_of: Context, pod: Path, forwarder: Section, account: str
+) -> None:
+    api = stage.api
+    async with stage.running({"kubeconfig": None, "forwarder": forwarder}) as (proxy, _):
         await ask(proxy, context_of)
 
     assert shown(api.requests) == {"Bearer issued-1"}
     assert shown(api.reviews) == {f"Bearer {REVIEWER_TOKEN}", "Bearer issued-1"}
+    path = f"/api/v1/namespaces/understudy/serviceaccounts/{account}/token"
+    assert api.own_calls.token_requests == [path]
+
+
+async def test_a_pod_may_be_one_identity_for_everything(
+    stage: Stage, context_of: Context, pod: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.api.own_tokens.add(REVIEWER_TOKEN)
+    shared = {"kubeconfig": None, "forwarder": {"sameAsReviewer": True}}
+    async with stage.running(shared) as (proxy, _):
+        await ask(proxy, context_of)
+
+    assert shown(stage.api.requests) == {f"Bearer {REVIEWER_TOKEN}"}
+    assert events(caplog, "one identity for everything")
+
+
+async def test_a_pod_without_a_namespace_does_not_start(stage: Stage, pod: Path) -> None:
+    (pod / "namespace").unlink()
+
+    with pytest.raises(SetupError, match="cannot tell the pod's namespace"):
+        async with stage.running({"kubeconfig": None}):
+            pass
 
 
 async def test_a_token_that_is_refused_is_replaced_at_once(

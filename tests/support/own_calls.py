@@ -32,7 +32,12 @@ class OwnCalls:
     canaries: list[Document] = field(default_factory=list)
     issues_tokens: bool = True
     token_seconds: float = 3600
-    issued: int = 0
+    token_requests: list[str] = field(default_factory=list)
+
+    @property
+    def issued(self) -> int:
+        """How many tokens were issued."""
+        return len(self.token_requests)
 
     def concern(self, target: str) -> bool:
         """Tell whether a request without an identity is such a call."""
@@ -47,7 +52,7 @@ class OwnCalls:
             return "201 Created", {**asked, "status": {"allowed": allowed}}
         if not self.issues_tokens:
             return "403 Forbidden", {"kind": "Status", "code": 403}
-        self.issued += 1
+        self.token_requests.append(target)
         expires = datetime.now(UTC) + timedelta(seconds=self.token_seconds)
         status = {
             "token": f"issued-{self.issued}",
