@@ -28,8 +28,9 @@ from proxy.settings.model import Settings
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.serving_metrics import ServingMetrics
-from proxy.upstream.own_identity import own_name
-from proxy.upstream.side import Clocks, UpstreamSide, upstream_side
+from proxy.telemetry.upstream_metrics import UpstreamMetrics
+from proxy.upstream.own_account import Clocks
+from proxy.upstream.side import UpstreamSide, upstream_side
 from proxy.wire.tasks import Tasks
 from proxy.wiring import (
     Tools,
@@ -49,7 +50,6 @@ log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
 _SWEEPS_PER_DEAD_PEER_SEARCH = 10
-_OWN_NAME_SECONDS = 1.0
 _FIRST_LESSON_SECONDS = 3.0
 _SILENCE_SECONDS = 30.0
 
@@ -60,8 +60,11 @@ async def running_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
     certificates = await asyncio.to_thread(load_certificates, certificate_files(settings))
     tasks = Tasks(_report_failure)
     clocks = Clocks(asyncio.get_running_loop().time, _wall_clock)
-    async with upstream_side(settings.upstream, clocks=clocks, tasks=tasks) as upstream:
-        proxy = Proxy(settings, certificates, upstream, tasks)
+    metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
+    async with upstream_side(
+        settings.upstream, clocks=clocks, metrics=UpstreamMetrics(metrics.registry), tasks=tasks
+    ) as upstream:
+        proxy = Proxy(settings, certificates, upstream, metrics, tasks=tasks)
         try:
             await proxy.start(settings)
             yield proxy
@@ -77,21 +80,20 @@ class Proxy:
         settings: Settings,
         certificates: LoadedCertificates,
         upstream: UpstreamSide,
+        metrics: Metrics,
+        *,
         tasks: Tasks,
     ) -> None:
         self.address = settings.serving.address
         self._clock = asyncio.get_running_loop().time
         self._tasks = tasks
         self._upstream = upstream
-        self._own_name: str | None = None
-        self._first_lesson = asyncio.Event()
         # Of the settings in force: our name may become known only after a reload.
         self._guards = nameless_guards(settings)
-        metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
         self._serving_metrics = ServingMetrics(metrics.registry)
-        self._tools = Tools(self._clock, _wall_clock, tasks, upstream.client, metrics)
+        self._tools = Tools(self._clock, _wall_clock, tasks, upstream.reviewer.client, metrics)
         self._trust = TrustKeeper(
-            FilesAndCluster(where_trust_is(settings), upstream.client),
+            FilesAndCluster(where_trust_is(settings), upstream.reviewer.client),
             counter=self._serving_metrics,
             on_change=self._believe,
         )
@@ -101,8 +103,9 @@ class Proxy:
             live=[HealthCheck("event-loop", self._heartbeat.fault)],
             ready=[
                 HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
-                HealthCheck("own-identity", lambda: None if self._own_name else "not known yet"),
-                HealthCheck("own-credential", upstream.keeper.fault),
+                HealthCheck("own-identity", upstream.knowledge.fault),
+                HealthCheck("own-credential", upstream.credential_fault),
+                HealthCheck("canary", upstream.knowledge.canary.fault),
                 HealthCheck("client-cas", self._trust.fault),
             ],
         )
@@ -129,15 +132,17 @@ class Proxy:
         if settings.admin.address is not None:
             await self._admin.start(*settings.admin.address)
         self.address = await self._listener.bind(*settings.serving.address)
-        self._tasks.keep(self._learn_own_name())
+        self._tasks.keep(self._upstream.knowledge.run(self._guard))
         # Beside another instance on the same port clients come with the first moment of listening,
         # and nobody is admitted before our name is known. An API server that is slow to tell it
         # does not keep us from saying so to them.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._first_lesson.wait(), _FIRST_LESSON_SECONDS)
+            first_lesson = self._upstream.knowledge.first_lesson.wait()
+            await asyncio.wait_for(first_lesson, _FIRST_LESSON_SECONDS)
         await self._listener.accept()
         self._tasks.keep(self._keep_house())
-        self._tasks.keep(self._upstream.keeper.run())
+        for account in self._upstream.accounts:
+            self._tasks.keep(account.keeper.run())
         refresh_seconds = settings.serving.certificate_refresh_seconds
         self._tasks.keep(self._certificates.keep_fresh(refresh_seconds))
         self._tasks.keep(self._trust.keep_fresh(refresh_seconds))
@@ -168,7 +173,7 @@ class Proxy:
         log.info("decisions reloaded")
         self._authenticator.anonymous = anonymous_policy(settings)
         self._tasks.keep(self._certificates.look(certificate_files(settings)))
-        source = FilesAndCluster(where_trust_is(settings), self._upstream.client)
+        source = FilesAndCluster(where_trust_is(settings), self._upstream.reviewer.client)
         self._tasks.keep(self._trust.look(source))
 
     def _build_pipeline(self, settings: Settings) -> Pipeline:
@@ -185,27 +190,6 @@ class Proxy:
             forwarder=self._upstream.forwarder,
             tasks=self._tasks,
         )
-
-    async def _learn_own_name(self) -> None:
-        """Ask who we are until the API server tells; nobody is admitted before that.
-
-        A new credential is perhaps another identity's, so each is asked about again.
-        """
-        while True:
-            self._upstream.credential_changed.clear()
-            try:
-                name = await own_name(self._upstream.client)
-            except Refusal as refusal:
-                log.warning("own identity unknown", extra=fields(reason=refusal.message))
-                self._first_lesson.set()
-                await asyncio.sleep(_OWN_NAME_SECONDS)
-                continue
-            if name != self._own_name:
-                self._own_name = name
-                log.info("own identity", extra=fields(user=name))
-                self._guard()
-            self._first_lesson.set()
-            await self._upstream.credential_changed.wait()
 
     async def _keep_house(self) -> None:
         """Close who is late, idle or dead, and show that the event loop turns."""
@@ -225,8 +209,11 @@ class Proxy:
         self._upstream.forwarder.rules = forwarding_rules(trust)
 
     def _guard(self) -> None:
-        if self._own_name is not None:
-            self._gate.guards = replace(self._guards, own_name=self._own_name)
+        knowledge = self._upstream.knowledge
+        if knowledge.own_names:
+            self._gate.guards = replace(
+                self._guards, own_names=knowledge.own_names, takes_uids=knowledge.takes_uids
+            )
 
 
 def _wall_clock() -> datetime:

@@ -48,6 +48,10 @@ func (u *upstream) ServeHTTP(response http.ResponseWriter, request *http.Request
 	case request.Method == http.MethodPost && strings.HasSuffix(path, "/subjectaccessreviews"):
 		u.count(func() { u.accessReviews++ })
 		answerReview(response, request, `{"allowed":true}`)
+	case request.Header.Get("Impersonate-User") == "" && path == "/version":
+		_, _ = response.Write([]byte(`{"major":"1","minor":"37"}`))
+	case request.Method == http.MethodPost && strings.HasSuffix(path, "/selfsubjectaccessreviews"):
+		answerReview(response, request, `{"allowed":true}`)
 	case request.Method == http.MethodPost && strings.HasSuffix(path, "/selfsubjectreviews"):
 		answerReview(response, request,
 			`{"userInfo":{"username":"system:serviceaccount:understudy:understudy"}}`)

@@ -19,22 +19,28 @@ from proxy.core.modes import Mode
 from proxy.core.original_user import has_reserved_key, with_original_user
 
 LEGACY_WARNING = "unrestricted impersonation is deprecated here: grant a constrained mode instead"
+UID_NOT_TAKEN = (
+    "an identity with a uid cannot be forwarded: the API server is older than 1.22, which knows "
+    "no Impersonate-Uid, or does not tell its version"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Guards:
     """What holds for every identity, by whatever way it was reached.
 
-    `own_name` is the proxy's own user: a request from it would be a loop, and a request as it
-    would hold the right to be anybody. Nobody acts with a protected group. An impersonated
-    identity names its caller to the API server if `tells_original_user`. `extras` is None where
-    all of them are forwarded.
+    `own_names` are the proxy's own users: a request from one would be a loop, and a request as one
+    would hold the right to be anybody, or to ask for a credential that does. Nobody acts with a
+    protected group. An impersonated identity names its caller to the API server if
+    `tells_original_user`. `extras` is None where all of them are forwarded. Unless it `takes_uids`,
+    whoever has one cannot be said in headers: without it the API server would see somebody else.
     """
 
-    own_name: str | None = None
+    own_names: frozenset[str] = frozenset()
     protected_groups: frozenset[str] = frozenset({MASTERS})
     tells_original_user: bool = False
     extras: ExtraPolicy | None = None
+    takes_uids: bool = True
 
 
 DEFAULT_GUARDS = Guards()
@@ -86,6 +92,8 @@ def _admit(
     if mode is not None and guards.tells_original_user:
         acting = with_original_user(acting, caller)
     check_header_safe(acting)
+    if acting.uid and not guards.takes_uids:
+        raise Forbidden(UID_NOT_TAKEN)
     for group in acting.groups:
         if group in guards.protected_groups:
             raise Forbidden(f"acting with the protected group {group} is not allowed")
@@ -98,11 +106,9 @@ _remembered_admission = lru_cache(maxsize=4096)(_admit)
 
 def check_names(caller: Caller, wanted: Identity | None, *, guards: Guards) -> None:
     """Refuse the proxy's own identity on either side; for use before anything is reviewed."""
-    if guards.own_name is None:
-        return
-    if caller.identity.name == guards.own_name:
+    if caller.identity.name in guards.own_names:
         raise Forbidden("requests from the proxy's own identity are not served")
-    if wanted is not None and wanted.name == guards.own_name:
+    if wanted is not None and wanted.name in guards.own_names:
         raise Forbidden("impersonating the proxy's own identity is not allowed")
 
 

@@ -4,13 +4,13 @@
         understudy.client(alice).request("GET", "/version")
         understudy.kubeconfig_for(alice, name="alice")      # for kubectl
 
-Its own identity holds exactly the rights that `OWN_RULES` grants.
+Its own identities, one for reviews and one for forwarding, hold exactly the rights of `own_rules`.
 """
 
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
@@ -25,29 +25,19 @@ from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.identities import Credential, write_kubeconfig
 from proxy.sandbox.objects import grant
+from proxy.sandbox.own_rules import (
+    REVIEWER_NAME,
+    REVIEWER_RULES,
+    Rule,
+    forwarder_name,
+    forwarder_rules,
+)
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
 from proxy.sandbox.processes import ChildProcess, start_child
 
-OWN_NAME = "understudy"
 # Nobody is to be led elsewhere, and whoever stops a sandbox does not want to wait.
 QUICK_SHUTDOWN: Mapping[str, str] = MappingProxyType(
     {"delay": "0s", "watchWindow": "0s", "gracePeriod": "4s"}
-)
-_AUTHENTICATION = "authentication.k8s.io"
-OWN_RULES: tuple[dict[str, list[str]], ...] = (
-    {
-        "apiGroups": [""],
-        "resources": ["users", "groups", "serviceaccounts"],
-        "verbs": ["impersonate"],
-    },
-    # RBAC has no pattern for "any extra key" but the star; `userextras/*` would match nothing.
-    {"apiGroups": [_AUTHENTICATION], "resources": ["*"], "verbs": ["impersonate"]},
-    {"apiGroups": [_AUTHENTICATION], "resources": ["tokenreviews"], "verbs": ["create"]},
-    {
-        "apiGroups": ["authorization.k8s.io"],
-        "resources": ["subjectaccessreviews"],
-        "verbs": ["create"],
-    },
 )
 
 
@@ -60,11 +50,17 @@ class ProxyProcess:
         api_server: ApiServer,
         *,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        components: Sequence[str] = (),
     ) -> None:
-        """`settings` are sections of the config file; each of their keys replaces the usual one."""
+        """`settings` are sections of the config file; each of their keys replaces the usual one.
+
+        `components` are those of the manifests that the forwarder's rights consist of, beside the
+        base.
+        """
         self._control_plane = control_plane
         self._api_server = api_server
         self._settings = settings or {}
+        self._components = components
         self._cleanup = ExitStack()
         self.directory = Path()
         self.url = ""
@@ -114,18 +110,9 @@ class ProxyProcess:
 
     def _write_config(self, port: int) -> Path:
         control_plane, directory = self._control_plane, self.directory
-        own = control_plane.clients.issue_client(OWN_NAME)
-        grant(
-            self._api_server.admin,
-            OWN_NAME,
-            rules=OWN_RULES,
-            to={"kind": "User", "name": OWN_NAME},
-        )
-        upstream = write_kubeconfig(
-            directory / "upstream.yaml",
-            url=self._api_server.url,
-            ca_pem=self._api_server.ca_pem,
-            credential=own,
+        reviewer = self._own_kubeconfig("reviewer", REVIEWER_NAME, REVIEWER_RULES)
+        forwarder = self._own_kubeconfig(
+            "forwarder", forwarder_name(self._components), forwarder_rules(self._components)
         )
         certificate, key = control_plane.servers.issue_server(LOOPBACK, "localhost").write(
             directory, "serving"
@@ -140,7 +127,10 @@ class ProxyProcess:
                 "shutdown": dict(QUICK_SHUTDOWN),
             },
             "authentication": {"clientCertificate": {"caFile": str(client_ca)}},
-            "upstream": {"kubeconfig": str(upstream)},
+            "upstream": {
+                "kubeconfig": str(forwarder),
+                "reviewer": {"kubeconfig": str(reviewer)},
+            },
         }
         sections = usual | {
             name: {**usual.get(name, {}), **section} for name, section in self._settings.items()
@@ -153,6 +143,18 @@ class ProxyProcess:
         path = directory / "config.yaml"
         path.write_text(yaml.safe_dump(document, sort_keys=False))
         return path
+
+    def _own_kubeconfig(self, file: str, name: str, rules: Sequence[Rule]) -> Path:
+        """Grant one of the proxy's own identities its rights, and write who it is."""
+        # The manifests have roles of these names, too, for their own accounts.
+        subject = {"kind": "User", "name": name}
+        grant(self._api_server.admin, f"sandbox-{name}", rules=rules, to=subject)
+        return write_kubeconfig(
+            self.directory / f"{file}.yaml",
+            url=self._api_server.url,
+            ca_pem=self._api_server.ca_pem,
+            credential=self._control_plane.clients.issue_client(name),
+        )
 
     def _start(self, cleanup: ExitStack) -> ChildProcess:
         process = start_child(

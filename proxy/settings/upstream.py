@@ -1,14 +1,45 @@
 """Settings: the API server behind us, and who we are there."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from proxy.settings.strict import StrictModel
 from proxy.settings.values import FilePath, Server, Timeout
 
 ExtraKey = Annotated[str, Field(min_length=1)]
+_ACCOUNT = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+def _read_account(value: object) -> tuple[str, str]:
+    if not isinstance(value, str) or _ACCOUNT.fullmatch(value) is None:
+        raise ValueError("must be NAMESPACE:NAME of a service account")
+    namespace, _, name = value.partition(":")
+    return namespace, name
+
+
+ServiceAccount = Annotated[tuple[str, str], BeforeValidator(_read_account)]
+
+
+class ReviewerSettings(StrictModel):
+    """Who asks the API server about callers: reviews, and nothing else."""
+
+    kubeconfig: FilePath | None = None
+    """Server, CA and credential of who asks. Absent: as `upstream.kubeconfig`."""
+
+
+class ForwarderSettings(StrictModel):
+    """Who carries requests out, always as somebody else."""
+
+    service_account: ServiceAccount | None = None
+    """As NAMESPACE:NAME. Requests are forwarded with a token of this account, which the reviewer
+    asks for and renews before it expires. Absent: with the credential of `upstream.kubeconfig`, and
+    without that one, in a pod, with a token of understudy-forwarder in the pod's namespace."""
+
+    same_as_reviewer: bool = False
+    """On: who asks also forwards, with one credential for both, even in a pod."""
 
 
 class UpstreamSettings(StrictModel):
@@ -16,7 +47,15 @@ class UpstreamSettings(StrictModel):
 
     kubeconfig: FilePath | None = None
     """Server, CA and credential of our own identity. Absent: the pod's service account. All of it
-    is read again from time to time; what cannot be used leaves the old one in force."""
+    is read again from time to time; what cannot be used leaves the old one in force. It forwards
+    requests, and it asks for reviews, unless one of the two has an identity of its own, below. One
+    identity for both is reported in the log."""
+
+    reviewer: ReviewerSettings = ReviewerSettings()
+    """Who asks the API server about callers: reviews, and nothing else."""
+
+    forwarder: ForwarderSettings = ForwarderSettings()
+    """Who carries requests out, always as somebody else."""
 
     endpoints: tuple[Server, ...] = Field(default=(), strict=False)
     """API servers of one cluster as https://HOST[:PORT], in place of the one address of the
@@ -44,3 +83,13 @@ class UpstreamSettings(StrictModel):
     """What becomes of an extra, by its key, in the identity a request is forwarded as: the
     caller's own or an impersonated one. Keys that are not named are forwarded. Access reviews see
     all extras."""
+
+    @model_validator(mode="after")
+    def _who_forwards_is_clear(self) -> "UpstreamSettings":
+        apart = self.forwarder.service_account or self.reviewer.kubeconfig
+        if self.forwarder.same_as_reviewer and apart is not None:
+            raise ValueError(
+                "forwarder.sameAsReviewer contradicts forwarder.serviceAccount and "
+                "reviewer.kubeconfig"
+            )
+        return self

@@ -19,27 +19,49 @@ RENEWAL_SECONDS = 5.0
 class RefreshableCredential(Protocol):
     """Our credential."""
 
+    @property
+    def expires_at(self) -> float:
+        """Return when it ends, in seconds since 1970; 0 if nothing tells."""
+        ...
+
     async def refresh(self, *, renew: bool = False) -> bool:
         """Take what is written now and tell whether it is new; SetupError leaves the old one."""
         ...
 
 
+class CredentialCounter(Protocol):
+    """Learns what is in use, and what became of new contents."""
+
+    def credential_expires(self, role: str, at: float) -> None:
+        """Tell when the credential in use ends, in seconds since 1970."""
+        ...
+
+    def credential_read(self, role: str, *, used: bool) -> None:
+        """Count a new credential, used or refused."""
+        ...
+
+
 class CredentialKeeper:
-    """Refreshes a credential for as long as it runs."""
+    """Refreshes a credential for as long as it runs; `role` says which of ours it is."""
 
     def __init__(
         self,
+        role: str,
         credential: RefreshableCredential,
         *,
         every_seconds: float,
         when_changed: Callable[[], None],
+        counter: CredentialCounter,
         tasks: Tasks,
     ) -> None:
+        self._role = role
         self._credential = credential
+        self._counter = counter
         self._every_seconds = every_seconds
         self._when_changed = when_changed
         self._tasks = tasks
         self._is_refused = asyncio.Event()
+        counter.credential_expires(role, credential.expires_at)
 
     def refused(self) -> None:
         """Hear that an API server did not accept the credential: it is renewed soon."""
@@ -54,7 +76,7 @@ class CredentialKeeper:
         while True:
             renew = await self._wait()
             if renew:
-                log.warning("own credential refused")
+                log.warning("own credential refused", extra=fields(identity=self._role))
             # A task of its own, so that not even a bug in one look ends the looking.
             await asyncio.wait([self._tasks.start(self._refresh(renew=renew))])
             if renew:
@@ -74,8 +96,14 @@ class CredentialKeeper:
         try:
             is_new = await self._credential.refresh(renew=renew)
         except SetupError as error:
-            log.warning("own credential not refreshed", extra=fields(error=str(error)))
+            self._counter.credential_read(self._role, used=False)
+            log.warning(
+                "own credential not refreshed",
+                extra=fields(identity=self._role, error=str(error)),
+            )
             return
         if is_new:
-            log.info("own credential refreshed")
+            self._counter.credential_read(self._role, used=True)
+            self._counter.credential_expires(self._role, self._credential.expires_at)
+            log.info("own credential refreshed", extra=fields(identity=self._role))
             self._when_changed()

@@ -16,6 +16,7 @@ import yaml
 from cryptography import x509
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import incluster_config
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
 from proxy.upstream.loop_apart import run_apart
@@ -67,6 +68,12 @@ class CredentialSource:
         if not last.runs_plugin:
             return False
         return last.expires is None or self._now() < last.expires - _RENEW_BEFORE
+
+
+def pod_namespace() -> str:
+    """Return the namespace of the pod we run in; OSError outside of one. Blocks on a file."""
+    token_file = Path(incluster_config.SERVICE_TOKEN_FILENAME)
+    return token_file.with_name("namespace").read_text(encoding="utf-8").strip()
 
 
 def _read_pod() -> Reading:

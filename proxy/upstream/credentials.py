@@ -7,17 +7,18 @@ certificate, a token file that is just gone or a plugin that fails leave the old
 import asyncio
 import hashlib
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
 from proxy.core.errors import SetupError
 from proxy.settings.values import read_server
-from proxy.upstream.credential_source import CredentialSource, Reading
+from proxy.upstream.credential_expiry import expiry_of
+from proxy.upstream.credential_source import Reading
 from proxy.upstream.endpoints import Endpoint
 
 _TOKEN = "BearerToken"  # noqa: S105 - the name of it, in the library
@@ -31,6 +32,14 @@ class CredentialsError(SetupError):
     """Our own credential or the API server's address cannot be used."""
 
 
+class Source(Protocol):
+    """Where our identity is written; its name is for people."""
+
+    async def read(self, last: Reading | None = None) -> Reading:
+        """Return what is written now; what expires may be what was read `last`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Identity:
     """One state of our identity; `fingerprint` covers everything that connections depend on."""
@@ -38,6 +47,8 @@ class _Identity:
     authorization: bytes | None
     endpoints: tuple[Endpoint, ...]
     fingerprint: bytes
+    certificate: bytes | None
+    expires_at: float
 
 
 class UpstreamCredentials:
@@ -47,14 +58,12 @@ class UpstreamCredentials:
     next. The configuration is for our own calls and always holds the newest token.
     """
 
-    def __init__(
-        self, source: CredentialSource, addresses: Sequence[Address], reading: Reading
-    ) -> None:
+    def __init__(self, source: Source, addresses: Sequence[Address], reading: Reading) -> None:
         """Take a first reading. Blocks on files: call it in a thread."""
         self._source = source
         self._addresses = addresses
         self._reading = reading
-        self._identity = _identity(reading.configuration, addresses, None)
+        self._identity = _identity(reading, addresses, None)
         self.version = 1
         self.configuration = Configuration(host=ANY_ENDPOINT)
         self._tell_own_calls()
@@ -63,6 +72,16 @@ class UpstreamCredentials:
     def authorization(self) -> bytes | None:
         """The value of our Authorization header, or None when a certificate speaks for us."""
         return self._identity.authorization
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The PEM of the certificate that speaks for us, if one does."""
+        return self._identity.certificate
+
+    @property
+    def expires_at(self) -> float:
+        """When our credential ends, in seconds since 1970; 0 if nothing tells."""
+        return self._identity.expires_at
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -77,9 +96,7 @@ class UpstreamCredentials:
         """
         try:
             reading = await self._source.read(None if renew else self._reading)
-            identity = await asyncio.to_thread(
-                _identity, reading.configuration, self._addresses, self._identity
-            )
+            identity = await asyncio.to_thread(_identity, reading, self._addresses, self._identity)
         except _UNUSABLE as error:
             raise _cannot_use(self._source, error) from error
         self._reading = reading
@@ -100,13 +117,9 @@ _UNUSABLE = (config.ConfigException, OSError, ValueError)
 
 
 async def load_credentials(
-    kubeconfig: Path | None, addresses: Sequence[Address] = (), *, now: Callable[[], datetime]
+    source: Source, addresses: Sequence[Address] = ()
 ) -> UpstreamCredentials:
-    """Read our identity from a kubeconfig, or from the pod's service account when there is none.
-
-    `addresses` stand in for the one address that is written there.
-    """
-    source = CredentialSource(kubeconfig, now)
+    """Read our identity; `addresses` stand in for the one address that is written there."""
     try:
         reading = await source.read()
         return await asyncio.to_thread(UpstreamCredentials, source, addresses, reading)
@@ -114,18 +127,17 @@ async def load_credentials(
         raise _cannot_use(source, error) from error
 
 
-def _cannot_use(source: CredentialSource, error: Exception) -> CredentialsError:
+def _cannot_use(source: Source, error: Exception) -> CredentialsError:
     # In one line, whatever a plugin printed.
     return CredentialsError(f"cannot use {source}: {' '.join(str(error).split())}")
 
 
-def _identity(
-    configuration: Configuration, addresses: Sequence[Address], old: _Identity | None
-) -> _Identity:
-    """Return the identity that a configuration describes; ValueError for what we never use.
+def _identity(reading: Reading, addresses: Sequence[Address], old: _Identity | None) -> _Identity:
+    """Return the identity that a reading describes; ValueError for what we never use.
 
     Connections, and so the TLS settings, stay the same ones as long as no file changed.
     """
+    configuration = reading.configuration
     token = configuration.api_key.get(_TOKEN)
     authorization = _header_value(token) if token else None
     if authorization is None and not configuration.cert_file:
@@ -137,15 +149,15 @@ def _identity(
     servers = tuple(addresses) or (_server(configuration),)
     # Read before the context is made: if a file changes in between, the next look sees it.
     fingerprint = _fingerprint(configuration, servers)
+    certificate = Path(configuration.cert_file).read_bytes() if configuration.cert_file else None
+    told = reading.expires.timestamp() if reading.expires is not None else None
+    expires_at = expiry_of(authorization, certificate) if told is None else told
     if old is not None and old.fingerprint == fingerprint:
-        return replace(old, authorization=authorization)
+        return replace(old, authorization=authorization, expires_at=expires_at)
     context = _context(configuration)
     name = configuration.tls_server_name
-    return _Identity(
-        authorization,
-        tuple(Endpoint(host, port, name or host, context) for host, port in servers),
-        fingerprint,
-    )
+    endpoints = tuple(Endpoint(host, port, name or host, context) for host, port in servers)
+    return _Identity(authorization, endpoints, fingerprint, certificate, expires_at)
 
 
 def _server(configuration: Configuration) -> Address:

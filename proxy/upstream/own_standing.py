@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from kubernetes_asyncio.client import ApiClient, ApiException
 
 from proxy.upstream.endpoints import Endpoint
+from proxy.upstream.own_denials import OwnDenials
 from proxy.upstream.own_identity import NO_ANSWER, review_ourselves
 from proxy.wire.tasks import Tasks
 
@@ -69,9 +70,11 @@ class OwnStanding:
         probe: Probe,
         credential: OwnVersion,
         *,
+        denials: OwnDenials,
         clock: Callable[[], float],
         tasks: Tasks,
     ) -> None:
+        self.denials = denials
         self._probe = probe
         self._credential = credential
         self._clock = clock

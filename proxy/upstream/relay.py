@@ -1,11 +1,11 @@
 """One exchange, relayed both ways as it comes; nothing is repeated, and nothing is held back.
 
-One thing is: a 401, until we know whether it is about the client or about us.
+Two things are, until we know whether they are about the client or about us: a 401, and a small
+403 that looks like the API server's own.
 """
 
 from asyncio import TimerHandle
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
@@ -14,12 +14,15 @@ from proxy.core.errors import BadGateway, GatewayTimeout, Refusal, UpstreamUnava
 from proxy.core.forwarding_headers import returned_headers
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
+from proxy.upstream.held_answer import HeldAnswer, denial_type
+from proxy.upstream.own_denials import OwnDenials
 from proxy.upstream.own_standing import Standing
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
 
 _RETRY_AFTER_SECONDS = 1
 _UNAUTHORIZED = HTTPStatus.UNAUTHORIZED.value
+_FORBIDDEN = HTTPStatus.FORBIDDEN.value
 
 
 class Dispatch(NamedTuple):
@@ -36,20 +39,16 @@ class Dispatch(NamedTuple):
 
 
 class CredentialStanding(Protocol):
-    """Finds out how our credential stands."""
+    """Finds out how our credential stands, and which denials are about us."""
+
+    @property
+    def denials(self) -> OwnDenials:
+        """Return who tells denials about us from others."""
+        ...
 
     def ask(self, endpoint: Endpoint, version: int, tell: Callable[[Standing], None]) -> None:
         """Tell how an endpoint takes a version of our credential, now or later."""
         ...
-
-
-@dataclass(slots=True)
-class _HeldAnswer:
-    """A 401 that waits until we know whose it is, with what had come together with its head."""
-
-    head: ResponseHead
-    pieces: list[bytes]
-    has_ended: bool = False
 
 
 class Relay:
@@ -87,7 +86,7 @@ class Relay:
         self._was_reused = upstream.is_reused
         # The clock that waits for the answer's head.
         self.deadline: TimerHandle | None = None
-        self._held: _HeldAnswer | None = None
+        self._held: HeldAnswer | None = None
         self._client_is_slow = False
         self._is_tunnel = False
 
@@ -142,7 +141,8 @@ class Relay:
     def resume_response(self) -> None:
         """The client has caught up."""
         self._client_is_slow = False
-        if self._upstream is not None and self._held is None:
+        held = self._held
+        if self._upstream is not None and (held is None or held.denial_type is not None):
             self._upstream.resume_reading()
 
     # --- from the API server ---------------------------------------------------------------
@@ -154,6 +154,9 @@ class Relay:
             self._switch_protocols(head, payload)
         elif head.status == _UNAUTHORIZED and self._upstream is not None:
             self._hold(head, payload, self._upstream)
+        elif head.status == _FORBIDDEN and (media_type := denial_type(head)) is not None:
+            self._held = HeldAnswer(head, denial_type=media_type)
+            self.response_data(payload)
         else:
             self._start(head, payload)
 
@@ -169,7 +172,7 @@ class Relay:
 
         Nothing more is read meanwhile, so what is kept is what one read of the socket brought.
         """
-        self._held = _HeldAnswer(head, [payload])
+        self._held = HeldAnswer(head, [payload])
         upstream.pause_reading()
         self._standing.ask(upstream.endpoint, self._dispatch.version, self._judge)
 
@@ -198,9 +201,9 @@ class Relay:
                 UpstreamUnavailable("the API server does not tell whose credential it refused")
             )
 
-    def _let_pass(self, held: _HeldAnswer) -> None:
-        """Send a 401 down as it came: it is an application's own."""
-        self._start(held.head, b"".join(held.pieces))
+    def _let_pass(self, held: HeldAnswer) -> None:
+        """Send an answer down as it came: it is the client's to have."""
+        self._start(held.head, held.body)
         if held.has_ended:
             self._client.end()
         elif self._upstream is not None and not self._client_is_slow:
@@ -226,18 +229,31 @@ class Relay:
 
     def response_data(self, payload: bytes) -> None:
         """Send a piece of the answer down at once."""
-        if self._held is not None:
-            self._held.pieces.append(payload)
-        else:
+        held = self._held
+        if held is None:
             self._client.send(payload)
+        elif not held.takes(payload):
+            self._held = None
+            self._let_pass(held)
 
     def response_ended(self) -> None:
         """Finish the answer; the connection has already gone back to the pool."""
         self._release(abandon=False)
-        if self._held is not None:
-            self._held.has_ended = True
-        else:
+        held = self._held
+        if held is None:
             self._client.end()
+            return
+        held.has_ended = True
+        if held.denial_type is not None:
+            self._held = None
+            self._judge_denial(held, held.denial_type)
+
+    def _judge_denial(self, held: HeldAnswer, media_type: str) -> None:
+        refusal = self._standing.denials.refusal(media_type, held.body)
+        if refusal is None:
+            self._let_pass(held)
+        else:
+            self._refuse(refusal)
 
     def response_failed(self, *, nothing_came: bool) -> None:
         """Let the client see that its answer broke off, or never came."""

@@ -1,7 +1,8 @@
 """The client of our own calls: reviews, never forwarded requests.
 
 It shares no connection, no header and no code path with forwarding, so nothing a client of ours
-sends can end up in a review, and no review can carry an impersonation. It shares the credential,
+sends can end up in a review, and no review can carry an impersonation. The reviewer's credential is
+its own, too. The forwarder's client, which asks about the forwarder alone, shares its credential,
 and the memory of which endpoints cannot be reached.
 """
 

@@ -1,80 +1,161 @@
-"""The API server side as a whole: one credential, and everything that uses it."""
+"""The API server side as a whole: who we are there, and everything that uses it.
+
+We are two there. The reviewer asks questions and can do nothing else; the forwarder carries out
+what was admitted, as somebody else, and can do nothing in its own name. They share no connection
+and no credential, so no mistake in one of the two makes it do the other's work.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 
-from kubernetes_asyncio.client import ApiClient
-
+from proxy.core.own_rights import NAMING_ORIGINAL_USERS, Right, token_request
 from proxy.settings.upstream import UpstreamSettings
-from proxy.upstream.credential_keeper import CredentialKeeper
-from proxy.upstream.credentials import load_credentials
-from proxy.upstream.endpoints import Endpoints
+from proxy.telemetry.upstream_metrics import UpstreamMetrics
+from proxy.upstream.canary import Canary
+from proxy.upstream.credential_source import CredentialSource, pod_namespace
+from proxy.upstream.credentials import CredentialsError, Source
 from proxy.upstream.forwarder import Forwarder
+from proxy.upstream.own_account import (
+    FORWARDER,
+    REVIEWER,
+    SHARED,
+    Clocks,
+    OwnAccount,
+    Surroundings,
+    own_account,
+)
+from proxy.upstream.own_denials import OwnDenials
 from proxy.upstream.own_standing import OwnStanding, probe
 from proxy.upstream.pool import Pool
-from proxy.upstream.review_client import review_client
+from proxy.upstream.requested_token import RequestedToken
+from proxy.upstream.self_check import (
+    Duties,
+    SelfCheck,
+    forwarder_duties,
+    reviewer_duties,
+    shared_duties,
+)
+from proxy.upstream.self_knowledge import SelfKnowledge
 from proxy.wire.tasks import Tasks
 
-
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """Time that only grows, and the time of day, which credentials expire by."""
-
-    monotonic: Callable[[], float]
-    now: Callable[[], datetime]
+_FORWARDER_ACCOUNT = "understudy-forwarder"
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSide:
     """What the rest of the proxy needs of the API server side."""
 
-    client: ApiClient
-    """For our own calls."""
+    accounts: tuple[OwnAccount, ...]
+    """The reviewer first and the forwarder last; one for both if they are one."""
     forwarder: Forwarder
     pool: Pool
-    keeper: CredentialKeeper
-    credential_changed: asyncio.Event
-    """Set with every change of our credential; whoever acts on it clears it."""
+    knowledge: SelfKnowledge
+
+    @property
+    def reviewer(self) -> OwnAccount:
+        """Return who asks questions."""
+        return self.accounts[0]
+
+    def credential_fault(self) -> str | None:
+        """Tell what is wrong with our credentials, for who asks whether we are ready."""
+        faults = [
+            f"{account.role}: {fault}"
+            for account in self.accounts
+            if (fault := account.keeper.fault()) is not None
+        ]
+        return "; ".join(faults) or None
 
 
 @asynccontextmanager
 async def upstream_side(
-    settings: UpstreamSettings, *, clocks: Clocks, tasks: Tasks
+    settings: UpstreamSettings, *, clocks: Clocks, metrics: UpstreamMetrics, tasks: Tasks
 ) -> AsyncIterator[UpstreamSide]:
     """Yield the API server side; SetupError when our identity cannot be read.
 
     Its connections, and what runs as tasks, are the owner's to stop.
     """
-    credentials = await load_credentials(settings.kubeconfig, settings.endpoints, now=clocks.now)
-    endpoints = Endpoints(credentials, clocks.monotonic)
-    credential_changed = asyncio.Event()
-    keeper = CredentialKeeper(
-        credentials,
-        every_seconds=settings.credential_refresh_seconds,
-        when_changed=credential_changed.set,
-        tasks=tasks,
-    )
-    pool = Pool(
-        endpoints,
-        connect_timeout_seconds=settings.connect_timeout_seconds,
-        clock=clocks.monotonic,
-        tasks=tasks,
-    )
-    async with review_client(
-        endpoints,
-        credentials.configuration,
-        connect_timeout_seconds=settings.connect_timeout_seconds,
-        when_refused=keeper.refused,
-    ) as client:
+    changed = asyncio.Event()
+    surroundings = Surroundings(settings, clocks, metrics, changed.set, tasks)
+    denials = OwnDenials(counter=metrics, clock=clocks.monotonic)
+    async with AsyncExitStack() as stack:
+        accounts, requests = await _accounts(surroundings, stack)
+        reviewer, ours = accounts[0], accounts[-1]
+        pool = Pool(
+            ours.endpoints,
+            connect_timeout_seconds=settings.connect_timeout_seconds,
+            clock=clocks.monotonic,
+            tasks=tasks,
+        )
+        standing = OwnStanding(
+            partial(probe, ours.client),
+            ours.credentials,
+            denials=denials,
+            clock=clocks.monotonic,
+            tasks=tasks,
+        )
         forwarder = Forwarder(
             pool,
-            credentials,
-            OwnStanding(partial(probe, client), credentials, clock=clocks.monotonic, tasks=tasks),
+            ours.credentials,
+            standing,
             response_timeout_seconds=settings.response_timeout_seconds,
             tasks=tasks,
         )
-        yield UpstreamSide(client, forwarder, pool, keeper, credential_changed)
+        knowledge = SelfKnowledge(
+            [
+                (account, SelfCheck(account.role, account.client, duties, metrics))
+                for account, duties in zip(accounts, _duties(settings, requests), strict=True)
+            ],
+            canary=Canary(reviewer.client, metrics),
+            denials=denials,
+            changed=changed,
+        )
+        yield UpstreamSide(accounts, forwarder, pool, knowledge)
+
+
+async def _accounts(
+    surroundings: Surroundings, stack: AsyncExitStack
+) -> tuple[tuple[OwnAccount, ...], list[Right]]:
+    """Return who we are, and which tokens the first of us may have to ask for."""
+    settings, now = surroundings.settings, surroundings.clocks.now
+    written = CredentialSource(settings.kubeconfig, now)
+    apart = settings.reviewer.kubeconfig
+    if _is_shared(settings):
+        return (await stack.enter_async_context(own_account(SHARED, written, surroundings)),), []
+    source = written if apart is None else CredentialSource(apart, now)
+    reviewer = await stack.enter_async_context(own_account(REVIEWER, source, surroundings))
+    forwarding: Source = written
+    requests = []
+    account = settings.forwarder.service_account
+    if account is None and apart is None:
+        account = await _pods_forwarder()
+    if account is not None:
+        forwarding = RequestedToken(written, account, reviewer.client, now=now)
+        requests = [token_request(*account)]
+    forwarder = await stack.enter_async_context(own_account(FORWARDER, forwarding, surroundings))
+    return (reviewer, forwarder), requests
+
+
+def _is_shared(settings: UpstreamSettings) -> bool:
+    if settings.forwarder.same_as_reviewer:
+        return True
+    is_apart = settings.forwarder.service_account or settings.reviewer.kubeconfig
+    return settings.kubeconfig is not None and is_apart is None
+
+
+async def _pods_forwarder() -> tuple[str, str]:
+    """Return the account that our manifests put beside the pod's own."""
+    try:
+        return await asyncio.to_thread(pod_namespace), _FORWARDER_ACCOUNT
+    except (OSError, ValueError) as error:
+        raise CredentialsError(f"cannot tell the pod's namespace: {error}") from error
+
+
+def _duties(settings: UpstreamSettings, requests: list[Right]) -> tuple[Duties, ...]:
+    """Return what each of us has to be able to do, in their order."""
+    extras = NAMING_ORIGINAL_USERS if settings.original_user_extra else ()
+    if _is_shared(settings):
+        return (shared_duties(*extras),)
+    return reviewer_duties(*requests), forwarder_duties(*extras)

@@ -91,7 +91,7 @@ class House:
             clock=self.clock,
             tasks=Tasks(lambda error: None),
         )
-        self.gate.guards = Guards("understudy")
+        self.gate.guards = Guards(frozenset({"understudy"}))
 
     async def admit(
         self, wanted: Identity | None = ALICE, action: Action = LIST_PODS, caller: Caller = BOB
@@ -416,7 +416,7 @@ async def test_a_decision_made_again_heeds_guards_that_came_since() -> None:
     for _ in range(3):
         await house.admit()
 
-    house.gate.guards = Guards("understudy", frozenset({"system:authenticated"}))
+    house.gate.guards = Guards(frozenset({"understudy"}), frozenset({"system:authenticated"}))
 
     with pytest.raises(Forbidden):
         await house.admit()

@@ -37,6 +37,7 @@ SECTIONS = {
     "3.2": 6,
     "3.3": 3,
     "3.4": 3,
+    "4": 6,
 }
 REGRESSION_TESTS = ("tests/scenarios/regressions/", "tests/e2e/test_regressions.py")
 ITEMS = [f"{section}.{at}" for section, last in SECTIONS.items() for at in range(1, last + 1)]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from proxy.core.action import Action
@@ -10,7 +12,9 @@ from proxy.core.modes import Mode
 from proxy.core.plan import Attempt, DecisionRules
 
 BOB = Caller(Identity("bob", groups=("dev",)))
-GUARDS = Guards(own_name="proxy", protected_groups=frozenset({"system:masters", "system:nodes"}))
+GUARDS = Guards(
+    own_names=frozenset({"proxy"}), protected_groups=frozenset({"system:masters", "system:nodes"})
+)
 
 
 def allowed(acting: Identity, mode: Mode = Mode.USER_INFO) -> Allowed:
@@ -76,7 +80,7 @@ def test_names_are_not_compared_while_our_own_is_unknown() -> None:
     check_names(Caller(Identity("proxy")), Identity("proxy"), guards=Guards())
 
 
-TELLING = Guards(own_name="proxy", tells_original_user=True)
+TELLING = Guards(own_names=frozenset({"proxy"}), tells_original_user=True)
 
 
 def test_an_impersonated_identity_names_its_caller_only_where_that_is_wanted() -> None:
@@ -124,3 +128,15 @@ def test_only_legacy_impersonation_under_warn_is_warned_of(
     admission = admit_as(BOB, Allowed(attempt, Identity("alice")), guards=GUARDS)
 
     assert admission.warning == (LEGACY_WARNING if warns else None)
+
+
+def test_a_uid_is_admitted_only_where_the_api_server_reads_it() -> None:
+    old = replace(GUARDS, takes_uids=False)
+    known = Identity("alice", uid="7")
+
+    assert admit_self(Caller(known), guards=GUARDS).acting == known
+    assert admit_self(BOB, guards=old).acting == BOB.identity
+    with pytest.raises(Forbidden, match=r"older than 1\.22"):
+        admit_self(Caller(known), guards=old)
+    with pytest.raises(Forbidden, match=r"older than 1\.22"):
+        admit_as(BOB, allowed(known), guards=old)

@@ -13,7 +13,8 @@ from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import FRONT_PROXY_NAME, ControlPlane
 from proxy.sandbox.identities import Authority, Credential
 from proxy.sandbox.objects import apply
-from proxy.sandbox.proxy_process import OWN_NAME, ProxyProcess
+from proxy.sandbox.own_rules import REVIEWER_NAME
+from proxy.sandbox.proxy_process import ProxyProcess
 from tests.support.control_plane import fresh_name, who_am_i
 from tests.support.streaming import wait_until
 
@@ -42,7 +43,7 @@ def grant_reading(admin: ApiClient) -> None:
     """Apply the component as it is, but for whom the sandbox knows us by."""
     for document in yaml.safe_load_all(COMPONENT.read_text()):
         if document["kind"] == "RoleBinding":
-            document["subjects"] = [{"kind": "User", "name": OWN_NAME}]
+            document["subjects"] = [{"kind": "User", "name": REVIEWER_NAME}]
         apply(admin, document)
 
 
@@ -130,7 +131,7 @@ def test_our_own_rights_reach_no_other_config_map(
     control_plane: ControlPlane, api_server: ApiServer, understudy: ProxyProcess
 ) -> None:
     assert understudy.url, "whose rights were granted"
-    client = api_server.client(control_plane.clients.issue_client(OWN_NAME))
+    client = api_server.client(control_plane.clients.issue_client(REVIEWER_NAME))
     config_maps = "/api/v1/namespaces/kube-system/configmaps"
 
     assert client.request("GET", CONFIG_MAP).status == 200

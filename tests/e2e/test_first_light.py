@@ -11,6 +11,7 @@ from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken, Credential
 from proxy.sandbox.objects import create_node, create_pod, create_service_account, grant, token_for
+from proxy.sandbox.own_rules import forwarder_name
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.support.control_plane import fresh_name, who_am_i
 from tests.support.kubectl import Kubectl
@@ -109,7 +110,7 @@ def test_the_clusters_audit_names_the_proxy_and_the_user(
     events = [json.loads(line) for line in plain_api_server.audit_log.read_text().splitlines()]
     ours = [event for event in events if event["auditID"] == audit_id]
     complete = [event for event in ours if event["stage"] == "ResponseComplete"]
-    assert [event["user"]["username"] for event in complete] == ["understudy"]
+    assert [event["user"]["username"] for event in complete] == [forwarder_name()]
     assert complete[0]["impersonatedUser"]["groups"] == ["dev", "ops", "system:authenticated"]
 
 

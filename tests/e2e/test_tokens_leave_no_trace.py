@@ -19,9 +19,10 @@ from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken
 from proxy.sandbox.objects import create_namespace, create_service_account, grant, token_for
+from proxy.sandbox.own_rules import FORWARDER_RULES, REVIEWER_RULES
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
 from proxy.sandbox.processes import start_child
-from proxy.sandbox.proxy_process import OWN_RULES, ProxyProcess
+from proxy.sandbox.proxy_process import ProxyProcess
 from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
 from tests.e2e.kep.understudy import complete_event
 from tests.support.canaries import Canary, found, new_canary
@@ -42,7 +43,7 @@ class Stage:
         self._server = server
         self.kubeconfig = directory / "own.yaml"
         self.audit_log = directory / "audit.log"
-        self.own = self._account(rules=OWN_RULES)
+        self.own = self._account(rules=(*REVIEWER_RULES, *FORWARDER_RULES))
         self.robot = self._account()
         self.write_kubeconfig(self.own.value)
 

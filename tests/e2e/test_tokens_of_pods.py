@@ -13,7 +13,7 @@ from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import create_service_account, grant, token_for
-from proxy.sandbox.proxy_process import OWN_NAME
+from proxy.sandbox.own_rules import REVIEWER_NAME
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
 from tests.support.control_plane import fresh_name, who_am_i
@@ -56,7 +56,7 @@ def looking_understudy(
 ) -> Iterator[Understudy]:
     """A proxy that looks up pods, with the rights of the component that goes with it."""
     role = next(yaml.safe_load_all(COMPONENT.read_text()))
-    subject = {"kind": "User", "name": OWN_NAME}
+    subject = {"kind": "User", "name": REVIEWER_NAME}
     grant(plain_api_server.admin, role["metadata"]["name"], rules=role["rules"], to=subject)
     directory = tmp_path_factory.mktemp("looking")
     with running_understudy(

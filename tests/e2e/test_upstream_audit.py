@@ -13,7 +13,7 @@ from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken
 from proxy.sandbox.objects import create_node, create_pod, create_service_account, token_for
-from proxy.sandbox.proxy_process import OWN_NAME
+from proxy.sandbox.own_rules import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
 from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
@@ -29,6 +29,7 @@ from tests.support.impersonation import (
     may_impersonate,
 )
 
+FORWARDER_NAME = forwarder_name([ALL_EXTRAS])
 REVIEWS = {"tokenreviews", "subjectaccessreviews", "selfsubjectreviews"}
 PREFIX = "base64url.bearer.authorization.k8s.io."
 
@@ -101,7 +102,7 @@ def visit_everywhere(client: ApiClient) -> str:
 
 def by_us(event: dict[str, Any]) -> bool:
     name: str = event["user"].get("username", "")
-    return name == OWN_NAME and event["stage"] != "RequestReceived"
+    return name in (REVIEWER_NAME, FORWARDER_NAME) and event["stage"] != "RequestReceived"
 
 
 def is_review(event: dict[str, Any]) -> bool:
@@ -125,7 +126,10 @@ def test_nothing_is_done_upstream_in_our_own_name_but_reviews(
     assert [event["requestURI"] for event in alone if not is_review(event)] == []
     assert {caller.name, "bob"} <= impersonated
     assert "carol" not in impersonated
-    assert OWN_NAME not in impersonated
+    assert impersonated.isdisjoint((REVIEWER_NAME, FORWARDER_NAME))
+    # One asks and the other carries out; neither does the other's work.
+    assert {event["user"]["username"] for event in ours if event not in alone} == {FORWARDER_NAME}
+    assert {event["user"]["username"] for event in alone} == {REVIEWER_NAME}
 
 
 def use(token: BearerToken, understudy: Understudy) -> list[str]:

@@ -14,7 +14,8 @@ from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import Credential, KeyPair, write_kubeconfig
 from proxy.sandbox.objects import create_namespace, create_service_account, grant, token_for
-from proxy.sandbox.proxy_process import OWN_RULES, ProxyProcess
+from proxy.sandbox.own_rules import FORWARDER_RULES
+from proxy.sandbox.proxy_process import ProxyProcess
 from tests.support.control_plane import fresh_name
 
 MACHINE = f"/apis/{GROUP}/v1/namespaces/default/virtualmachines/testvm"
@@ -38,7 +39,7 @@ def erin(control_plane: ControlPlane, admin: ApiClient, aggregated: AggregatedSe
 
 
 class OwnAccount:
-    """The proxy as a ServiceAccount, whose token is in a kubeconfig."""
+    """The forwarder as a ServiceAccount, whose token is in a kubeconfig."""
 
     def __init__(self, admin: ApiClient, api_server: ApiServer, directory: Path) -> None:
         self._admin = admin
@@ -48,10 +49,10 @@ class OwnAccount:
         create_namespace(admin, self.namespace)
 
     def becomes(self, name: str) -> None:
-        """Be a new account with the rights that the proxy needs."""
+        """Be a new account with the rights that the forwarder needs."""
         create_service_account(self._admin, self.namespace, name)
         subject = {"kind": "ServiceAccount", "namespace": self.namespace, "name": name}
-        grant(self._admin, f"{self.namespace}-{name}", rules=OWN_RULES, to=subject)
+        grant(self._admin, f"{self.namespace}-{name}", rules=FORWARDER_RULES, to=subject)
         write_kubeconfig(
             self.kubeconfig,
             url=self._api_server.url,

@@ -23,7 +23,7 @@ from proxy.core.evaluation import Answer
 from proxy.core.forwarding_headers import ForwardingRules, Hop, outbound_head
 from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
-from proxy.sandbox import proxy_process
+from proxy.sandbox import own_rules
 from proxy.telemetry import logs
 from proxy.upstream import forwarder
 from proxy.wire.head import encode_head
@@ -177,7 +177,7 @@ def _libraries_talk() -> None:
 
 def _we_may_do_everything() -> None:
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-    put(proxy_process, "OWN_RULES", (*proxy_process.OWN_RULES, everything))
+    put(own_rules, "FORWARDER_RULES", (*own_rules.FORWARDER_RULES, everything))
 
 
 def _underscores_are_no_hyphens() -> None:

@@ -6,7 +6,7 @@ The letters are those of the list in the conformance document, in its order.
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from proxy.sandbox.proxy_process import OWN_NAME
+from proxy.sandbox.own_rules import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
 from tests.parity.cases import CallerKind, Case
 
 DUPLICATE = "a"
@@ -27,6 +27,7 @@ _KNOWN = frozenset({b"impersonate-user", b"impersonate-uid", b"impersonate-group
 _EXTRA = b"impersonate-extra-"
 _PROTECTED = b"system:masters"
 _BLANK, _DELETE = 0x20, 0x7F
+_OWN_NAMES = (REVIEWER_NAME, forwarder_name([ALL_EXTRAS]))
 
 
 def claimed_deviation(case: Case) -> str | None:
@@ -95,7 +96,7 @@ def _refused_header(lines: list[tuple[bytes, bytes]], sent: list[bytes]) -> str 
 
 
 def _refused_identity(lines: list[tuple[bytes, bytes]]) -> str | None:
-    if (b"impersonate-user", OWN_NAME.encode()) in lines:
+    if any((b"impersonate-user", name.encode()) in lines for name in _OWN_NAMES):
         return OWN_IDENTITY
     # Without a user the request is refused natively, and so it is by us, in the same words.
     has_user = any(name == b"impersonate-user" and value for name, value in lines)

@@ -12,6 +12,7 @@ from typing import Self
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.errors import SandboxError
+from proxy.sandbox.own_rules import ALL_EXTRAS
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
 from proxy.sandbox.processes import start_child
 from proxy.sandbox.proxy_process import ProxyProcess
@@ -52,7 +53,10 @@ class ProxySide:
             self._metrics_url = f"http://{LOOPBACK}:{port.number}/metrics"
             self._process = cleanup.enter_context(
                 ProxyProcess(
-                    self._control_plane, self._server, settings=self._settings(port.number)
+                    self._control_plane,
+                    self._server,
+                    settings=self._settings(port.number),
+                    components=[ALL_EXTRAS],
                 )
             )
             self._wait_until_admitting()

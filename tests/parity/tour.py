@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
+from proxy.sandbox.own_rules import ALL_EXTRAS, forwarder_name
 from tests.parity.cases import Caller, CallerKind, Case, Half, Rights
 from tests.parity.policies import Verdict
 from tests.parity.renaming import FRESH, TOKEN_USER
@@ -155,7 +156,7 @@ def _deviations(guide: Guide) -> Iterator[Case]:
     yield ask(guide.user(*everything), wanted, (_GROUP, "a\tb"))
     yield ask(guide.user(*everything), wanted, ("Impersonate_User", "root"))
     yield ask(guide.user(*everything), wanted, (_GROUP, "system:masters"))
-    yield ask(guide.user(*everything), (_USER, "understudy"))
+    yield ask(guide.user(*everything), (_USER, forwarder_name([ALL_EXTRAS])))
     yield ask(guide.user(*everything), wanted, *((_GROUP, "g"),) * 1001)
     yield ask(guide.user(*everything), wanted, target="http://example.com/api/v1/pods")
     for media_type in ("application/yaml", "application/vnd.kubernetes.protobuf"):

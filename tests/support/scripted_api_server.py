@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.certificates import Certificates
+from tests.support.own_calls import OwnCalls
 
 OWN_TOKEN = "the-token-of-the-proxy"
 OWN_NAME = "system:serviceaccount:understudy:proxy"
+REVIEWER_NAME = "system:serviceaccount:understudy:reviewer"
 REVIEWS = "/apis/auth"
 UNAUTHORIZED = (
     b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
@@ -148,8 +150,12 @@ class ScriptedApiServer:
     seen_reviews: list[SeenRequest] = field(default_factory=list)
     review_gate: asyncio.Event = field(default_factory=asyncio.Event)
     own_name: str = OWN_NAME
+    own_groups: list[str] = field(default_factory=list)
+    has_self_reviews: bool = True
+    own_calls: OwnCalls = field(default_factory=OwnCalls)
     own_tokens: set[str] = field(default_factory=lambda: {OWN_TOKEN})
     own_certificates: set[str] = field(default_factory=set)
+    reviewer_tokens: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
     refused: list[SeenRequest] = field(default_factory=list)
     reviews: list[SeenRequest] = field(default_factory=list)
@@ -224,6 +230,13 @@ class ScriptedApiServer:
                 headers=("Content-Type: application/json",),
             )
             return
+        if not request.values("impersonate-user") and self.own_calls.concern(request.target):
+            await self._own_call(connection, request)
+            return
+        if not self.has_self_reviews and request.target.endswith("/selfsubjectreviews"):
+            await connection.read_body(request)
+            await connection.respond(b"{}", status="404 Not Found")
+            return
         if request.target.startswith(REVIEWS):
             await self._review(connection, request)
             return
@@ -240,31 +253,55 @@ class ScriptedApiServer:
             return shown[0].removeprefix("Bearer ") not in self.withdrawn
         return not self.own_certificates or connection.client_name in self.own_certificates
 
+    def _is_reviewers(self, request: SeenRequest) -> bool:
+        return request.values("authorization") in [
+            [f"Bearer {one}"] for one in self.reviewer_tokens
+        ]
+
     def _own_authorization(self) -> list[list[str]]:
         return [
             *([f"Bearer {token}"] for token in self.own_tokens),
             *([[]] if self.own_certificates else []),
         ]
 
+    async def _own_call(self, connection: ScriptedConnection, request: SeenRequest) -> None:
+        body = json.loads(await connection.read_body(request) or b"{}")
+        status, answer = self.own_calls.answer(request.target, body)
+        if token := answer.get("status", {}).get("token"):
+            self.own_tokens.add(token)
+        await connection.respond(
+            json.dumps(answer).encode(), status=status, headers=("Content-Type: application/json",)
+        )
+
     async def _review(self, connection: ScriptedConnection, request: SeenRequest) -> None:
         review = json.loads(await connection.read_body(request))
-        self.seen_reviews.append(request)
         if request.values("impersonate-user"):
             self.violations.append("a review carries an impersonation")
+        if self.own_calls.is_canary(review):
+            answer = json.dumps(self.own_calls.canary(review)).encode()
+            await connection.respond(answer, headers=("Content-Type: application/json",))
+            return
+        self.seen_reviews.append(request)
         self.reviews.append(request)
         self.under_review.append(request.target)
         await self.review_gate.wait()
         self.under_review.remove(request.target)
-        review["status"] = self._review_status(request.target, review)
+        review["status"] = self._review_status(request, review)
         await connection.respond(
             json.dumps(review).encode(),
             status=self.review_status,
             headers=("Content-Type: application/json", *self.review_headers),
         )
 
-    def _review_status(self, target: str, review: dict[str, dict[str, str]]) -> object:
+    def _review_status(self, request: SeenRequest, review: dict[str, dict[str, str]]) -> object:
+        target = request.target
         if target.endswith("/selfsubjectreviews"):
-            return {"userInfo": {"username": self.own_name}}
+            shown = (request.values("authorization") or [""])[0]
+            is_reviewer = shown.removeprefix("Bearer ") in self.reviewer_tokens
+            name = REVIEWER_NAME if is_reviewer else self.own_name
+            return {"userInfo": {"username": name, "groups": self.own_groups}}
+        if self.reviewer_tokens and not self._is_reviewers(request):
+            self.violations.append(f"{target} does not come from the reviewer")
         if target.endswith("/subjectaccessreviews"):
             self.reviewed_access.append(review["spec"])
             return self.access_status

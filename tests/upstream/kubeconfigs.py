@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+from proxy.upstream.credential_source import CredentialSource
 from proxy.upstream.credentials import UpstreamCredentials, load_credentials
 
 
@@ -31,4 +32,4 @@ def kubeconfig(
 
 async def load(file: Path | None, *addresses: tuple[str, int]) -> UpstreamCredentials:
     """Read our identity, as of now."""
-    return await load_credentials(file, addresses, now=now)
+    return await load_credentials(CredentialSource(file, now), addresses)

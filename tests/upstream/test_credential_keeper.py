@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from proxy.telemetry.upstream_metrics import UpstreamMetrics
 from proxy.upstream.credential_keeper import CredentialKeeper
 from proxy.upstream.credentials import CredentialsError
 from proxy.wire.tasks import Tasks
@@ -18,6 +20,7 @@ class Credential:
     def __init__(self) -> None:
         self.looks: list[bool] = []
         self.outcome: bool | Exception = False
+        self.expires_at = 100.0
 
     async def refresh(self, *, renew: bool = False) -> bool:
         self.looks.append(renew)
@@ -34,13 +37,26 @@ class Kept:
         self.changes = 0
         self.failures: list[BaseException] = []
         self.tasks = Tasks(self.failures.append)
+        self.metrics = CollectorRegistry()
         self.keeper = CredentialKeeper(
+            "forwarder",
             self.credential,
             every_seconds=every_seconds,
             when_changed=self._changed,
+            counter=UpstreamMetrics(self.metrics),
             tasks=self.tasks,
         )
         self.tasks.keep(self.keeper.run())
+
+    def count(self, outcome: str) -> float:
+        labels = {"identity": "forwarder", "outcome": outcome}
+        name = "understudy_own_credential_reloads_total"
+        return self.metrics.get_sample_value(name, labels) or 0
+
+    @property
+    def expiry(self) -> float | None:
+        name = "understudy_own_credential_expiry_seconds"
+        return self.metrics.get_sample_value(name, {"identity": "forwarder"})
 
     def _changed(self) -> None:
         self.changes += 1
@@ -66,6 +82,19 @@ async def test_a_change_is_told() -> None:
         kept_one.credential.outcome = True
 
         await eventually(lambda: kept_one.changes)
+
+
+async def test_when_it_ends_is_told_and_what_became_of_new_ones_is_counted() -> None:
+    async with kept(0.01) as kept_one:
+        assert (kept_one.expiry, kept_one.count("used"), kept_one.count("refused")) == (100, 0, 0)
+
+        kept_one.credential.outcome = CredentialsError("gone")
+        await eventually(lambda: kept_one.count("refused") > 1)
+        assert (kept_one.expiry, kept_one.count("used")) == (100, 0)
+
+        kept_one.credential.outcome, kept_one.credential.expires_at = True, 200.0
+        await eventually(lambda: kept_one.count("used"))
+        assert kept_one.expiry == 200
 
 
 @pytest.mark.parametrize("error", [CredentialsError("gone"), ZeroDivisionError("a bug")])

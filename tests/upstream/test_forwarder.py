@@ -28,6 +28,7 @@ from tests.support.scripted_api_server import (
     SeenRequest,
     scripted_api_server,
 )
+from tests.upstream.denials import no_denials
 
 # The pool below inherits from one that may be compiled, and then could not be given attributes.
 pytestmark = pytest.mark.interpreted
@@ -56,6 +57,7 @@ class OwnIdentity:
     version = 1
 
     def __init__(self, api: ScriptedApiServer, certificates: Certificates) -> None:
+        self.denials = no_denials()
         self.authorization: bytes | None = f"Bearer {OWN_TOKEN}".encode()
         self.endpoints = (Endpoint(*api.address, "127.0.0.1", certificates.client_context()),)
 

@@ -10,6 +10,7 @@ from proxy.upstream.own_standing import BELIEVED_SECONDS, OwnStanding, Standing
 from proxy.wire.tasks import Tasks
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
+from tests.upstream.denials import no_denials
 
 ACCEPTED, REFUSED, UNKNOWN = Standing.ACCEPTED, Standing.REFUSED, Standing.UNKNOWN
 CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -31,7 +32,9 @@ class Asked:
         self.answer: Standing | Exception = ACCEPTED
         self.probed: list[str] = []
         self.told: list[Standing] = []
-        self.standing = OwnStanding(self.probe, self, clock=self.clock, tasks=self.tasks)
+        self.standing = OwnStanding(
+            self.probe, self, denials=no_denials(), clock=self.clock, tasks=self.tasks
+        )
 
     async def probe(self, endpoint: Endpoint) -> Standing:
         self.probed.append(endpoint.host)

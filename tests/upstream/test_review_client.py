@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy.upstream.endpoints import Endpoints
-from proxy.upstream.own_identity import own_name
+from proxy.upstream.own_identity import OwnUser, own_user
 from proxy.upstream.review_client import review_client
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.scripted_api_server import (
@@ -42,7 +42,7 @@ async def ask_twice(api: ScriptedApiServer, certificates: Certificates, director
         endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=refused
     ) as client:
         for _ in range(2):
-            assert await own_name(client) == OWN_NAME
+            assert await own_user(client, credentials, client) == OwnUser(OWN_NAME)
 
 
 async def test_a_proxy_named_by_the_environment_is_not_used(

@@ -9,6 +9,7 @@ from proxy.sandbox.aggregated import AggregatedServer
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
+from proxy.sandbox.own_rules import ALL_EXTRAS
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
 from tests.support.both_doors import BothDoors
@@ -23,7 +24,7 @@ PODS_NAMESPACE = "clients"
 
 @pytest.fixture(scope="package")
 def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server) as running:
+    with ProxyProcess(control_plane, plain_api_server, components=[ALL_EXTRAS]) as running:
         yield running
 
 

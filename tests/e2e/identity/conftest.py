@@ -24,7 +24,7 @@ def understudy(
 ) -> Iterator[ProxyProcess]:
     """Before a server without the feature, and before one that judges even us by it."""
     server = plain_api_server if request.param == "filter off behind us" else native_api_server
-    with ProxyProcess(control_plane, server) as running:
+    with ProxyProcess(control_plane, server, components=["all-extras"]) as running:
         # Our own rights, and who we are, may take the API server a moment longer.
         anybody = running.client(control_plane.clients.issue_client(fresh_name("anybody")))
         poll(lambda: anybody.request("GET", "/version").status == 200, "nobody is served")

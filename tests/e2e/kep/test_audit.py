@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.sandbox.api_server import ApiServer
+from proxy.sandbox.own_rules import ALL_EXTRAS, forwarder_name
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.scenes import Scene
 from tests.e2e.kep.understudy import Understudy, complete_event
@@ -130,5 +131,5 @@ def test_the_clusters_own_audit_shows_the_target_under_the_same_id(
     event = audited(scene.caller, scene.headers, scene.path)
 
     behind = complete_event(plain_api_server.audit_log, event["auditID"])
-    assert behind["user"]["username"] == "understudy"
+    assert behind["user"]["username"] == forwarder_name([ALL_EXTRAS])
     assert behind["impersonatedUser"] == event["impersonatedUser"]

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.sandbox.api_client import Answer, ApiConnection, Headers
 from proxy.sandbox.identities import BearerToken, Credential
-from proxy.sandbox.proxy_process import OWN_NAME
+from proxy.sandbox.own_rules import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy
 from tests.support.impersonation import (
@@ -24,6 +24,7 @@ from tests.support.impersonation import (
 )
 
 VERSION = "/version"
+OWN_NAMES = (REVIEWER_NAME, forwarder_name([ALL_EXTRAS]))
 
 
 @pytest.fixture
@@ -164,16 +165,18 @@ def test_d_without_protected_groups_we_do_as_the_native_server(
     assert (impersonated.status, itself.status) == (200, 200)
 
 
-def test_e_nobody_becomes_the_proxy(former: Caller, doors: Doors) -> None:
-    ours, native = at_both(doors, former.credential, as_user(OWN_NAME))
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_e_nobody_becomes_the_proxy(former: Caller, doors: Doors, name: str) -> None:
+    ours, native = at_both(doors, former.credential, as_user(name))
 
     assert native.status == 200
     assert ours.status == 403
     assert message_of(ours) == "impersonating the proxy's own identity is not allowed"
 
 
-def test_e_the_proxy_is_not_its_own_client(cast: Cast, doors: Doors) -> None:
-    ours, native = at_both(doors, cast.named(OWN_NAME).credential, [])
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_e_the_proxy_is_not_its_own_client(cast: Cast, doors: Doors, name: str) -> None:
+    ours, native = at_both(doors, cast.named(name).credential, [])
 
     assert native.status == 200
     assert ours.status == 403

@@ -17,6 +17,7 @@ from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import Credential
+from proxy.sandbox.own_rules import ALL_EXTRAS
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.support.control_plane import fresh_name
@@ -89,7 +90,9 @@ def running_understudy(
             "impersonation": impersonation or {},
             "log": {"level": log_level},
         }
-        with ProxyProcess(control_plane, server, settings=settings) as process:
+        with ProxyProcess(
+            control_plane, server, settings=settings, components=[ALL_EXTRAS]
+        ) as process:
             url = f"http://{LOOPBACK}:{admin_port.number}/metrics"
             # Our own rights, and who we are, may take the API server a moment longer.
             anybody = process.client(control_plane.clients.issue_client(fresh_name("anybody")))

@@ -16,8 +16,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from proxy.sandbox.own_rules import ALL_EXTRAS, forwarder_name
 from proxy.sandbox.ports import LOOPBACK
-from proxy.sandbox.proxy_process import OWN_NAME
 
 # The attributes of a SubjectAccessReview, of a resource or of a path.
 Attributes = dict[str, Any]
@@ -31,7 +31,7 @@ class Webhook:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._permits: dict[str, Permit] = {OWN_NAME: lambda _: True}
+        self._permits: dict[str, Permit] = {forwarder_name([ALL_EXTRAS]): lambda _: True}
         self._asked: list[dict[str, Any]] = []
 
     def permit(self, user: str, permit: Permit) -> None:

@@ -81,6 +81,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.review(w, r)
 		return
 	}
+	if r.URL.Path == "/version" && r.Header.Get("Impersonate-User") == "" {
+		_, _ = w.Write([]byte(`{"major":"1","minor":"37"}`))
+		return
+	}
 	number := s.count.Add(1)
 	s.write(readHead(number, r))
 	if r.Header.Get("Upgrade") != "" && strings.HasSuffix(r.URL.Path, "/exec") {
@@ -147,7 +151,7 @@ func (s *server) review(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
 		review["status"] = map[string]any{"userInfo": map[string]any{"username": s.ownName}}
-	case strings.HasSuffix(r.URL.Path, "/subjectaccessreviews"):
+	case strings.HasSuffix(r.URL.Path, "subjectaccessreviews"):
 		review["status"] = map[string]any{"allowed": true}
 	default:
 		review["status"] = map[string]any{"authenticated": false}

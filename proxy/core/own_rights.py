@@ -1,0 +1,68 @@
+"""What our own identities must be able to do at the API server, and what they had better not.
+
+The manifests grant exactly what is needed; a contract test holds the two together.
+"""
+
+from dataclasses import dataclass
+
+from proxy.core.original_user import GROUPS_KEY, NAME_KEY, UID_KEY
+
+_AUTHENTICATION = "authentication.k8s.io"
+_AUTHORIZATION = "authorization.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_STANDARD_EXTRAS = tuple(
+    f"authentication.kubernetes.io/{name}"
+    for name in ("credential-id", "node-name", "node-uid", "pod-name", "pod-uid")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One thing that may be done; without a namespace or name in every one and to all of them."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        what = f"{kind}/{self.subresource}" if self.subresource else kind
+        where = f"{self.namespace}/{self.name}".strip("/")
+        return f"{self.verb} {what} {where}".strip()
+
+
+def _impersonate_extra(key: str) -> Right:
+    return Right("impersonate", "userextras", _AUTHENTICATION, key)
+
+
+def token_request(namespace: str, name: str) -> Right:
+    """Return the right to ask for the token of one service account."""
+    return Right("create", "serviceaccounts", "", "token", namespace, name)
+
+
+IMPERSONATING = tuple(
+    Right("impersonate", resource) for resource in ("users", "groups", "serviceaccounts")
+)
+REVIEWING = (
+    Right("create", "tokenreviews", _AUTHENTICATION),
+    Right("create", "subjectaccessreviews", _AUTHORIZATION),
+)
+FORWARDING = (
+    *IMPERSONATING,
+    Right("impersonate", "uids", _AUTHENTICATION),
+    *(_impersonate_extra(key) for key in _STANDARD_EXTRAS),
+)
+NAMING_ORIGINAL_USERS = tuple(_impersonate_extra(key) for key in (NAME_KEY, UID_KEY, GROUPS_KEY))
+# Each of these alone is a way to the whole cluster, or to what is secret in it.
+NOBODY_NEEDS = (
+    Right("*", "*", "*"),
+    Right("get", "secrets"),
+    Right("list", "secrets"),
+    Right("create", "pods"),
+    Right("create", "serviceaccounts", "", "token"),
+    Right("escalate", "clusterroles", _RBAC),
+    Right("bind", "clusterroles", _RBAC),
+)

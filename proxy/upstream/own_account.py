@@ -1,0 +1,74 @@
+"""One of our identities at the API server, and everything that keeps it usable."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from kubernetes_asyncio.client import ApiClient
+
+from proxy.settings.upstream import UpstreamSettings
+from proxy.telemetry.upstream_metrics import UpstreamMetrics
+from proxy.upstream.credential_keeper import CredentialKeeper
+from proxy.upstream.credentials import Source, UpstreamCredentials, load_credentials
+from proxy.upstream.endpoints import Endpoints
+from proxy.upstream.review_client import review_client
+from proxy.wire.tasks import Tasks
+
+REVIEWER, FORWARDER, SHARED = "reviewer", "forwarder", "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Time that only grows, and the time of day, which credentials expire by."""
+
+    monotonic: Callable[[], float]
+    now: Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every account needs besides its credential."""
+
+    settings: UpstreamSettings
+    clocks: Clocks
+    metrics: UpstreamMetrics
+    when_changed: Callable[[], None]
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAccount:
+    """An identity of ours: `role` is what it is for."""
+
+    role: str
+    credentials: UpstreamCredentials
+    endpoints: Endpoints
+    keeper: CredentialKeeper
+    client: ApiClient
+    """For calls in our own name."""
+
+
+@asynccontextmanager
+async def own_account(
+    role: str, source: Source, surroundings: Surroundings
+) -> AsyncIterator[OwnAccount]:
+    """Yield an identity; SetupError when its credential cannot be read."""
+    settings = surroundings.settings
+    credentials = await load_credentials(source, settings.endpoints)
+    endpoints = Endpoints(credentials, surroundings.clocks.monotonic)
+    keeper = CredentialKeeper(
+        role,
+        credentials,
+        every_seconds=settings.credential_refresh_seconds,
+        when_changed=surroundings.when_changed,
+        counter=surroundings.metrics,
+        tasks=surroundings.tasks,
+    )
+    async with review_client(
+        endpoints,
+        credentials.configuration,
+        connect_timeout_seconds=settings.connect_timeout_seconds,
+        when_refused=keeper.refused,
+    ) as client:
+        yield OwnAccount(role, credentials, endpoints, keeper, client)

@@ -1,0 +1,157 @@
+"""The forwarder's token: asked for, used as long as it is good, and never the reviewer's."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from kubernetes_asyncio.client import ApiClient
+
+from proxy.upstream.credential_source import CredentialSource
+from proxy.upstream.credentials import CredentialsError, UpstreamCredentials, load_credentials
+from proxy.upstream.endpoints import Endpoints
+from proxy.upstream.requested_token import RequestedToken
+from proxy.upstream.review_client import review_client
+from tests.support.certificates import Certificates, new_certificates
+from tests.support.scripted_api_server import OWN_TOKEN, ScriptedApiServer, scripted_api_server
+from tests.upstream.kubeconfigs import load
+
+
+class WallClock:
+    """The time of day, which only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self._offset = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self._offset
+
+    def advance(self, seconds: float) -> None:
+        self._offset += timedelta(seconds=seconds)
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Certificates:
+    return new_certificates()
+
+
+@pytest.fixture
+async def api(certificates: Certificates) -> AsyncIterator[ScriptedApiServer]:
+    async with scripted_api_server(certificates) as server:
+        yield server
+
+
+@pytest.fixture
+def kubeconfig(api: ScriptedApiServer, certificates: Certificates, tmp_path: Path) -> Path:
+    return api.write_kubeconfig(tmp_path, certificates.write_server_ca(tmp_path))
+
+
+@pytest.fixture
+async def client(api: ScriptedApiServer, kubeconfig: Path) -> AsyncIterator[ApiClient]:
+    credentials = await load(kubeconfig)
+    endpoints = Endpoints(credentials, asyncio.get_running_loop().time)
+    async with review_client(
+        endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=lambda: None
+    ) as client:
+        yield client
+
+
+def rewrite(kubeconfig: Path, old: str, new: str) -> None:
+    kubeconfig.write_text(kubeconfig.read_text().replace(old, new))
+
+
+@pytest.fixture
+def clock() -> WallClock:
+    return WallClock()
+
+
+@pytest.fixture
+async def credentials(kubeconfig: Path, client: ApiClient, clock: WallClock) -> UpstreamCredentials:
+    source = CredentialSource(kubeconfig, clock)
+    account = ("understudy", "forwarder")
+    return await load_credentials(RequestedToken(source, account, client, now=clock))
+
+
+async def test_the_token_is_used_until_a_fifth_of_its_life_is_left(
+    api: ScriptedApiServer, credentials: UpstreamCredentials, clock: WallClock
+) -> None:
+    assert credentials.authorization == b"Bearer issued-1"
+    assert credentials.expires_at == pytest.approx(clock().timestamp() + 3600, abs=60)
+
+    clock.advance(2700)
+    assert not await credentials.refresh()
+    clock.advance(300)
+
+    assert await credentials.refresh()
+    assert credentials.authorization == b"Bearer issued-2"
+    assert api.own_calls.issued == 2
+
+
+async def test_what_the_api_server_grants_counts_not_what_was_asked_for(
+    api: ScriptedApiServer, credentials: UpstreamCredentials, clock: WallClock
+) -> None:
+    api.own_calls.token_seconds = 600
+    assert await credentials.refresh(renew=True)
+
+    clock.advance(500)
+
+    assert await credentials.refresh()
+    assert credentials.authorization == b"Bearer issued-3"
+
+
+async def test_a_token_that_is_not_issued_leaves_the_old_one(
+    api: ScriptedApiServer, credentials: UpstreamCredentials, clock: WallClock
+) -> None:
+    api.own_calls.issues_tokens = False
+    clock.advance(3000)
+
+    with pytest.raises(CredentialsError, match="understudy:forwarder: it is not issued"):
+        await credentials.refresh()
+
+    assert (credentials.authorization, credentials.version) == (b"Bearer issued-1", 1)
+
+
+async def test_a_first_token_may_come_later(
+    api: ScriptedApiServer,
+    kubeconfig: Path,
+    client: ApiClient,
+    clock: WallClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    api.own_calls.issues_tokens = False
+    source = CredentialSource(kubeconfig, clock)
+    credentials = await load_credentials(RequestedToken(source, ("a", "b"), client, now=clock))
+    assert credentials.authorization == b"Bearer not-issued-yet"
+    assert "own token not issued" in caplog.text
+
+    api.own_calls.issues_tokens = True
+
+    assert await credentials.refresh()
+    assert credentials.authorization == b"Bearer issued-1"
+
+
+async def test_the_reviewers_certificate_does_not_speak_for_the_forwarder(
+    kubeconfig: Path, client: ApiClient, clock: WallClock, certificates: Certificates
+) -> None:
+    """The API server would look at it first."""
+    certificate, key = certificates.write_server_files(kubeconfig.parent)
+    user = f'"client-certificate": "{certificate}", "client-key": "{key}"'
+    rewrite(kubeconfig, f'"token": "{OWN_TOKEN}"', user)
+    source = CredentialSource(kubeconfig, clock)
+    assert (await load_credentials(source)).certificate is not None
+
+    credentials = await load_credentials(RequestedToken(source, ("a", "b"), client, now=clock))
+
+    assert credentials.certificate is None
+    assert credentials.authorization == b"Bearer issued-1"
+
+
+async def test_another_server_is_followed(
+    credentials: UpstreamCredentials, kubeconfig: Path
+) -> None:
+    rewrite(kubeconfig, "https://127.0.0.1:", "https://localhost:")
+
+    assert await credentials.refresh()
+    assert credentials.endpoints[0].host == "localhost"
+    assert credentials.authorization == b"Bearer issued-1"
