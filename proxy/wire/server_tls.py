@@ -50,16 +50,30 @@ def server_context(*, asks_for_certificate: bool) -> SSL.Context:
     return context
 
 
+class Outgoing:
+    """The ciphertext that is due."""
+
+    __slots__ = ("bio",)
+
+    def __init__(self, bio: Any) -> None:
+        self.bio = bio
+
+    @property
+    def pending(self) -> int:
+        """Return how many bytes are due."""
+        return int(_lib.BIO_get_mem_data(self.bio, _pointer))
+
+
 class ServerTLS:
     """One TLS session. Ciphertext to send piles up until `take_output` fetches it."""
 
     __slots__ = (
         "_connection",
         "_incoming",
-        "_outgoing",
         "_received",
         "_session",
         "is_ready",
+        "outgoing",
         "peer_closed",
     )
 
@@ -69,7 +83,7 @@ class ServerTLS:
         self._connection = connection
         self._session = connection._ssl  # noqa: SLF001 - for the calls that have to be fast
         self._incoming = connection._into_ssl  # noqa: SLF001 - likewise
-        self._outgoing = connection._from_ssl  # noqa: SLF001 - likewise
+        self.outgoing = Outgoing(connection._from_ssl)  # noqa: SLF001 - likewise
         self._received = _NOTHING
         self.is_ready = False
         self.peer_closed = False
@@ -91,7 +105,7 @@ class ServerTLS:
 
     def receive(self, ciphertext: bytes) -> None:
         """Take bytes from the socket."""
-        if self._received:
+        if len(self._received) > 0:
             ciphertext = bytes(self._received) + ciphertext
         if len(ciphertext) <= _HELPING_BYTES:
             self._received = _NOTHING
@@ -112,7 +126,7 @@ class ServerTLS:
                 break
             pieces.append(_ffi.buffer(_scratch, count)[:])
             # OpenSSL takes record by record from the BIO, so what it has not seen is still there.
-            if not self._received and not _lib.BIO_get_mem_data(self._incoming, _pointer):
+            if len(self._received) == 0 and not _lib.BIO_get_mem_data(self._incoming, _pointer):
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -124,7 +138,7 @@ class ServerTLS:
             return self.take_output()
         view = memoryview(plaintext)
         pieces: list[bytes] = []
-        while view:
+        while len(view) > 0:
             # One record a time, which is as much as OpenSSL takes: partial writes are its mode.
             piece = view[:_RECORD_BYTES]
             count = _lib.SSL_write(self._session, _ffi.from_buffer(piece), len(piece))
@@ -136,7 +150,7 @@ class ServerTLS:
 
     def take_output(self) -> bytes:
         """Return ciphertext that is due: handshake messages, alerts."""
-        count = _lib.BIO_read(self._outgoing, _scratch, _SCRATCH_BYTES)
+        count = _lib.BIO_read(self.outgoing.bio, _scratch, _SCRATCH_BYTES)
         if count <= 0:
             return b""
         output: bytes = _ffi.buffer(_scratch, count)[:]
@@ -175,12 +189,13 @@ class ServerTLS:
 
     def _take_helping(self) -> bool:
         """Let the session have the next of the bytes received; False when there are none left."""
-        helping = self._received[:_HELPING_BYTES]
-        if not helping:
+        if len(self._received) == 0:
             return False
+        helping = self._received[:_HELPING_BYTES]
         _lib.BIO_write(self._incoming, _ffi.from_buffer(helping), len(helping))
+        rest = self._received[_HELPING_BYTES:]
         # An empty view of them would still keep them all.
-        self._received = self._received[_HELPING_BYTES:] or _NOTHING
+        self._received = rest if len(rest) > 0 else _NOTHING
         return True
 
 

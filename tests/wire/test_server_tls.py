@@ -72,6 +72,17 @@ def test_plaintext_crosses_in_both_directions(both: tuple[TLSStream, ServerTLS],
     assert not server.peer_closed
 
 
+def test_what_is_due_is_told_before_it_is_fetched(both: tuple[TLSStream, ServerTLS]) -> None:
+    client, server = both
+    assert server.outgoing.pending == 0
+    server.receive(client.close())
+    server.read()
+
+    goodbye = server.close()
+
+    assert (len(goodbye) > 0, server.outgoing.pending) == (True, 0)
+
+
 def test_ciphertext_may_come_byte_by_byte(both: tuple[TLSStream, ServerTLS]) -> None:
     client, server = both
     plaintext = b""
