@@ -18,6 +18,8 @@ class Refusal(Exception):
     """The API server says this in text, not in a Status."""
     forbids_guessing = True
     """The answer carries `nosniff`."""
+    failed_check = ""
+    """The access check that failed first, for the audit event."""
 
     def __init__(
         self,
