@@ -85,10 +85,10 @@ def has_request_object(action: Action) -> bool:
 
 def has_response_object(action: Action, status: int) -> bool:
     """Tell whether an answer to this request is an object that the API server itself has made."""
-    if not action.is_resource:
-        return action.path == "/api" or action.path.startswith(("/api/", "/apis"))
     if status >= _FIRST_FAILURE:
         return True
+    if not action.is_resource:
+        return action.path == "/api" or action.path.startswith(("/api/", "/apis"))
     return has_request_object(action) and action.verb != "watch" and action.subresource != "log"
 
 
