@@ -68,7 +68,7 @@ class Understudy:
 
 
 @contextmanager
-def running_understudy(
+def running_understudy(  # noqa: PLR0913 - each a setting of its own
     control_plane: ControlPlane,
     server: ApiServer,
     directory: Path,
