@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import HealthCheck, Heartbeat
 from proxy.admin.server import AdminServer
-from proxy.audit.audited_trail import AuditRecorder
+from proxy.audit.audit_recorder import AuditRecorder
 from proxy.audit.book import AuditBook
 from proxy.audit.policy_keeper import PolicyKeeper
 from proxy.audit.recorder import Recorder
@@ -109,7 +110,12 @@ class Proxy:
         recorder = Recorder(_wall_clock)
         self._policy_keeper: PolicyKeeper | None = None
         if self._audit_file is not None:
-            book = AuditBook(self._audit_file, audit_policy, body_bytes=settings.audit.body_bytes)
+            book = AuditBook(
+                self._audit_file,
+                audit_policy,
+                body_bytes=settings.audit.body_bytes,
+                clock=time.monotonic,
+            )
             recorder = AuditRecorder(_wall_clock, book)
             counter = AuditPolicyMetrics(metrics.registry)
             self._policy_keeper = PolicyKeeper(book, load_audit_policy, counter)

@@ -1,5 +1,6 @@
 """The audit book: where events go, how much is written, and what many events have in common."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from proxy.core.audit_pieces import AuditPieces
@@ -17,8 +18,17 @@ class AuditSink(Protocol):
 class AuditBook:
     """What all audited trails share. The policy may be replaced at any time."""
 
-    def __init__(self, sink: AuditSink, policy: AuditPolicy, *, body_bytes: int) -> None:
+    def __init__(
+        self,
+        sink: AuditSink,
+        policy: AuditPolicy,
+        *,
+        body_bytes: int,
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` tells seconds from anywhere, for how long things take."""
         self.sink = sink
+        self.clock = clock
         self.policy = policy
         self.body_bytes = body_bytes
         self.pieces = AuditPieces()

@@ -1,8 +1,22 @@
 """Hearing bodies as they pass, up to a limit, without holding them up."""
 
-from proxy.core.audit_body import Body, MediaType, read_body
+from collections.abc import Sequence
+
+from proxy.core.action import Action
+from proxy.core.audit_body import (
+    Body,
+    MediaType,
+    has_request_object,
+    may_be_status,
+    media_type,
+    read_body,
+)
+from proxy.core.audit_policy import Recording
 from proxy.core.errors import Refusal
 from proxy.wire.exchange import RequestReceiver
+from proxy.wire.head import Header, RequestHead
+
+_NAMING = frozenset((b"POST", b"PUT"))
 
 
 class HeardBody:
@@ -48,6 +62,29 @@ class HeardBody:
         if self.is_empty or self.is_too_long:
             return None
         return read_body(b"".join(self._pieces), self.media, limit=self._limit)
+
+
+def begin_request(
+    recording: Recording, request: RequestHead, action: Action, *, limit: int
+) -> HeardBody | None:
+    """Return what hears a request's body if that is to be recorded, or names the object."""
+    is_wanted = recording.has_request_body or request.method in _NAMING
+    if not is_wanted or not has_request_object(action):
+        return None
+    return HeardBody(media_type(request.headers), limit=limit)
+
+
+def begin_answer(
+    headers: Sequence[Header], payload: bytes, *, is_whole: bool, limit: int
+) -> HeardBody | None:
+    """Return what hears an answer, its first piece heard: any object, or only a Status."""
+    media = media_type(headers)
+    if not is_whole and not (media.is_json and (not payload or may_be_status(payload))):
+        return None
+    heard = HeardBody(media, limit=limit)
+    if media.is_json:
+        heard.add(payload)
+    return heard
 
 
 class OverheardReceiver:

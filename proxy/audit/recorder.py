@@ -98,7 +98,9 @@ class Trail:
 
     def ended(self, outcome: Outcome) -> None:
         """Write down who did what as whom, and what came of it."""
-        ended_at = self._recorder.wall_clock()
+        self._log(outcome, self._recorder.wall_clock())
+
+    def _log(self, outcome: Outcome, ended_at: datetime) -> None:
         if access_log.is_enabled:
             access_log.write(ended_at, self._summary(outcome, ended_at))
 

@@ -1,5 +1,6 @@
 """What an exchange adds to its events: how it was answered, and its bodies."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.audit.overhearing import HeardBody
@@ -14,6 +15,7 @@ from proxy.core.audit_body import (
 from proxy.core.audit_event import object_text, response_text
 from proxy.core.audit_policy import Recording
 from proxy.core.errors import InternalError, Refusal
+from proxy.wire.head import SWITCHING_PROTOCOLS
 
 _NAMING_VERBS = frozenset(("create", "update"))
 
@@ -41,6 +43,12 @@ class Told(NamedTuple):
     lost_response: str = ""
 
 
+@lru_cache(maxsize=128)
+def plainly_told(status: int) -> Told:
+    """Return what an exchange adds that was answered well and of which no body counts."""
+    return Told(response_text(status))
+
+
 def tell(heard: Heard, recording: Recording, action: Action) -> Told:
     """Return what an exchange adds to its events."""
     status, refusal, heard_request, heard_answer = heard
@@ -66,6 +74,14 @@ def tell(heard: Heard, recording: Recording, action: Action) -> Told:
         lost_request,
         lost_response,
     )
+
+
+def breakage(heard: Heard, refusal: Refusal | None, *, is_complete: bool) -> str:
+    """Say why the answer is not whole, if it is not. A tunnel has no other end."""
+    if refusal is not None and heard.refusal is None:
+        return refusal.message
+    is_whole = is_complete or heard.status == SWITCHING_PROTOCOLS
+    return "" if is_whole else "the client has left"
 
 
 def _members(

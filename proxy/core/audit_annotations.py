@@ -3,7 +3,7 @@
 And its latencies, which are the API server's: it writes them for requests that took long.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from proxy.core.admission import Admission
@@ -13,8 +13,9 @@ from proxy.core.modes import Mode
 
 DOMAIN = "kube-understudy.io"
 _LATENCY = "apiserver.latency.k8s.io"
-_LONG = timedelta(milliseconds=500)
-_MICROSECOND = timedelta(microseconds=1)
+LONG = timedelta(milliseconds=500)
+"""A request that took longer tells its latencies."""
+_SECOND = timedelta(seconds=1)
 _MODES = {mode: f'"{DOMAIN}/mode":"{mode.value}"' for mode in Mode}
 
 
@@ -32,13 +33,12 @@ class Ending(NamedTuple):
     latencies: str = ""
 
 
-class Times(NamedTuple):
-    """When a request came, when its caller was known, when it was decided, and when it ended."""
+class Latencies(NamedTuple):
+    """How long a request took, and in seconds its login and the decision whom it may be, if any."""
 
-    received_at: datetime
-    called_at: datetime | None
-    decided_at: datetime | None
-    ended_at: datetime
+    total: timedelta
+    authentication: float | None
+    impersonation: float | None
 
 
 def annotations_text(
@@ -82,18 +82,28 @@ def _member(name: str, value: str) -> str:
     return f'"{DOMAIN}/{name}":{quoted(value)}'
 
 
-def latencies_text(times: Times, *, verb: str, impersonates: bool) -> str:
+def latencies_text(latencies: Latencies, *, verb: str) -> str:
     """Return where the time of a long request went, as far as we know; never for a watch."""
-    total = times.ended_at - times.received_at
-    if total <= _LONG or verb == "watch":
+    total, authentication, impersonation = latencies
+    if total <= LONG or verb == "watch":
         return ""
-    spent: dict[str, timedelta] = {}
-    if times.called_at is not None:
-        spent["authentication"] = times.called_at - times.received_at
-        if times.decided_at is not None and impersonates:
-            spent["impersonation"] = times.decided_at - times.called_at
-    spent["total"] = total
+    spent = {
+        "authentication": authentication,
+        "impersonation": impersonation,
+        "total": total / _SECOND,
+    }
     return ",".join(
-        f'"{_LATENCY}/{layer}":"{go_duration(latency // _MICROSECOND)}"'
-        for layer, latency in spent.items()
+        f'"{_LATENCY}/{layer}":"{go_duration(round(seconds * 1e6))}"'
+        for layer, seconds in spent.items()
+        if seconds is not None
     )
+
+
+def plain_annotations(admission: Admission) -> str:
+    """Return the annotations of a request of which nothing special is to be told, as a pattern.
+
+    `%d` are the bytes of the answer and the code of the API server, in this order.
+    """
+    code, size = 111222333, 444555666
+    text = annotations_text(admission, None, reviews=0, ending=Ending(code, size))
+    return text.replace("%", "%%").replace(str(size), "%d").replace(str(code), "%d")

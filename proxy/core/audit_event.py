@@ -6,7 +6,7 @@ many requests: `core/audit_pieces.py` remembers those.
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,6 +25,8 @@ _NOTHING_SENT = {"status": "Success", "message": "Connection closed early"}
 _OK = 200
 _MILLISECOND = 1000
 _SECOND = 1_000_000
+_ONE_SECOND = timedelta(seconds=1)
+_UP_TO_SECONDS = len("2026-11-16T04:00:00.")
 _STATUS_MEMBERS = ("status", "message", "reason", "details")
 
 
@@ -164,6 +166,26 @@ def timestamp(moment: datetime) -> str:
     utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     # In UTC the text ends in +00:00, for which Go writes Z.
     return f"{utc.isoformat(timespec='microseconds')[:-6]}Z"
+
+
+class Timestamps:
+    """Writes moments down, most of which are in the same second as the one before."""
+
+    __slots__ = ("_last", "_second", "_text")
+
+    def __init__(self) -> None:
+        self._last = datetime.fromtimestamp(0, UTC)
+        self._second = self._last.second
+        self._text = timestamp(self._last)[:_UP_TO_SECONDS]
+
+    def of(self, moment: datetime) -> str:
+        """Return the timestamp of a moment in UTC."""
+        # Less than a second apart and of the same number they are in the same second.
+        is_same = moment.second == self._second and -_ONE_SECOND < moment - self._last < _ONE_SECOND
+        if not is_same:
+            self._last, self._second = moment, moment.second
+            self._text = timestamp(moment)[:_UP_TO_SECONDS]
+        return f"{self._text}{moment.microsecond:06d}Z"
 
 
 def go_duration(microseconds: int) -> str:

@@ -9,7 +9,9 @@ from typing import NamedTuple, TypeVar
 
 from proxy.core.action import Action
 from proxy.core.admission import Admission
+from proxy.core.audit_annotations import plain_annotations
 from proxy.core.audit_event import (
+    Timestamps,
     decision_text,
     object_text,
     origin_text,
@@ -42,6 +44,8 @@ class PeoplePieces(NamedTuple):
 
     user: str
     decision: str
+    annotations: str
+    """A pattern, see `plain_annotations`; empty before a decision."""
 
 
 class AuditPieces:
@@ -51,6 +55,7 @@ class AuditPieces:
         self._requests: dict[tuple[bytes, bytes], RequestPieces] = {}
         self._people: dict[int, tuple[Admission | Caller, PeoplePieces]] = {}
         self._origins: dict[tuple[str, bytes], str] = {}
+        self.timestamps = Timestamps()
 
     def request(self, action: Action | None, method: bytes, target: bytes) -> RequestPieces:
         """Return what a request asks for; the action must be the one read from method and target.
@@ -81,9 +86,10 @@ class AuditPieces:
             return known[1]
         if isinstance(known_by, Admission):
             user, decision = user_text(known_by.caller.identity), decision_text(known_by)
+            people = PeoplePieces(user, decision, plain_annotations(known_by))
         else:
             user, decision = user_text(known_by.identity), ""
-        people = PeoplePieces(user, decision)
+            people = PeoplePieces(user, decision, "")
         if len(user) + len(decision) <= 4 * _LONGEST_REMEMBERED:
             _make_room(self._people)
             self._people[id(known_by)] = (known_by, people)

@@ -32,6 +32,7 @@ class Recording:
     level: Level
     omitted_stages: frozenset[Stage] = frozenset()
     omits_managed_fields: bool = False
+    level_text: str = field(init=False)
     is_silent: bool = field(init=False)
     has_request_body: bool = field(init=False)
     has_response_body: bool = field(init=False)
@@ -44,7 +45,8 @@ class Recording:
         # Looked at for every request, so they are found out once.
         is_silent = self.level is Level.NONE
         whole = self.level is Level.REQUEST_RESPONSE
-        flags = {
+        flags: dict[str, bool | str] = {
+            "level_text": self.level.value,
             "is_silent": is_silent,
             "has_request_body": whole or self.level is Level.REQUEST,
             "has_response_body": whole,
@@ -162,12 +164,21 @@ class AuditPolicy:
             for rule in rules
         ]
         self._otherwise = Recording(Level.NONE, omit_stages, omit_managed_fields)
+        # A policy that treats all alike need not look at anybody.
+        is_same_for_all = bool(rules) and rules[0] == PolicyRule(
+            rules[0].level,
+            omit_stages=rules[0].omit_stages,
+            omit_managed_fields=rules[0].omit_managed_fields,
+        )
+        self._always = self._rules[0][1] if is_same_for_all else None
         self._looks_at_users = any(rule.users for rule in rules)
         self._looks_at_groups = any(rule.user_groups for rule in rules)
         self._remembered: dict[tuple[object, ...], Recording] = {}
 
     def recording_of(self, caller: Identity | None, action: Action) -> Recording:
         """Return what is recorded of a request; the caller is None when nobody logged in."""
+        if self._always is not None:
+            return self._always
         # The path says all about an object but its verb, and the name that a selector gives. Of the
         # caller nothing is remembered that no rule asks for.
         name = caller.name if caller is not None and self._looks_at_users else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.audited_trail import AuditRecorder
+from proxy.audit.audit_recorder import AuditRecorder
 from proxy.audit.book import AuditBook
 from proxy.audit.recorder import Trail
 from proxy.core.action import parse_action
@@ -24,11 +24,13 @@ from proxy.core.errors import (
     UnreadableRequest,
 )
 from proxy.core.identity import Caller, Identity
+from proxy.core.modes import Mode
 from proxy.core.status import status_body
 from proxy.wire.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.exchange import ExchangeObserver, Outcome
 from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
+from tests.core.test_audit_event import impersonation
 
 BOB = Caller(Identity("bob", groups=("dev",)))
 HEADERS = ((b"User-Agent", b"kubectl"), (b"Authorization", b"Bearer SECRET"))
@@ -106,7 +108,7 @@ class Desk:
     def __init__(self, level: Level = Level.METADATA, *, omit: Sequence[Stage] = ()) -> None:
         self.lines = Lines()
         rule = PolicyRule(level, omit_stages=frozenset(omit))
-        self.book = AuditBook(self.lines, AuditPolicy([rule]), body_bytes=LIMIT)
+        self.book = AuditBook(self.lines, AuditPolicy([rule]), body_bytes=LIMIT, clock=lambda: 0.0)
         self._recorder = AuditRecorder(Clock(), self.book)
 
     def opened(self, request: RequestHead = GET) -> Trail:
@@ -410,6 +412,26 @@ def test_a_new_policy_counts_from_the_next_login_on() -> None:
     answer(desk.admitted())
 
     assert desk.lines.stages == ["RequestReceived", "ResponseComplete"]
+
+
+@pytest.mark.parametrize("mode", [None, Mode.USER_INFO, Mode.LEGACY])
+def test_the_quick_way_writes_what_the_thorough_one_writes(
+    mode: Mode | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick, thorough = Desk(), Desk()
+    admission = admit_self(BOB) if mode is None else impersonation(mode)
+
+    for desk in (quick, thorough):
+        trail = desk.opened()
+        trail.is_called_by(BOB)
+        trail.is_admitted(admission)
+        assert trail._is_plain(Outcome(200, 5, is_complete=True), Clock().now)  # type: ignore[attr-defined]  # an AuditedTrail
+        if desk is thorough:
+            monkeypatch.setattr(type(trail), "_is_plain", lambda *_: False)
+        observer(trail).answer_started(200, JSON, b"{}")
+        trail.ended(Outcome(200, 5, is_complete=True))
+
+    assert quick.lines.written == thorough.lines.written
 
 
 def test_no_credential_reaches_an_event() -> None:

@@ -28,7 +28,7 @@ async def test_a_good_file_is_used_and_a_bad_one_leaves_the_old_in_force(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    book, counts = AuditBook(Nowhere(), AuditPolicy([]), body_bytes=1), Counts()
+    book, counts = AuditBook(Nowhere(), AuditPolicy([]), body_bytes=1, clock=lambda: 0.0), Counts()
     keeper, first = PolicyKeeper(book, load_audit_policy, counts), book.policy
     good, bad = tmp_path / "good", tmp_path / "bad"
     good.write_text(GOOD)

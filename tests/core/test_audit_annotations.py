@@ -1,18 +1,24 @@
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from proxy.core.admission import admit_self
-from proxy.core.audit_annotations import Ending, Times, annotations_text, latencies_text
+from proxy.core.audit_annotations import (
+    Ending,
+    Latencies,
+    annotations_text,
+    latencies_text,
+    plain_annotations,
+)
 from proxy.core.errors import Forbidden
 from proxy.core.identity import Caller, Identity
 from proxy.core.modes import Mode
 from tests.core.test_audit_event import impersonation
 
 BOB = Caller(Identity("bob"))
-START = datetime(2026, 11, 16, tzinfo=UTC)
+SECONDS = timedelta(seconds=1)
 
 
 def told(text: str) -> dict[str, str]:
@@ -21,10 +27,6 @@ def told(text: str) -> dict[str, str]:
     )
     assert list(annotations) == sorted(annotations)
     return {name.removeprefix("kube-understudy.io/"): text for name, text in annotations.items()}
-
-
-def after(milliseconds: int) -> datetime:
-    return START + timedelta(milliseconds=milliseconds)
 
 
 def test_nothing_is_told_where_there_is_nothing_to_tell() -> None:
@@ -76,8 +78,7 @@ def test_what_is_missing_is_told() -> None:
 
 
 def test_a_long_request_tells_its_latencies_before_everything_else() -> None:
-    times = Times(START, after(20), after(520), after(1500))
-    latencies = latencies_text(times, verb="get", impersonates=True)
+    latencies = latencies_text(Latencies(SECONDS * 1.5, 0.02, 0.5), verb="get")
 
     text = annotations_text(None, None, reviews=0, ending=Ending(200, 0, latencies=latencies))
 
@@ -92,18 +93,24 @@ def test_a_long_request_tells_its_latencies_before_everything_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "verb", "impersonates", "layers"),
+    ("latencies", "verb", "layers"),
     [
-        (Times(START, after(1), after(2), after(500)), "get", True, []),
-        (Times(START, after(1), after(2), after(501)), "watch", True, []),
-        (Times(START, after(1), after(2), after(501)), "get", False, ["authentication", "total"]),
-        (Times(START, None, None, after(501)), "get", False, ["total"]),
+        (Latencies(SECONDS * 0.5, 0.1, 0.1), "get", []),
+        (Latencies(SECONDS * 0.501, 0.1, 0.1), "watch", []),
+        (Latencies(SECONDS * 0.501, 0.1, None), "get", ["authentication", "total"]),
+        (Latencies(SECONDS * 0.501, None, None), "get", ["total"]),
     ],
     ids=["short", "watch", "no-impersonation", "no-login"],
 )
-def test_latencies_are_told_as_natively(
-    times: Times, verb: str, impersonates: object, layers: list[str]
-) -> None:
-    text = latencies_text(times, verb=verb, impersonates=bool(impersonates))
+def test_latencies_are_told_as_natively(latencies: Latencies, verb: str, layers: list[str]) -> None:
+    text = latencies_text(latencies, verb=verb)
 
     assert [name.rpartition("/")[2] for name in json.loads("{" + text + "}")] == layers
+
+
+def test_the_pattern_of_plain_annotations_is_that_of_all_others() -> None:
+    admission = replace(impersonation(Mode.USER_INFO), warning="100 % <sure>, %d")
+
+    made = plain_annotations(admission) % (5, 201)
+
+    assert made == annotations_text(admission, None, reviews=0, ending=Ending(201, 5))

@@ -8,6 +8,7 @@ from proxy.core.admission import Admission, admit_as, admit_self
 from proxy.core.audit_event import (
     EventText,
     Stage,
+    Timestamps,
     decision_text,
     event_line,
     go_duration,
@@ -205,6 +206,16 @@ def test_every_text_is_quoted_as_go_does_it(text: str) -> None:
 )
 def test_a_duration_is_written_as_go_writes_it(microseconds: int, text: str) -> None:
     assert go_duration(microseconds) == text
+
+
+def test_timestamps_are_right_whatever_the_one_before() -> None:
+    stamps, start = Timestamps(), datetime(2026, 11, 16, 23, 59, 59, 999_998, UTC)
+    steps = [0, 1, 2, 1_000_000, -1, 60_000_000, 3_600_000_000, 86_400_000_000, 999_999, 1, -3]
+
+    moment = start
+    for step in steps:
+        moment += timedelta(microseconds=step)
+        assert stamps.of(moment) == timestamp(moment)
 
 
 PEER = "10.0.0.9"
