@@ -1,6 +1,5 @@
 """What an exchange adds to its events: how it was answered, and its bodies."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.audit.overhearing import HeardBody
@@ -41,12 +40,6 @@ class Told(NamedTuple):
     """None: nothing is known of the object but what the target says."""
     lost_request: str = ""
     lost_response: str = ""
-
-
-@lru_cache(maxsize=128)
-def plainly_told(status: int) -> Told:
-    """Return what an exchange adds that was answered well and of which no body counts."""
-    return Told(response_text(status))
 
 
 def tell(heard: Heard, recording: Recording, action: Action) -> Told:

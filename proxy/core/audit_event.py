@@ -71,6 +71,25 @@ def event_line(event: EventText) -> bytes:
     return (_LINE % event).encode()
 
 
+# An event of which nothing special is to be told: %d is the code. Made from the other pattern, so
+# that both cannot come apart.
+PLAIN_LINE = _LINE % EventText(
+    level="%s",
+    audit_id="%s",
+    stage=Stage.RESPONSE_COMPLETE.value,
+    request="%s",
+    user="%s",
+    decision="%s",
+    origin="%s",
+    object_reference="%s",
+    response=',"responseStatus":{"metadata":{},"code":%d}',
+    bodies="",
+    received_at="%s",
+    stage_at="%s",
+    annotations="%s",
+)
+
+
 def request_text(action: Action | None, method: bytes, target: bytes) -> str:
     """Return what was asked for: the target as Go shows it, and the verb."""
     verb = method.decode("ascii").lower() if action is None else action.verb
@@ -177,6 +196,13 @@ class Timestamps:
         self._last = datetime.fromtimestamp(0, UTC)
         self._second = self._last.second
         self._text = timestamp(self._last)[:_UP_TO_SECONDS]
+
+    def of_both(self, earlier: datetime, later: datetime) -> tuple[str, str]:
+        """Return the timestamps of two moments of one request."""
+        first = self.of(earlier)
+        if later.second == earlier.second and later - earlier < _ONE_SECOND:
+            return first, f"{self._text}{later.microsecond:06d}Z"
+        return first, self.of(later)
 
     def of(self, moment: datetime) -> str:
         """Return the timestamp of a moment in UTC."""
