@@ -113,7 +113,7 @@ class AuditedTrail(ListeningTrail):
         heard = self._heard(outcome.status)
         told = tell(heard, recording, self._known_action)
         ending = Ending(
-            outcome.status if heard.refusal is None else 0,
+            outcome.status if heard.refusal is None else heard.refusal.upstream_code,
             outcome.body_bytes,
             breakage(heard, self._refusal, is_complete=outcome.is_complete),
             told.lost_request,

@@ -12,11 +12,13 @@ from proxy.audit.book import AuditBook
 from proxy.audit.recorder import Trail
 from proxy.core.action import parse_action
 from proxy.core.admission import admit_self
+from proxy.core.audit_annotations import DOMAIN
 from proxy.core.audit_event import Stage
 from proxy.core.audit_policy import AuditPolicy, Level, PolicyRule
 from proxy.core.errors import (
     BadGateway,
     BadRequest,
+    CredentialRefused,
     Forbidden,
     InternalError,
     Refusal,
@@ -401,6 +403,20 @@ def test_a_client_that_left_before_any_answer_is_told_in_the_native_words() -> N
     assert event["responseStatus"]["message"] == "Connection closed early"
     assert event["annotations"]["kube-understudy.io/incomplete"] == "the client has left"
     assert "kube-understudy.io/upstream-code" not in event["annotations"]
+
+
+def test_what_the_cluster_had_answered_is_told_where_the_client_is_told_otherwise() -> None:
+    desk = Desk()
+
+    refuse(desk.admitted(), CredentialRefused("the API server does not accept us"))
+    refuse(desk.admitted(), BadGateway("it broke off"))
+
+    codes = [
+        (event["responseStatus"]["code"], event["annotations"].get(f"{DOMAIN}/upstream-code"))
+        for event in desk.lines.events
+        if event["stage"] == "ResponseComplete"
+    ]
+    assert codes == [(503, "401"), (502, None)]
 
 
 def test_a_new_policy_counts_from_the_next_login_on() -> None:
