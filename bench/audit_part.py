@@ -16,8 +16,9 @@ from proxy.audit.recorder import Recorder
 from proxy.core.action import parse_action
 from proxy.core.admission import Admission, admit_as
 from proxy.core.audit_policy import AuditPolicy, Level, PolicyRule
-from proxy.core.evaluation import Allowed, Answer, Ask, evaluate
+from proxy.core.evaluation import Allowed
 from proxy.core.identity import Caller, Identity
+from proxy.core.modes import acting_identity
 from proxy.core.plan import DecisionRules, plan_attempts
 from proxy.settings.audit_policy import load_audit_policy
 from proxy.wire.body import NO_BODY
@@ -101,16 +102,11 @@ def _server(recorder: Recorder) -> Callable[[], None]:
 
 def _admission() -> Admission:
     action = parse_action(b"GET", _TARGET)
-    evaluation = evaluate(
-        plan_attempts(_CALLER, Identity("alice"), action, rules=DecisionRules(), remembered=None)
+    attempts = plan_attempts(
+        _CALLER, Identity("alice"), action, rules=DecisionRules(), remembered=None
     )
-    try:
-        question = next(evaluation)
-        while True:
-            question = evaluation.send(Answer(allowed=isinstance(question, Ask)))
-    except StopIteration as decided:
-        assert isinstance(decided.value, Allowed)
-        return admit_as(_CALLER, decided.value)
+    attempt = next(iter(attempts))
+    return admit_as(_CALLER, Allowed(attempt, acting_identity(attempt.mode, attempt.wanted)))
 
 
 def _now() -> datetime:

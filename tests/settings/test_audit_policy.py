@@ -73,6 +73,17 @@ def test_the_default_policy_records_everything_without_bodies() -> None:
             assert recording.writes_complete
 
 
+def test_the_policy_of_the_handbook_is_one(tmp_path: Path) -> None:
+    handbook = Path(__file__).parents[2] / "docs" / "audit.md"
+    policy = load(tmp_path, handbook.read_text().partition("```yaml\n")[2].partition("```")[0])
+    create_secret = parse_action(b"POST", b"/api/v1/namespaces/n/secrets")
+    create_pod = parse_action(b"POST", b"/api/v1/namespaces/n/pods")
+
+    levels = [policy.recording_of(None, action).level for action in (create_secret, create_pod)]
+
+    assert levels == [Level.METADATA, Level.REQUEST]
+
+
 def test_every_problem_is_told_with_its_path(tmp_path: Path) -> None:
     text = f"""{HEAD}
 omitStages: [Nowhere]
