@@ -162,6 +162,24 @@ def test_a_request_leaves_an_event_when_it_comes_and_when_it_is_over() -> None:
         assert "impersonatedUser" not in event
 
 
+def test_the_caller_stays_the_user_whoever_acts() -> None:
+    desk = Desk()
+    trail = desk.opened()
+    trail.is_called_by(BOB)
+    trail.is_reviewed(2)
+    trail.is_admitted(impersonation(Mode.USER_INFO))
+
+    answer(trail)
+
+    first, last = desk.lines.events
+    assert "impersonatedUser" not in first
+    assert last["user"]["username"] == "bob"
+    assert last["impersonatedUser"]["username"] == "alice"
+    assert last["authenticationMetadata"]["impersonationConstraint"] == "impersonate:user-info"
+    told = last["annotations"]
+    assert (told[f"{DOMAIN}/cache"], told[f"{DOMAIN}/reviews"]) == ("miss", "2")
+
+
 def test_what_lasts_leaves_an_event_when_its_answer_begins() -> None:
     desk = Desk()
     trail = desk.admitted(WATCH)
@@ -316,6 +334,22 @@ def test_bodies_are_recorded_as_far_as_the_level_says(level: Level) -> None:
     assert (event.get("requestObject") == {"metadata": {"name": "p"}}) == has_request
     assert (event.get("responseObject") == {"kind": "Pod"}) == has_response
     assert "requestObject" not in desk.lines.events[0]
+
+
+@pytest.mark.parametrize("method", [b"PUT", b"PATCH"])
+def test_managed_fields_are_left_out_but_not_of_a_patch(method: bytes) -> None:
+    rule = PolicyRule(Level.REQUEST_RESPONSE, omit_managed_fields=True)
+    desk = Desk()
+    desk.book.policy = AuditPolicy([rule])
+    trail = desk.admitted(replace(POST, method=method, target=b"/api/v1/namespaces/n/pods/p"))
+    body = b'{"metadata":{"managedFields":[]}}'
+
+    send(trail, body)
+    answer(trail, 200, body)
+
+    event = desk.lines.events[1]
+    assert ("managedFields" in event["requestObject"]["metadata"]) == (method == b"PATCH")
+    assert "managedFields" not in event["responseObject"]["metadata"]
 
 
 def test_a_status_of_the_cluster_is_copied_into_the_event() -> None:
