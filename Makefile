@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get compiled test-compiled soak wheel \
+.PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get bench-audit compiled \
+	test-compiled soak wheel \
 	lock clean
 
 help: ## List the targets
@@ -67,6 +68,10 @@ SECONDS ?= 5
 ROUNDS ?= 5
 bench-small-get: $(READY) ## CPU of a small GET, as a ratio to Go's ReverseProxy (CONNECTIONS, SECONDS, ROUNDS)
 	$(BIN)/python -m bench.small_get --compiled --connections $(CONNECTIONS) --seconds $(SECONDS) \
+	  --rounds $(ROUNDS)
+
+bench-audit: $(READY) ## CPU of an audit event, with and without in one run (CONNECTIONS, SECONDS, ROUNDS)
+	$(BIN)/python -m bench.audit --connections $(CONNECTIONS) --seconds $(SECONDS) \
 	  --rounds $(ROUNDS)
 
 soak: $(READY) ## The same tests with full sizes

@@ -56,15 +56,16 @@ GO_DEFAULT = Entry("go-default", "Go ReverseProxy, no BufferPool")
 GO_POOLED = Entry("go-pooled", "Go ReverseProxy with a BufferPool", is_pooled=True)
 US = Entry("us", "token, decision from memory, access log", is_ours=True)
 PLAIN = Entry("us-plain", "us as the sources are, not compiled", is_ours=True)
+US_AUDITED = Entry(
+    "us+audit", "the same as us, and an audit event to a file", is_ours=True, is_audited=True
+)
 ENTRIES = (
     GO_DEFAULT,
     GO_POOLED,
     Entry("us-self", "the same, nobody impersonated", is_ours=True, impersonates=False),
     US,
     PLAIN,
-    Entry(
-        "us+audit", "the same as us, and an audit event to a file", is_ours=True, is_audited=True
-    ),
+    US_AUDITED,
 )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,10 +14,14 @@ from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import HealthCheck, Heartbeat
 from proxy.admin.server import AdminServer
+from proxy.audit.audit_recorder import AuditRecorder
+from proxy.audit.book import AuditBook
+from proxy.audit.policy_keeper import PolicyKeeper
 from proxy.audit.recorder import Recorder
 from proxy.audit.sinks import AuditFile
 from proxy.authentication.trust import Trust, TrustKeeper
 from proxy.authentication.trust_sources import FilesAndCluster
+from proxy.core.audit_policy import AuditPolicy
 from proxy.core.errors import Refusal
 from proxy.pipeline import Pipeline
 from proxy.serving.certificates import LoadedCertificates, ServingCertificates, load_certificates
@@ -24,7 +29,9 @@ from proxy.serving.drain import Drain
 from proxy.serving.in_flight import InFlight
 from proxy.serving.listener import Listener
 from proxy.serving.open_files import allow_open_files
+from proxy.settings.audit_policy import load_audit_policy
 from proxy.settings.model import Settings
+from proxy.telemetry.audit_policy_metrics import AuditPolicyMetrics
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.serving_metrics import ServingMetrics
@@ -58,13 +65,16 @@ _SILENCE_SECONDS = 30.0
 async def running_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
     """Run the proxy for the time of the context."""
     certificates = await asyncio.to_thread(load_certificates, certificate_files(settings))
+    audit_policy = await asyncio.to_thread(load_audit_policy, settings.audit.policy_file)
     tasks = Tasks(_report_failure)
     clocks = Clocks(asyncio.get_running_loop().time, _wall_clock)
     metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
     async with upstream_side(
         settings.upstream, clocks=clocks, metrics=UpstreamMetrics(metrics.registry), tasks=tasks
     ) as upstream:
-        proxy = Proxy(settings, certificates, upstream, metrics, tasks=tasks)
+        proxy = Proxy(
+            settings, certificates, upstream, metrics, tasks=tasks, audit_policy=audit_policy
+        )
         try:
             await proxy.start(settings)
             yield proxy
@@ -83,6 +93,7 @@ class Proxy:
         metrics: Metrics,
         *,
         tasks: Tasks,
+        audit_policy: AuditPolicy,
     ) -> None:
         self.address = settings.serving.address
         self._clock = asyncio.get_running_loop().time
@@ -111,9 +122,21 @@ class Proxy:
         )
         audit_path = settings.audit.log.path
         self._audit_file = AuditFile(audit_path) if audit_path is not None else None
+        recorder = Recorder(_wall_clock)
+        self._policy_keeper: PolicyKeeper | None = None
+        if self._audit_file is not None:
+            book = AuditBook(
+                self._audit_file,
+                audit_policy,
+                body_bytes=settings.audit.body_bytes,
+                clock=time.monotonic,
+            )
+            recorder = AuditRecorder(_wall_clock, book)
+            counter = AuditPolicyMetrics(metrics.registry)
+            self._policy_keeper = PolicyKeeper(book, load_audit_policy, counter)
         self._gate = build_gate(settings, self._tools)
         self._authenticator = build_authenticator(settings, self._tools, self._trust)
-        self._pipeline = self._build_pipeline(settings)
+        self._pipeline = self._build_pipeline(settings, recorder)
         self._listener = Listener(
             context=certificates.context,
             handler=self._pipeline,
@@ -164,7 +187,7 @@ class Proxy:
 
         The new gate's memory is empty: nothing that was allowed under the old rules is allowed by
         memory under the new ones. A request that is being decided is finished by the old gate.
-        Certificate, key and client CA are looked at, too, a moment later.
+        Certificate, key, client CA and audit policy are looked at, too, a moment later.
         """
         self._gate = build_gate(settings, self._tools)
         self._guards = nameless_guards(settings)
@@ -175,11 +198,13 @@ class Proxy:
         self._tasks.keep(self._certificates.look(certificate_files(settings)))
         source = FilesAndCluster(where_trust_is(settings), self._upstream.reviewer.client)
         self._tasks.keep(self._trust.look(source))
+        if self._policy_keeper is not None:
+            self._tasks.keep(self._policy_keeper.look(settings.audit.policy_file))
 
-    def _build_pipeline(self, settings: Settings) -> Pipeline:
+    def _build_pipeline(self, settings: Settings, recorder: Recorder) -> Pipeline:
         limits = settings.serving.limits
         return Pipeline(
-            recorder=Recorder(_wall_clock, self._audit_file),
+            recorder=recorder,
             authenticator=self._authenticator,
             in_flight=InFlight(
                 reads=limits.reads_in_flight,

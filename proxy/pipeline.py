@@ -13,13 +13,13 @@ from proxy.core.action import Action, parse_action
 from proxy.core.admission import Admission
 from proxy.core.audit_id import adopted_audit_id
 from proxy.core.endless import is_endless
-from proxy.core.errors import Refusal
+from proxy.core.errors import InternalError, Refusal
 from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
 from proxy.core.request_timeout import check_timeout
 from proxy.core.status import refusal_response
 from proxy.telemetry.logs import fields
-from proxy.wire.exchange import ClientExchange, Outcome
+from proxy.wire.exchange import ClientExchange, ExchangeObserver, Outcome
 from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
 from proxy.wire.tasks import Tasks
@@ -32,12 +32,21 @@ class Trail(Protocol):
 
     audit_id: bytes
 
+    @property
+    def observer(self) -> ExchangeObserver | None:
+        """Who is to hear what passes, if anybody."""
+        ...
+
     def acts(self, action: Action) -> None:
         """Learn what the request does."""
         ...
 
     def is_called_by(self, caller: Caller) -> None:
         """Learn who is calling."""
+        ...
+
+    def is_reviewed(self, count: int) -> None:
+        """Learn how many reviews the decision took, if it took any."""
         ...
 
     def is_admitted(self, admission: Admission) -> None:
@@ -83,7 +92,13 @@ class DecisionGate(Protocol):
     """Stage: may the caller act as that identity, for this action?"""
 
     async def admit(
-        self, caller: Caller, wanted: Identity | None, action: Action, *, is_upgrade: bool
+        self,
+        caller: Caller,
+        wanted: Identity | None,
+        action: Action,
+        *,
+        is_upgrade: bool,
+        witness: Trail,
     ) -> Admission:
         """Return the permit to forward or refuse."""
         ...
@@ -156,7 +171,7 @@ class Pipeline:
             self._answer(exchange, trail, refusal)
         except Exception:  # The one boundary: a bug of ours is a 500 and a log line.
             log.exception("request failed", extra=fields(audit_id=trail.audit_id.decode()))
-            self._answer(exchange, trail, Refusal("an internal error occurred"))
+            self._answer(exchange, trail, InternalError("an internal error occurred"))
 
     async def _walk(self, exchange: ClientExchange, trail: Trail) -> None:
         request = exchange.request
@@ -171,7 +186,7 @@ class Pipeline:
         self._in_flight.enter(exchange, action)
         wanted = request.headers.derive(decisions.read_wanted)
         admission = await decisions.gate.admit(
-            caller, wanted, action, is_upgrade=request.upgrade is not None
+            caller, wanted, action, is_upgrade=request.upgrade is not None, witness=trail
         )
         trail.is_admitted(admission)
         is_long_running = action.is_long_running
@@ -190,6 +205,8 @@ class Pipeline:
     def _open(self, exchange: ClientExchange, audit_id: bytes | None) -> Trail:
         trail = self._recorder.open(exchange.request, exchange.peer, audit_id)
         exchange.when_ended(trail.ended)
+        if trail.observer is not None:
+            exchange.observe(trail.observer)
         return trail
 
     def _answer(self, exchange: ClientExchange, trail: Trail, refusal: Refusal) -> None:

@@ -1,48 +1,47 @@
 """The trail of one request: facts as they become known, written down when it is over.
 
-Each request leaves one line in our own log and, where an audit file is configured, one
-`audit.k8s.io/v1` event of the stage ResponseComplete.
+Each request leaves one line in our own log. `audited_trail.py` adds audit events to that.
 """
 
 import os
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
 
 from proxy.core.action import Action
 from proxy.core.admission import Admission
-from proxy.core.audit_event import AuditFacts, Stage, build_event, event_line, source_ips
 from proxy.core.audit_id import new_audit_id
-from proxy.core.errors import Refusal, UnreadableRequest
+from proxy.core.errors import Refusal
 from proxy.core.identity import Caller
 from proxy.telemetry.logs import EventLog
-from proxy.wire.exchange import Outcome
+from proxy.wire.exchange import ExchangeObserver, Outcome
 from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
 
 access_log = EventLog("understudy.access", "request")
 
-_WARNING_ANNOTATION = "kube-understudy.io/warning"
-
-
-class AuditSink(Protocol):
-    """Takes audit events."""
-
-    def write(self, line: bytes) -> None:
-        """Take one event as a line; returns at once."""
-        ...
+_ID_BYTES = 16
+_IDS_AT_ONCE = 256
 
 
 class Recorder:
     """Opens a trail for each request."""
 
-    def __init__(self, wall_clock: Callable[[], datetime], sink: AuditSink | None) -> None:
+    def __init__(self, wall_clock: Callable[[], datetime]) -> None:
         self.wall_clock = wall_clock
-        self.sink = sink
+        self._random = b""
+        self._used = 0
 
     def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> "Trail":
         """Start a trail under the client's id or a new one."""
-        return Trail(self, request, peer, audit_id or new_audit_id(os.urandom(16)))
+        return Trail(self, request, peer, audit_id or self._new_id())
+
+    def _new_id(self) -> bytes:
+        # The kernel is asked for many at once: it costs as much as for one.
+        start = self._used
+        if start == len(self._random):
+            self._random, start = os.urandom(_ID_BYTES * _IDS_AT_ONCE), 0
+        self._used = end = start + _ID_BYTES
+        return new_audit_id(self._random[start:end])
 
 
 class Trail:
@@ -73,6 +72,11 @@ class Trail:
         self._refusal: Refusal | None = None
         self.audit_id = audit_id
 
+    @property
+    def observer(self) -> ExchangeObserver | None:
+        """Our own log needs nothing but the end."""
+        return None
+
     def acts(self, action: Action) -> None:
         """Learn what the request does."""
         self._action = action
@@ -80,6 +84,9 @@ class Trail:
     def is_called_by(self, caller: Caller) -> None:
         """Learn who is calling."""
         self._caller = caller
+
+    def is_reviewed(self, count: int) -> None:
+        """Learn how many reviews the decision took, if it took any."""
 
     def is_admitted(self, admission: Admission) -> None:
         """Learn who the request becomes."""
@@ -91,38 +98,11 @@ class Trail:
 
     def ended(self, outcome: Outcome) -> None:
         """Write down who did what as whom, and what came of it."""
-        ended_at = self._recorder.wall_clock()
-        # What a request does must be known before it can be audited: the API server, too, answers
-        # what it cannot read before its audit begins. Our own log still has its line.
-        is_auditable = not isinstance(self._refusal, UnreadableRequest)
-        if self._recorder.sink is not None and is_auditable:
-            event = build_event(self._facts(outcome, ended_at))
-            self._recorder.sink.write(event_line(event))
+        self._log(outcome, self._recorder.wall_clock())
+
+    def _log(self, outcome: Outcome, ended_at: datetime) -> None:
         if access_log.is_enabled:
             access_log.write(ended_at, self._summary(outcome, ended_at))
-
-    def _facts(self, outcome: Outcome, ended_at: datetime) -> AuditFacts:
-        request = self._request
-        agent = next(
-            (value for name, value in request.headers if name.lower() == b"user-agent"), b""
-        )
-        warning = self._admission.warning if self._admission else None
-        return AuditFacts(
-            audit_id=self.audit_id.decode("ascii"),
-            stage=Stage.RESPONSE_COMPLETE,
-            verb=request.method.decode("ascii").lower(),
-            target=request.target,
-            received_at=self._received_at,
-            stage_at=ended_at,
-            action=self._action,
-            caller=self._caller.identity if self._caller else None,
-            admission=self._admission,
-            source_ips=source_ips(request.headers, self._peer.address, trusts_peer=False),
-            user_agent=agent,
-            code=outcome.status,
-            refusal=self._refusal,
-            annotations={_WARNING_ANNOTATION: warning} if warning else {},
-        )
 
     def _summary(self, outcome: Outcome, ended_at: datetime) -> dict[str, object]:
         action, admission = self._action, self._admission

@@ -46,6 +46,14 @@ class AccessReviewer(Protocol):
         ...
 
 
+class DecisionWitness(Protocol):
+    """Learns how one decision came about."""
+
+    def is_reviewed(self, count: int) -> None:
+        """Learn how many answers had to be asked for; not told when memory had them all."""
+        ...
+
+
 class DecisionCounter(Protocol):
     """Counts decisions and the answers they used."""
 
@@ -88,11 +96,17 @@ class Gate:
         self._counter = counter
         self._clock = clock
         self._tasks = tasks
-        self._deciding: dict[Hashable, asyncio.Task[Verdict]] = {}
+        self._deciding: dict[Hashable, asyncio.Task[tuple[Verdict, int]]] = {}
         self._repeatable = RepeatableDecisions()
 
     async def admit(
-        self, caller: Caller, wanted: Identity | None, action: Action, *, is_upgrade: bool = False
+        self,
+        caller: Caller,
+        wanted: Identity | None,
+        action: Action,
+        *,
+        is_upgrade: bool = False,
+        witness: DecisionWitness | None = None,
     ) -> Admission:
         """Return the permit to forward or refuse."""
         guards = self.guards
@@ -116,7 +130,9 @@ class Gate:
             remembered=remembered,
             is_upgrade=is_upgrade,
         )
-        verdict = await self._decide((caller, wanted, action, is_upgrade), attempts)
+        verdict, reviews = await self._decide((caller, wanted, action, is_upgrade), attempts)
+        if reviews and witness is not None:
+            witness.is_reviewed(reviews)
         self._count(verdict, self._clock() - started)
         match verdict:
             case Allowed():
@@ -147,14 +163,13 @@ class Gate:
             mode = verdict.mode if isinstance(verdict, Allowed) else ""
             self._counter.impersonation_decided(mode, allowed=is_allowed, seconds=seconds)
 
-    async def _decide(self, decision: Hashable, attempts: Iterable[Attempt]) -> Verdict:
-        """Decide from memory at once, or with answers that have to be asked for."""
+    async def _decide(self, decision: Hashable, attempts: Iterable[Attempt]) -> tuple[Verdict, int]:
+        """Decide from memory at once, or with answers that have to be asked for; say how many."""
         evaluation = evaluate(attempts)
         try:
             question = self._recall_all(evaluation, next(evaluation))
         except StopIteration as decided:
-            verdict: Verdict = decided.value
-            return verdict
+            return decided.value, 0
         deciding = self._deciding.get(decision)
         if deciding is None:
             deciding = self._tasks.start(self._ask_on(evaluation, question))
@@ -163,7 +178,7 @@ class Gate:
         # Whoever wants the same meanwhile waits for the same verdict; none of them can cancel it.
         return await asyncio.shield(deciding)
 
-    async def _ask_on(self, evaluation: Evaluation, question: Ask) -> Verdict:
+    async def _ask_on(self, evaluation: Evaluation, question: Ask) -> tuple[Verdict, int]:
         """Go on from the first question that memory cannot answer, and remember a success."""
         answers = _Answers(
             self._reviewer, self._counter, self._clock, has_modes=self._rules.constrained
@@ -176,7 +191,7 @@ class Gate:
             verdict: Verdict = decided.value
             if isinstance(verdict, Allowed):
                 self._learn(verdict)
-            return verdict
+            return verdict, answers.count
         finally:
             answers.close()
 
@@ -217,6 +232,7 @@ class _Answers:
         self._has_modes = has_modes
         self._mode: Mode | None = None
         self._announced: deque[AccessCheck] = deque()
+        self.count = 0
         self._ahead: dict[AccessCheck, asyncio.Task[Answer]] = {}
 
     async def of(self, question: Ask) -> Answer:
@@ -226,6 +242,7 @@ class _Answers:
         self._announce(question)
         self._top_up(question.check)
         answer = await asyncio.shield(asking)
+        self.count += 1
         if self._has_modes:
             self._counter.check_answered(
                 question.mode, allowed=answer.allowed, seconds=self._clock() - started

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Protocol
 
+from proxy.authorization.gate import DecisionWitness
 from proxy.core.action import Action
 from proxy.core.admission import Admission
 from proxy.core.bound_pod import BoundPod, pod_without_node
@@ -21,7 +22,13 @@ class DecidingGate(Protocol):
     """Decides who may act as whom."""
 
     async def admit(
-        self, caller: Caller, wanted: Identity | None, action: Action, *, is_upgrade: bool = False
+        self,
+        caller: Caller,
+        wanted: Identity | None,
+        action: Action,
+        *,
+        is_upgrade: bool = False,
+        witness: DecisionWitness | None = None,
     ) -> Admission:
         """Return the permit to forward or refuse."""
         ...
@@ -38,12 +45,20 @@ class PlacingGate:
         self._finder = finder
 
     async def admit(
-        self, caller: Caller, wanted: Identity | None, action: Action, *, is_upgrade: bool = False
+        self,
+        caller: Caller,
+        wanted: Identity | None,
+        action: Action,
+        *,
+        is_upgrade: bool = False,
+        witness: DecisionWitness | None = None,
     ) -> Admission:
         """Return the permit to forward or refuse."""
         if wanted is not None and wanted.is_bare and node_name(wanted.name) is not None:
             caller = await self._placed(caller)
-        return await self._gate.admit(caller, wanted, action, is_upgrade=is_upgrade)
+        return await self._gate.admit(
+            caller, wanted, action, is_upgrade=is_upgrade, witness=witness
+        )
 
     async def _placed(self, caller: Caller) -> Caller:
         pod = pod_without_node(caller.identity)

@@ -1,11 +1,15 @@
-"""One `audit.k8s.io/v1` event as data: the fields and their order are the API server's."""
+"""One `audit.k8s.io/v1` event as a line of JSON: fields and their order are the API server's.
+
+An event is put together from texts that are JSON already, because most of them are the same for
+many requests: `core/audit_pieces.py` remembers those.
+"""
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from proxy.core.action import Action
 from proxy.core.admission import Admission
@@ -17,6 +21,13 @@ from proxy.core.status import go_json
 _LONGEST_AGENT = 1024
 _LONGEST_ADDRESS = 64
 _CUT_AGENT = "...TRUNCATED"
+_NOTHING_SENT = {"status": "Success", "message": "Connection closed early"}
+_OK = 200
+_MILLISECOND = 1000
+_SECOND = 1_000_000
+_ONE_SECOND = timedelta(seconds=1)
+_UP_TO_SECONDS = len("2026-11-16T04:00:00.")
+_STATUS_MEMBERS = ("status", "message", "reason", "details")
 
 
 class Stage(StrEnum):
@@ -28,60 +39,197 @@ class Stage(StrEnum):
     PANIC = "Panic"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditFacts:
-    """Everything an event tells. What was never found out is None; times are aware of their zone.
+class EventText(NamedTuple):
+    """The parts of an event in their order. What may be missing begins with its comma, or is empty.
 
-    `caller` is who was authenticated and stays the user of the event, whoever acts.
+    `audit_id` and `user` are whole JSON values, `request` is two members.
     """
 
+    level: str
     audit_id: str
-    stage: Stage
-    verb: str
-    target: bytes
-    received_at: datetime
-    stage_at: datetime
-    action: Action | None = None
-    caller: Identity | None = None
-    admission: Admission | None = None
-    source_ips: Sequence[str] = ()
-    user_agent: bytes = b""
-    code: int | None = None
-    refusal: Refusal | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    stage: str
+    request: str
+    user: str = "{}"
+    decision: str = ""
+    origin: str = ""
+    object_reference: str = ""
+    response: str = ""
+    bodies: str = ""
+    received_at: str = ""
+    stage_at: str = ""
+    annotations: str = ""
 
 
-def build_event(facts: AuditFacts, *, level: str = "Metadata") -> dict[str, object]:
-    """Return an event with its fields in order; what is unknown or empty is left out."""
-    event: dict[str, object] = {
-        "kind": "Event",
-        "apiVersion": "audit.k8s.io/v1",
-        "level": level,
-        "auditID": facts.audit_id,
-        "stage": facts.stage.value,
-        "requestURI": request_uri(facts.target),
-        "verb": facts.verb if facts.action is None else facts.action.verb,
-        "user": {} if facts.caller is None else _user(facts.caller),
-    }
-    # The first event is written before anything is decided, so it says nothing of a decision.
-    if facts.stage is not Stage.REQUEST_RECEIVED:
-        event |= _impersonation(facts.admission)
-    event |= _present(
-        {
-            "sourceIPs": list(facts.source_ips),
-            "userAgent": _agent(facts.user_agent),
-            "objectRef": _object(facts.action),
-            "responseStatus": _response(facts),
-        }
-    )
-    event["requestReceivedTimestamp"] = _timestamp(facts.received_at)
-    event["stageTimestamp"] = _timestamp(facts.stage_at)
-    return event | _present({"annotations": dict(sorted(facts.annotations.items()))})
+_LINE = (
+    '{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"%s","auditID":%s,"stage":"%s",%s,'
+    '"user":%s%s%s%s%s%s,"requestReceivedTimestamp":"%s","stageTimestamp":"%s"%s}\n'
+)
 
 
-def event_line(event: Mapping[str, object]) -> bytes:
+def event_line(event: EventText) -> bytes:
     """Return an event as one line of an audit log."""
-    return go_json(event).encode() + b"\n"
+    return (_LINE % event).encode()
+
+
+# An event of which nothing special is to be told: %d is the code. Made from the other pattern, so
+# that both cannot come apart.
+PLAIN_LINE = _LINE % EventText(
+    level="%s",
+    audit_id="%s",
+    stage=Stage.RESPONSE_COMPLETE.value,
+    request="%s",
+    user="%s",
+    decision="%s",
+    origin="%s",
+    object_reference="%s",
+    response=',"responseStatus":{"metadata":{},"code":%d}',
+    bodies="",
+    received_at="%s",
+    stage_at="%s",
+    annotations="%s",
+)
+
+
+def request_text(action: Action | None, method: bytes, target: bytes) -> str:
+    """Return what was asked for: the target as Go shows it, and the verb."""
+    verb = method.decode("ascii").lower() if action is None else action.verb
+    return f'"requestURI":{go_json(request_uri(target))},"verb":{go_json(verb)}'
+
+
+def user_text(identity: Identity | None) -> str:
+    """Return a user; nobody is an empty one."""
+    if identity is None:
+        return "{}"
+    user = {
+        "username": identity.name,
+        "uid": identity.uid,
+        "groups": list(identity.groups),
+        "extra": {key: list(values) for key, values in identity.extra},
+    }
+    return go_json({name: value for name, value in user.items() if value})
+
+
+def decision_text(admission: Admission | None) -> str:
+    """Return whom the caller became and by which constraint, if it became somebody else."""
+    if admission is None or admission.mode is None:
+        return ""
+    text = f',"impersonatedUser":{user_text(admission.acting)}'
+    if admission.constraint is None:
+        return text
+    constraint = go_json({"impersonationConstraint": admission.constraint})
+    return f'{text},"authenticationMetadata":{constraint}'
+
+
+def origin_text(addresses: Sequence[str], agent: bytes) -> str:
+    """Return where the request came from, and by which program."""
+    text = f',"sourceIPs":{go_json(list(addresses))}' if addresses else ""
+    return f'{text},"userAgent":{go_json(_shortened(agent))}' if agent else text
+
+
+def object_text(action: Action | None, metadata: Mapping[str, str] | None = None) -> str:
+    """Return which object is meant; what the target does not say may be in the body's metadata."""
+    if action is None or not action.is_resource:
+        return ""
+    known = metadata or {}
+    reference = {
+        "resource": action.resource,
+        "namespace": action.namespace or known.get("namespace", ""),
+        "name": action.name or known.get("name", ""),
+        "uid": known.get("uid", ""),
+        "apiGroup": action.group,
+        "apiVersion": action.version,
+        "resourceVersion": known.get("resourceVersion", ""),
+        "subresource": action.subresource,
+    }
+    return f',"objectRef":{go_json({name: value for name, value in reference.items() if value})}'
+
+
+def response_text(
+    code: int, refusal: Refusal | None = None, status: Mapping[str, object] | None = None
+) -> str:
+    """Return how a request was answered: by our refusal, by a Status of the API server, or plainly.
+
+    Code 0 means that nothing was sent at all, for which the API server has words of its own.
+    """
+    if refusal is not None and not refusal.is_plain_text:
+        told: dict[str, object] = {
+            "status": "Failure",
+            "message": refusal.message,
+            "reason": refusal.reason,
+        }
+        details: dict[str, object] = dict(refusal.details or {})
+        if refusal.retry_after_seconds is not None:
+            details["retryAfterSeconds"] = refusal.retry_after_seconds
+        if details or refusal.details is not None:
+            told["details"] = details
+        return _response(code or refusal.code, told)
+    if code == 0:
+        return _response(_OK, _NOTHING_SENT)
+    if status is None:
+        return f',"responseStatus":{{"metadata":{{}},"code":{code}}}'
+    return _response(code, {name: status[name] for name in _STATUS_MEMBERS if name in status})
+
+
+def _response(code: int, told: Mapping[str, object]) -> str:
+    return f',"responseStatus":{go_json({"metadata": {}, **told, "code": code})}'
+
+
+def quoted(text: str) -> str:
+    """Return a text as JSON; plain words and ids with little work."""
+    is_plain = text.isascii() and text.replace("-", "").isalnum()
+    return f'"{text}"' if is_plain else go_json(text)
+
+
+def timestamp(moment: datetime) -> str:
+    """Return a moment as Go writes it, in microseconds."""
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    # In UTC the text ends in +00:00, for which Go writes Z.
+    return f"{utc.isoformat(timespec='microseconds')[:-6]}Z"
+
+
+class Timestamps:
+    """Writes moments down, most of which are in the same second as the one before."""
+
+    __slots__ = ("_last", "_second", "_text")
+
+    def __init__(self) -> None:
+        self._last = datetime.fromtimestamp(0, UTC)
+        self._second = self._last.second
+        self._text = timestamp(self._last)[:_UP_TO_SECONDS]
+
+    def of_both(self, earlier: datetime, later: datetime) -> tuple[str, str]:
+        """Return the timestamps of two moments of one request."""
+        first = self.of(earlier)
+        if later.second == earlier.second and later - earlier < _ONE_SECOND:
+            return first, f"{self._text}{later.microsecond:06d}Z"
+        return first, self.of(later)
+
+    def of(self, moment: datetime) -> str:
+        """Return the timestamp of a moment in UTC."""
+        # Less than a second apart and of the same number they are in the same second.
+        is_same = moment.second == self._second and -_ONE_SECOND < moment - self._last < _ONE_SECOND
+        if not is_same:
+            self._last, self._second = moment, moment.second
+            self._text = timestamp(moment)[:_UP_TO_SECONDS]
+        return f"{self._text}{moment.microsecond:06d}Z"
+
+
+def go_duration(microseconds: int) -> str:
+    """Return a duration as Go prints it: `1.5s`, `1m0.25s`, `730.001ms` or `12µs`."""
+    if microseconds < _MILLISECOND:
+        return f"{microseconds}µs" if microseconds else "0s"
+    if microseconds < _SECOND:
+        return f"{_plain(microseconds / _MILLISECOND)}ms"
+    minutes, rest = divmod(microseconds, 60 * _SECOND)
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{_plain(rest / _SECOND)}s"
+    if hours:
+        return f"{hours}h{minutes}m{seconds}"
+    return f"{minutes}m{seconds}" if minutes else seconds
+
+
+def _plain(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
 def source_ips(
@@ -104,71 +252,9 @@ def source_ips(
     return addresses
 
 
-def _present(members: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in members.items() if value}
-
-
-def _user(identity: Identity) -> dict[str, object]:
-    return _present(
-        {
-            "username": identity.name,
-            "uid": identity.uid,
-            "groups": list(identity.groups),
-            "extra": {key: list(values) for key, values in identity.extra},
-        }
-    )
-
-
-def _impersonation(admission: Admission | None) -> dict[str, object]:
-    if admission is None or admission.mode is None:
-        return {}
-    event: dict[str, object] = {"impersonatedUser": _user(admission.acting)}
-    if admission.constraint is not None:
-        event["authenticationMetadata"] = {"impersonationConstraint": admission.constraint}
-    return event
-
-
-def _object(action: Action | None) -> dict[str, object]:
-    if action is None or not action.is_resource:
-        return {}
-    return _present(
-        {
-            "resource": action.resource,
-            "namespace": action.namespace,
-            "name": action.name,
-            "apiGroup": action.group,
-            "apiVersion": action.version,
-            "subresource": action.subresource,
-        }
-    )
-
-
-def _response(facts: AuditFacts) -> dict[str, object]:
-    if facts.stage is Stage.REQUEST_RECEIVED or facts.code is None:
-        return {}
-    response: dict[str, object] = {"metadata": {}}
-    refusal = facts.refusal
-    if refusal is not None and not refusal.is_plain_text:
-        response |= {
-            "status": "Failure",
-            "message": refusal.message,
-            "reason": refusal.reason,
-        }
-        if refusal.details is not None:
-            response["details"] = dict(refusal.details)
-    response["code"] = facts.code
-    return response
-
-
-def _agent(raw: bytes) -> str:
+def _shortened(raw: bytes) -> str:
     agent = raw[:_LONGEST_AGENT].decode("utf-8", "surrogateescape")
     return agent + _CUT_AGENT if len(raw) > _LONGEST_AGENT else agent
-
-
-def _timestamp(moment: datetime) -> str:
-    # In UTC the text ends in +00:00, for which Go writes Z.
-    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return f"{utc.isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def _first(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> str:

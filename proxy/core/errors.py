@@ -19,6 +19,10 @@ class Refusal(Exception):
     """The API server says this in text, not in a Status."""
     forbids_guessing: ClassVar[bool] = True
     """The answer carries `nosniff`."""
+    upstream_code = 0
+    """What the API server had answered, if it had: the client is told something else."""
+    failed_check = ""
+    """The access check that failed first, for the audit event."""
 
     def __init__(
         self,
@@ -87,6 +91,12 @@ class UpstreamUnavailable(Refusal):
 
     code: ClassVar[int] = 503
     reason: ClassVar[str] = "ServiceUnavailable"
+
+
+class CredentialRefused(UpstreamUnavailable):
+    """The API server answered 401, perhaps about us and not about the client, who is told a 503."""
+
+    upstream_code = 401
 
 
 class GatewayTimeout(Refusal):

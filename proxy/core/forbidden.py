@@ -13,10 +13,23 @@ def forbidden(denied: Denied) -> Forbidden:
     if check is None:
         return Forbidden(denied.reason, details={})
     details = {"name": check.name, "group": check.group, "kind": check.resource}
-    return Forbidden(
+    refusal = Forbidden(
         forbidden_message(check, denied.reason),
         details={key: value for key, value in details.items() if value},
     )
+    refusal.failed_check = check_summary(check)
+    return refusal
+
+
+def check_summary(check: AccessCheck) -> str:
+    """Return a check in few words: verb, resource (or path), and name and namespace if any."""
+    if not check.is_resource:
+        return f"{check.verb} {check.path}"
+    resource = f"{check.resource}.{check.group}" if check.group else check.resource
+    if check.subresource:
+        resource = f"{resource}/{check.subresource}"
+    where = f" in {check.namespace}" if check.namespace else ""
+    return f"{check.verb} {resource}{f' {check.name}' if check.name else ''}{where}"
 
 
 def forbidden_message(check: AccessCheck, reason: str) -> str:

@@ -11,7 +11,7 @@ from proxy.core.errors import Refusal
 from proxy.core.header_lines import Header
 from proxy.serving.carrier import Carrier, Ending, Kind
 from proxy.wire.body import CHUNKED, UNTIL_CLOSE, BodyFraming, BodyKind
-from proxy.wire.exchange import Outcome, RequestReceiver
+from proxy.wire.exchange import ExchangeObserver, Outcome, RequestReceiver
 from proxy.wire.head import SWITCHING_PROTOCOLS, RequestHead, encode_head
 from proxy.wire.peer import Peer
 
@@ -32,6 +32,7 @@ class Exchange:
         "_framing",
         "_is_endless",
         "_last_byte",
+        "_observer",
         "_on_end",
         "_on_gone",
         "_status",
@@ -49,6 +50,7 @@ class Exchange:
         self._body_bytes = 0
         self._is_endless = self._comes_in_lines = False
         self._last_byte = _NEWLINE
+        self._observer: ExchangeObserver | None = None
         self._on_gone: Callable[[], object] | None = None
         self._on_end: list[Callable[[Outcome], None]] = []
         self.request = request
@@ -105,9 +107,14 @@ class Exchange:
             return
         self._on_end.append(callback)
 
+    def observe(self, observer: ExchangeObserver) -> None:
+        """Let somebody hear what passes, from before the body and the answer."""
+        self._observer = observer
+
     def attach(self, receiver: RequestReceiver) -> None:
         """Let the receiver have the request's body, from its first byte."""
-        self.receiver = receiver
+        observer = self._observer
+        self.receiver = receiver if observer is None else observer.overhear(receiver)
         if self._carrier is not None:
             self._carrier.deliver_body()
 
@@ -156,6 +163,8 @@ class Exchange:
             self._comes_in_lines = _comes_in_lines(headers)
         self._status, self._framing = status, framing
         self._carrier.write(encode_head(first_line, headers) + self._framed(payload, framing))
+        if self._observer is not None:
+            self._tell_start(self._observer, headers, payload)
 
     def switch_protocols(self, headers: list[Header]) -> None:
         """Answer 101: from here on both directions are opaque bytes, until either side ends."""
@@ -165,11 +174,15 @@ class Exchange:
         self.body_is_read = False
         self._carrier.write(encode_head(b"HTTP/1.1 101 Switching Protocols", headers))
         self._carrier.open_tunnel()
+        if self._observer is not None:
+            self._tell_start(self._observer, headers, b"")
 
     def send(self, payload: bytes) -> None:
         """Send a piece of the answer's body at once."""
         if self._carrier is not None and self._framing is not None:
             self._carrier.write(self._framed(payload, self._framing))
+            if self._observer is not None:
+                self._observer.answer_data(payload)
 
     def end(self) -> None:
         """Finish the answer."""
@@ -219,6 +232,12 @@ class Exchange:
         elif on_gone is not None:
             on_gone()
 
+    def _tell_start(
+        self, observer: ExchangeObserver, headers: list[Header], payload: bytes
+    ) -> None:
+        if not observer.answer_started(self._status, headers, payload):
+            self._observer = None
+
     def _framed(self, payload: bytes, framing: BodyFraming) -> bytes:
         if payload:
             self._body_bytes += len(payload)
@@ -226,7 +245,8 @@ class Exchange:
         return framing.frame(payload)
 
     def _finish(self, *, is_complete: bool) -> None:
-        carrier, self._carrier, self.receiver = self._carrier, None, None
+        carrier, self._carrier = self._carrier, None
+        self.receiver = self._observer = None
         try:
             self._tell_end(Outcome(self._status, self._body_bytes, is_complete))
         finally:

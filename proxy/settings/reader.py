@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -9,6 +10,9 @@ from pydantic_core import ErrorDetails
 
 from proxy.core.errors import SetupError
 from proxy.settings.model import Settings
+from proxy.settings.strict import StrictModel
+
+_Model = TypeVar("_Model", bound=StrictModel)
 
 
 class ConfigError(SetupError):
@@ -56,27 +60,41 @@ def load_settings(file: Path) -> Settings:
 
     Whatever is wrong, ConfigError tells all of it.
     """
+    return check_document(Settings, read_document(file), file=file)
+
+
+def parse_settings(text: str, *, file: Path) -> Settings:
+    """Check the text of a config file; `file` is named in problems."""
+    return check_document(Settings, _parse(text, file), file=file)
+
+
+def read_document(file: Path) -> dict[str, object]:
+    """Read a file that is one mapping in YAML."""
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(file, [f"cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:
         raise ConfigError(file, ["is not UTF-8 text"]) from error
-    return parse_settings(text, file=file)
+    return _parse(text, file)
 
 
-def parse_settings(text: str, *, file: Path) -> Settings:
-    """Check the text of a config file; `file` is named in problems."""
+def check_document(model: type[_Model], document: dict[str, object], *, file: Path) -> _Model:
+    """Check a mapping against a model, and tell every problem together."""
+    try:
+        return model.model_validate(document, context={"directory": file.parent})
+    except ValidationError as error:
+        raise ConfigError(file, [_problem(detail) for detail in error.errors()]) from error
+
+
+def _parse(text: str, file: Path) -> dict[str, object]:
     try:
         document = yaml.load(text, _StrictLoader)  # noqa: S506 - a SafeLoader, only stricter
     except yaml.YAMLError as error:
         raise ConfigError(file, [f"is not YAML: {_one_line(error)}"]) from error
     if not isinstance(document, dict):
         raise ConfigError(file, ["is not a mapping of settings"])
-    try:
-        return Settings.model_validate(document, context={"directory": file.parent})
-    except ValidationError as error:
-        raise ConfigError(file, [_problem(detail) for detail in error.errors()]) from error
+    return document
 
 
 def _one_line(error: yaml.YAMLError) -> str:

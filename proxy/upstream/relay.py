@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
 from proxy.core.admission import Admission
-from proxy.core.errors import BadGateway, GatewayTimeout, Refusal, UpstreamUnavailable
+from proxy.core.errors import BadGateway, CredentialRefused, GatewayTimeout, Refusal
 from proxy.core.forwarding_headers import returned_headers
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
@@ -188,7 +188,7 @@ class Relay:
             # Safe to repeat: a 401 says that the request was not carried out (RFC 9110, 15.5.2),
             # and the API server has refused us before it looked at what is asked.
             self._refuse(
-                UpstreamUnavailable(
+                CredentialRefused(
                     "the API server does not accept the proxy's own credential",
                     retry_after_seconds=_RETRY_AFTER_SECONDS,
                 )
@@ -198,7 +198,7 @@ class Relay:
             # credential away, while a client that is told 503 comes again. But nothing invites it
             # to, because the answer may as well be an application's, and we do not know it.
             self._refuse(
-                UpstreamUnavailable("the API server does not tell whose credential it refused")
+                CredentialRefused("the API server does not tell whose credential it refused")
             )
 
     def _let_pass(self, held: HeldAnswer) -> None:

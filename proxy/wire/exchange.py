@@ -4,7 +4,7 @@ The serving room makes exchanges, the pipeline decides them, the upstream room a
 of them needs to know another.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from proxy.core.errors import Refusal
@@ -54,6 +54,22 @@ class RequestReceiver(Protocol):
         ...
 
 
+class ExchangeObserver(Protocol):
+    """Hears what passes, on its way to an audit event; it changes nothing and delays nothing."""
+
+    def overhear(self, receiver: RequestReceiver) -> RequestReceiver:
+        """Return who takes the request's body: the receiver, or one that hears it as well."""
+        ...
+
+    def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
+        """Hear of the head and what came with it; tell whether the rest is to be heard, too."""
+        ...
+
+    def answer_data(self, payload: bytes) -> None:
+        """Hear the next piece of the answer."""
+        ...
+
+
 class ClientExchange(Protocol):
     """One request of a client, waiting for its answer."""
 
@@ -87,6 +103,10 @@ class ClientExchange(Protocol):
 
     def when_ended(self, callback: Callable[[Outcome], None]) -> None:
         """Call back once, when the exchange is over, however it ended; each that has asked."""
+        ...
+
+    def observe(self, observer: ExchangeObserver) -> None:
+        """Let somebody hear what passes."""
         ...
 
     def attach(self, receiver: RequestReceiver) -> None:

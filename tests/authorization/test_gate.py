@@ -374,6 +374,30 @@ async def test_equal_requests_at_once_are_decided_once_however_they_overlap() ->
     assert house.asked() == list(USER_GRANTS)
 
 
+class Witness:
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def is_reviewed(self, count: int) -> None:
+        self.counts.append(count)
+
+
+async def test_everybody_learns_how_many_answers_their_decision_took() -> None:
+    house = House(*USER_GRANTS)
+    asking, joining, recalling, denied = Witness(), Witness(), Witness(), Witness()
+
+    async with asyncio.TaskGroup() as group:
+        for witness in (asking, joining):
+            group.create_task(house.gate.admit(BOB, ALICE, LIST_PODS, witness=witness))
+    await house.gate.admit(BOB, ALICE, LIST_PODS, witness=recalling)
+    with pytest.raises(Forbidden):
+        await house.gate.admit(BOB, Identity("carol"), LIST_PODS, witness=denied)
+
+    assert asking.counts == joining.counts == [2]
+    assert recalling.counts == []
+    assert denied.counts == [3]
+
+
 async def test_one_that_leaves_does_not_take_the_verdict_from_the_others() -> None:
     house = House(*USER_GRANTS)
     leaving = asyncio.ensure_future(house.admit())

@@ -38,7 +38,13 @@ class Gate:
     seen: list[tuple[Caller, Identity | None, bool]] = field(default_factory=list)
 
     async def admit(
-        self, caller: Caller, wanted: Identity | None, action: Action, *, is_upgrade: bool = False
+        self,
+        caller: Caller,
+        wanted: Identity | None,
+        action: Action,
+        *,
+        is_upgrade: bool = False,
+        witness: object = None,
     ) -> Admission:
         assert action is LIST_PODS
         self.seen.append((caller, wanted, is_upgrade))

@@ -74,6 +74,26 @@ def test_a_denial_reads_as_the_api_server_s(
     assert list(refusal.details or {}) == list(details)
 
 
+@pytest.mark.parametrize(
+    ("check", "text"),
+    [
+        (AccessCheck(BOB, "get", is_resource=False, path="/a"), "get /a"),
+        (AccessCheck(BOB, "list", resource="pods"), "list pods"),
+        (
+            AccessCheck(
+                BOB, "x:get", group="apps", resource="deployments", subresource="scale",
+                namespace="n", name="d",
+            ),
+            "x:get deployments.apps/scale d in n",
+        ),
+    ],
+)  # fmt: skip
+def test_the_check_that_failed_is_told_to_auditors_in_few_words(
+    check: AccessCheck, text: str
+) -> None:
+    assert forbidden(Denied(check, "")).failed_check == text
+
+
 def test_a_denial_without_a_failed_check_says_only_why() -> None:
     refusal = forbidden(Denied(None, "legacy impersonation is disabled"))
 

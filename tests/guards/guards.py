@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote_to_bytes
 
-from proxy.audit import recorder
 from proxy.authentication import bearer_token
 from proxy.authorization.access_reviews import KubernetesAccessReviewer
-from proxy.core import admission, forwarding_headers, header_safety, impersonation_headers
+from proxy.core import (
+    admission,
+    audit_pieces,
+    forwarding_headers,
+    header_safety,
+    impersonation_headers,
+)
 from proxy.core.access_check import AccessCheck
 from proxy.core.admission import Admission
 from proxy.core.audit_event import source_ips
@@ -131,7 +136,7 @@ def _addresses_are_believed() -> None:
         return source_ips(headers, peer_address, trusts_peer=True)
 
     put(forwarder, "Hop", partial(Hop, trusts_peer=True))
-    put(recorder, "source_ips", believed)
+    put(audit_pieces, "source_ips", believed)
 
 
 def _no_key_is_reserved() -> None:

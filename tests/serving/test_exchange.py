@@ -1,11 +1,13 @@
 """The answer to one request: its framing, its end, and how a cut shows."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
+from proxy.core.header_lines import Header
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE
-from proxy.wire.exchange import Outcome
+from proxy.wire.exchange import Outcome, RequestReceiver
 from tests.serving.listening import Place, Receiver, held
 from tests.support.event_loops import eventually
 from tests.support.http_client import Cut, HttpClient, request_bytes
@@ -215,3 +217,61 @@ async def test_what_goes_out_with_the_head_is_framed_and_counted_like_the_rest(
 
     assert (await client.read_response()).body == b"onetwo"
     assert outcomes == [Outcome(200, 6, is_complete=True)]
+
+
+class Observer:
+    """Hears what passes, as long as it wants to."""
+
+    def __init__(self, *, wants_all: bool) -> None:
+        self._wants_all = wants_all
+        self.heard: list[object] = []
+        self.receivers: list[object] = []
+
+    def overhear(self, receiver: RequestReceiver) -> RequestReceiver:
+        self.receivers.append(receiver)
+        return receiver
+
+    def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
+        self.heard.append((status, payload))
+        return self._wants_all
+
+    def answer_data(self, payload: bytes) -> None:
+        self.heard.append(payload)
+
+
+@pytest.mark.parametrize("wants_all", [True, False])
+async def test_who_observes_hears_the_answer_as_far_as_it_wants_and_changes_nothing(
+    place: Place, client: HttpClient, wants_all: object
+) -> None:
+    place.handler.holds = True
+    await client.send(request_bytes())
+    await held(place)
+    exchange, observer = place.handler.held[0], Observer(wants_all=bool(wants_all))
+    exchange.observe(observer)
+    receiver = Receiver()
+    exchange.attach(receiver)
+
+    exchange.start(200, [], CHUNKED, payload=b"one")
+    exchange.send(b"two")
+    exchange.end()
+    answer = await client.read_response()
+
+    assert answer.body == b"onetwo"
+    assert observer.receivers == [receiver]
+    assert observer.heard == [(200, b"one"), *([b"two"] if wants_all else [])]
+
+
+async def test_who_observes_hears_that_a_tunnel_opens_and_nothing_of_what_is_in_it(
+    place: Place, client: HttpClient
+) -> None:
+    place.handler.holds = True
+    upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+    await client.send(request_bytes(headers=upgrade))
+    await held(place)
+    exchange, observer = place.handler.held[0], Observer(wants_all=False)
+    exchange.observe(observer)
+
+    exchange.switch_protocols([])
+    exchange.send(b"secret")
+
+    assert observer.heard == [(101, b"")]

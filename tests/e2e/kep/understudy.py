@@ -69,7 +69,7 @@ class Understudy:
 
 
 @contextmanager
-def running_understudy(
+def running_understudy(  # noqa: PLR0913 - each a setting of its own
     control_plane: ControlPlane,
     server: ApiServer,
     directory: Path,
@@ -77,6 +77,7 @@ def running_understudy(
     impersonation: dict[str, object] | None = None,
     kep_metric_names: bool = False,
     log_level: str = "info",
+    audit: dict[str, object] | None = None,
 ) -> Iterator[Understudy]:
     """Run a proxy before a server, and return it when callers are served."""
     audit_log = directory / "audit.log"
@@ -86,7 +87,7 @@ def running_understudy(
                 "address": f"{LOOPBACK}:{admin_port.number}",
                 "kepMetricNames": kep_metric_names,
             },
-            "audit": {"log": {"path": str(audit_log)}},
+            "audit": {"log": {"path": str(audit_log)}, **(audit or {})},
             "impersonation": impersonation or {},
             "log": {"level": log_level},
         }

@@ -1,0 +1,171 @@
+"""The audit events of one request: written at each stage as far as the policy wants them."""
+
+from datetime import datetime
+from http import HTTPStatus
+
+from proxy.audit.listening_trail import ListeningTrail
+from proxy.audit.told import Heard, Told, breakage, tell
+from proxy.core.audit_annotations import (
+    LONG,
+    Ending,
+    Latencies,
+    annotations_text,
+    latencies_text,
+)
+from proxy.core.audit_event import PLAIN_LINE, EventText, Stage, event_line
+from proxy.core.audit_policy import Recording
+from proxy.core.errors import InternalError, UnreadableRequest
+from proxy.wire.exchange import Outcome
+
+_NOTHING_TOLD = Told()
+_FIRST_FINAL_STATUS = HTTPStatus.OK.value
+
+
+class AuditedTrail(ListeningTrail):
+    """A trail that leaves events.
+
+    Until somebody is authenticated there is nobody whom a rule could name. Whatever is answered
+    before that leaves one event, of the stage ResponseStarted, as natively.
+    """
+
+    __slots__ = ()
+
+    def ended(self, outcome: Outcome) -> None:
+        """Write down who did what as whom, and what came of it."""
+        # What a request does must be known before it can be audited: the API server, too, answers
+        # what it cannot read before its audit begins. Our own log still has its line.
+        ended_at = self._recorder.wall_clock()
+        if self._is_plain(outcome, ended_at):
+            self._record_plain_end(outcome, ended_at)
+        elif not isinstance(self._refusal, UnreadableRequest):
+            self._record_end(outcome, ended_at)
+        self._log(outcome, ended_at)
+
+    def _is_plain(self, outcome: Outcome, ended_at: datetime) -> bool:
+        """Tell whether nothing special is to be told of a request, as of nearly all of them."""
+        return (
+            self._admission is not None
+            and self._refusal is None
+            and self._answer is None
+            and self._body is None
+            and self._reviews == 0
+            and outcome.is_complete
+            and outcome.status >= _FIRST_FINAL_STATUS
+            and ended_at - self._received_at <= LONG
+        )
+
+    def _record_plain_end(self, outcome: Outcome, ended_at: datetime) -> None:
+        """Do as `_record_end` does, quicker; a test holds that both write the same."""
+        recording, admission = self._recording, self._admission
+        if recording is None or admission is None or not recording.writes_complete:
+            return
+        book, asked = self._book, self._asked_for
+        pieces = book.pieces
+        user, decision, annotations = pieces.people(admission)
+        received, ended = pieces.timestamps.of_both(self._received_at, ended_at)
+        line = PLAIN_LINE % (
+            recording.level_text,
+            self._id_text,
+            asked.request,
+            user,
+            decision,
+            pieces.origin(self._request.headers, self._peer.address),
+            asked.object_reference,
+            outcome.status,
+            received,
+            ended,
+            annotations % (outcome.body_bytes, outcome.status),
+        )
+        book.sink.write(line.encode())
+
+    def _record_end(self, outcome: Outcome, ended_at: datetime) -> None:
+        recording, is_wanted = self._recording, True
+        stage = Stage.RESPONSE_COMPLETE
+        if recording is None:
+            recording = self._book.policy.recording_of(None, self._known_action)
+            stage, is_wanted = Stage.RESPONSE_STARTED, recording.writes_started
+        elif self._started_at is not None and self._answer is not None:
+            self._has_begun(recording, outcome.status)
+        if isinstance(self._refusal, InternalError):
+            stage, is_wanted = Stage.PANIC, recording.writes_panic
+        elif stage is Stage.RESPONSE_COMPLETE:
+            is_wanted = recording.writes_complete
+        if is_wanted:
+            self._write_end(recording, stage, outcome, ended_at)
+
+    def _has_come(self, recording: Recording) -> None:
+        """Write the first event. Nothing is decided yet, so it says nothing of a decision."""
+        self._write(recording, Stage.REQUEST_RECEIVED, self._received_at)
+
+    def _has_begun(self, recording: Recording, status: int) -> None:
+        """Write the event of an answer that lasts."""
+        if self._started_at is not None:
+            told = tell(self._heard(status), recording, self._known_action)
+            annotations = annotations_text(
+                self._admission, self._refusal, reviews=self._reviews, ending=None
+            )
+            stage = Stage.RESPONSE_STARTED
+            self._write(recording, stage, self._started_at, told=told, annotations=annotations)
+
+    def _write_end(
+        self, recording: Recording, stage: Stage, outcome: Outcome, ended_at: datetime
+    ) -> None:
+        heard = self._heard(outcome.status)
+        told = tell(heard, recording, self._known_action)
+        ending = Ending(
+            outcome.status if heard.refusal is None else heard.refusal.upstream_code,
+            outcome.body_bytes,
+            breakage(heard, self._refusal, is_complete=outcome.is_complete),
+            told.lost_request,
+            told.lost_response,
+            latencies_text(self._latencies(ended_at), verb=self._known_action.verb),
+        )
+        annotations = annotations_text(
+            self._admission, self._refusal, reviews=self._reviews, ending=ending
+        )
+        self._write(recording, stage, ended_at, told=told, annotations=annotations)
+
+    def _heard(self, status: int) -> Heard:
+        refusal = self._refusal
+        if refusal is not None and status not in (0, refusal.code):
+            refusal = None  # It came too late to be told: the answer had begun.
+        return Heard(status, refusal, self._body, self._answer)
+
+    def _write(
+        self,
+        recording: Recording,
+        stage: Stage,
+        moment: datetime,
+        *,
+        told: Told = _NOTHING_TOLD,
+        annotations: str = "",
+    ) -> None:
+        book, request, asked = self._book, self._request, self._asked_for
+        known_by = self._admission or self._caller
+        user, decision = "{}", ""
+        if known_by is not None:
+            user, decision, _ = book.pieces.people(known_by)
+        received, stamped = book.pieces.timestamps.of_both(self._received_at, moment)
+        event = EventText(
+            recording.level_text,
+            self._id_text,
+            stage,
+            asked.request,
+            user,
+            decision,
+            book.pieces.origin(request.headers, self._peer.address),
+            asked.object_reference if told.object_reference is None else told.object_reference,
+            told.response,
+            told.bodies,
+            received,
+            stamped,
+            annotations,
+        )
+        book.sink.write(event_line(event))
+
+    def _latencies(self, ended_at: datetime) -> Latencies:
+        admission, called, decided = self._admission, self._called_after, self._decided_after
+        impersonation = None
+        if (admission is not None and admission.mode is not None) or self._reviews:
+            impersonation = None if called is None or decided is None else decided - called
+        return Latencies(ended_at - self._received_at, called, impersonation)

@@ -1,0 +1,174 @@
+"""What a trail hears of its exchange, as far as its audit events need it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from http import HTTPStatus
+
+from proxy.audit.book import AuditBook
+from proxy.audit.overhearing import (
+    HeardBody,
+    OverheardReceiver,
+    begin_answer,
+    begin_request,
+)
+from proxy.audit.recorder import Recorder, Trail
+from proxy.core.action import Action
+from proxy.core.admission import Admission
+from proxy.core.audit_body import has_response_object
+from proxy.core.audit_event import quoted
+from proxy.core.audit_pieces import RequestPieces
+from proxy.core.audit_policy import Recording
+from proxy.core.errors import Refusal
+from proxy.core.header_lines import Header
+from proxy.core.identity import Caller
+from proxy.wire.exchange import ExchangeObserver, RequestReceiver
+from proxy.wire.head import SWITCHING_PROTOCOLS, RequestHead
+from proxy.wire.peer import Peer
+
+_READING = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+_FIRST_FAILURE = HTTPStatus.BAD_REQUEST.value
+
+
+class ListeningTrail(Trail):
+    """A trail that knows how much is wanted, and hears that as it passes."""
+
+    __slots__ = (
+        "_answer",
+        "_asked",
+        "_body",
+        "_book",
+        "_called_after",
+        "_decided_after",
+        "_id_text",
+        "_opened_at",
+        "_recording",
+        "_reviews",
+        "_started_at",
+    )
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        book: AuditBook,
+        request: RequestHead,
+        peer: Peer,
+        audit_id: bytes,
+    ) -> None:
+        super().__init__(recorder, request, peer, audit_id)
+        self._book = book
+        self._id_text = quoted(audit_id.decode("ascii"))
+        self._recording: Recording | None = None
+        self._asked: RequestPieces | None = None
+        self._opened_at = book.clock()
+        self._called_after: float | None = None
+        self._decided_after: float | None = None
+        self._started_at: datetime | None = None
+        self._reviews = 0
+        self._body: HeardBody | None = None
+        self._answer: HeardBody | None = None
+
+    @property
+    def observer(self) -> ExchangeObserver | None:
+        """We hear what passes."""
+        return self
+
+    # --- what becomes known ----------------------------------------------------------------
+
+    def is_called_by(self, caller: Caller) -> None:
+        """Learn who is calling, and how much of the request is to be recorded."""
+        self._caller = caller
+        book = self._book
+        self._called_after = book.clock() - self._opened_at
+        recording = book.policy.recording_of(caller.identity, self._known_action)
+        self._recording = recording
+        if recording.writes_received:
+            self._has_come(recording)
+
+    def is_reviewed(self, count: int) -> None:
+        """Learn how many reviews the decision took, if it took any."""
+        self._reviews = count
+
+    def is_admitted(self, admission: Admission) -> None:
+        """Learn who the request becomes."""
+        self._admission = admission
+        self._decided_after = self._book.clock() - self._opened_at
+
+    def is_refused(self, refusal: Refusal) -> None:
+        """Learn why the request goes no further."""
+        self._refusal = refusal
+        if self._decided_after is None:
+            self._decided_after = self._book.clock() - self._opened_at
+
+    # --- what passes -----------------------------------------------------------------------
+
+    def overhear(self, receiver: RequestReceiver) -> RequestReceiver:
+        """Hear a body that is to be recorded, or that names the object."""
+        recording, request = self._recording, self._request
+        if recording is None or recording.is_silent or not request.framing.has_body:
+            return receiver
+        limit = self._book.body_bytes
+        self._body = body = begin_request(recording, request, self._known_action, limit=limit)
+        is_heard = body is not None and body.media.is_json
+        return OverheardReceiver(receiver, body) if body is not None and is_heard else receiver
+
+    def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
+        """Hear of the answer's head; that a long one has begun is an event of its own.
+
+        If that event needs more of the answer, it is written at the end, with the time of now.
+        """
+        recording = self._recording
+        if recording is None:
+            return self._hears_answer(recording, status, headers, payload)
+        if recording.is_silent:
+            return False
+        may_tell = status >= _FIRST_FAILURE or self._request.method not in _READING
+        is_heard = (may_tell or recording.has_response_body) and self._hears_answer(
+            recording, status, headers, payload
+        )
+        is_long = self._asked_for.is_long_running or status == SWITCHING_PROTOCOLS
+        if is_long and recording.writes_started:
+            self._started_at = self._recorder.wall_clock()
+            if not is_heard:
+                self._has_begun(recording, status)
+        return is_heard
+
+    def answer_data(self, payload: bytes) -> None:
+        """Hear the next piece of the answer."""
+        if self._answer is not None:
+            self._answer.add(payload)
+
+    def _hears_answer(
+        self, recording: Recording | None, status: int, headers: Sequence[Header], payload: bytes
+    ) -> bool:
+        """Begin to hear an answer that is wanted whole, or that may be a Status.
+
+        How much nobody's answer is wanted is not known yet, but it is short and ours.
+        """
+        if not has_response_object(self._known_action, status):
+            return False
+        is_whole = recording is None or recording.has_response_body
+        limit = self._book.body_bytes
+        self._answer = answer = begin_answer(headers, payload, is_whole=is_whole, limit=limit)
+        return answer is not None and answer.media.is_json
+
+    def _has_come(self, recording: Recording) -> None:
+        """Write down that a request has come, if anybody does."""
+
+    def _has_begun(self, recording: Recording, status: int) -> None:
+        """Write down that an answer has begun, if anybody does."""
+
+    @property
+    def _asked_for(self) -> RequestPieces:
+        if self._asked is None:
+            request = self._request
+            pieces = self._book.pieces
+            self._asked = pieces.request(self._action, request.method, request.target)
+        return self._asked
+
+    @property
+    def _known_action(self) -> Action:
+        """What the request does, or as much as can be said of what we cannot read."""
+        if self._action is not None:
+            return self._action
+        path = self._request.target.partition(b"?")[0].decode("utf-8", "replace")
+        return Action(self._request.method.decode("ascii").lower(), path)

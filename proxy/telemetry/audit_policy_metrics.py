@@ -1,0 +1,19 @@
+"""Counts how often the audit policy was read again."""
+
+from prometheus_client import CollectorRegistry, Counter
+
+
+class AuditPolicyMetrics:
+    """Outcomes of reading the audit policy while running."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._reads = Counter(
+            "understudy_audit_policy_reloads_total",
+            "Audit policy files read again, by outcome: used or refused.",
+            ("outcome",),
+            registry=registry,
+        )
+
+    def audit_policy_read(self, *, used: bool) -> None:
+        """Count a policy file that was read again, used or refused."""
+        self._reads.labels("used" if used else "refused").inc()

@@ -1,0 +1,149 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.core.action import parse_action
+from proxy.core.audit_event import Stage
+from proxy.core.audit_policy import AuditPolicy, Level
+from proxy.core.identity import Identity, with_authenticated
+from proxy.settings.audit_policy import load_audit_policy
+from proxy.settings.reader import ConfigError
+from tests.support.audit_policy_rows import (
+    LONG,
+    NOBODY,
+    POLICY_WIDE,
+    POLICY_WIDE_ROWS,
+    ROWS,
+    SHORT,
+    Row,
+    policy_of,
+)
+
+HEAD = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
+
+
+def load(tmp_path: Path, text: str) -> AuditPolicy:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    return load_audit_policy(file)
+
+
+def problems(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    return caught.value.problems
+
+
+CASES: list[tuple[Row, list[Row], dict[str, object]]] = [(row, ROWS, {}) for row in ROWS]
+CASES += [(row, POLICY_WIDE_ROWS, POLICY_WIDE) for row in POLICY_WIDE_ROWS]
+
+
+@pytest.mark.parametrize(("row", "rows", "wide"), CASES, ids=[row.id for row, _, _ in CASES])
+def test_a_policy_records_what_the_native_server_records(
+    row: Row, rows: list[Row], wide: dict[str, object], tmp_path: Path
+) -> None:
+    """Alone and among all others; that the table is right, `tests/e2e` asks the native server."""
+    caller = None
+    if not row.is_nobody:
+        caller = Identity(row.user_name, groups=with_authenticated(row.group_names))
+    action = parse_action(row.method.encode(), row.target.encode())
+
+    for some in ([row], rows):
+        policy = load(tmp_path, json.dumps(policy_of(some, **wide)))
+        recording = policy.recording_of(caller, action)
+
+        stages = NOBODY if row.is_nobody else LONG if action.is_long_running else SHORT
+        written = [
+            stage for stage in stages if not recording.is_silent and recording.writes(Stage(stage))
+        ]
+        assert recording.level == row.level
+        assert tuple(written) == row.expected_stages
+
+
+def test_the_default_policy_records_everything_without_bodies() -> None:
+    policy = load_audit_policy(None)
+
+    for method, target in ((b"GET", b"/healthz"), (b"POST", b"/api/v1/namespaces/n/secrets")):
+        for caller in (None, Identity("system:apiserver")):
+            recording = policy.recording_of(caller, parse_action(method, target))
+            assert recording.level is Level.METADATA
+            assert not recording.writes_received
+            assert recording.writes_started
+            assert recording.writes_complete
+
+
+def test_the_policy_of_the_handbook_is_one(tmp_path: Path) -> None:
+    handbook = Path(__file__).parents[2] / "docs" / "audit.md"
+    policy = load(tmp_path, handbook.read_text().partition("```yaml\n")[2].partition("```")[0])
+    create_secret = parse_action(b"POST", b"/api/v1/namespaces/n/secrets")
+    create_pod = parse_action(b"POST", b"/api/v1/namespaces/n/pods")
+
+    levels = [policy.recording_of(None, action).level for action in (create_secret, create_pod)]
+
+    assert levels == [Level.METADATA, Level.REQUEST]
+
+
+def test_every_problem_is_told_with_its_path(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+omitStages: [Nowhere]
+omitManagedFields: "yes"
+rules:
+- {{level: metadata, usrs: [a]}}
+- {{level: None, nonResourceURLs: [version, "/a*b"], resources: [{{group: apps/v1}}]}}
+- {{users: [1]}}
+- {{level: Request, resources: [{{resourceNames: [x]}}]}}
+- {{level: Request, nonResourceURLs: ["/a"], namespaces: [b]}}
+"""
+
+    told = "\n".join(problems(tmp_path, text))
+
+    for path in (
+        "omitStages.0: ",
+        "omitManagedFields: ",
+        "rules.0.level: ",
+        "rules.0.usrs: unknown key",
+        "rules.1.nonResourceURLs.0: non-resource URL rules must begin with a '/' character",
+        "rules.1.nonResourceURLs.1: non-resource URL wildcards '*' must be the final character",
+        "rules.1.resources.0.group: ",
+        "rules.2.level: is required",
+        "rules.2.users.0: ",
+        "rules.3.resources.0: using resourceNames requires at least one resource",
+        "rules.4: rules cannot apply to both regular resources and non-resource URLs",
+    ):
+        assert path in told
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is not a mapping"),
+        (f"{HEAD}rules: []", "rules: a policy without rules would record nothing"),
+        (f"{HEAD}rules:", "rules: a policy without rules would record nothing"),
+        (HEAD, "rules: is required"),
+        ("rules: [{level: None}]", "apiVersion: is required"),
+        ("apiVersion: audit.k8s.io/v1beta1\nkind: Policy\nrules: [{level: None}]", "apiVersion: "),
+        (f"{HEAD}kind: Policy\nrules: [{{level: None}}]", "twice"),
+        (f"{HEAD}rules: [{{level: None, level: Request}}]", "twice"),
+    ],
+)
+def test_what_is_no_policy_is_refused(text: str, problem: str, tmp_path: Path) -> None:
+    assert problem in "; ".join(problems(tmp_path, text))
+
+
+def test_lists_that_are_empty_or_null_match_everything(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+metadata: {{name: mine}}
+omitStages:
+rules:
+- {{level: Request, users: , verbs: [], resources: null, namespaces: ~, nonResourceURLs: }}
+"""
+
+    policy = load(tmp_path, text)
+
+    assert policy.recording_of(None, parse_action(b"GET", b"/x")).level is Level.REQUEST
+
+
+def test_a_policy_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_audit_policy(tmp_path / "absent")
