@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 from proxy.admin.health import HealthCheck, Heartbeat
 from proxy.admin.server import AdminServer
 from proxy.audit.recorder import Recorder
-from proxy.audit.sinks import AuditFile
 from proxy.core.errors import Refusal
 from proxy.pipeline import Pipeline
 from proxy.serving.certificates import LoadedCertificates, ServingCertificates, load_certificates
@@ -23,6 +22,7 @@ from proxy.serving.in_flight import InFlight
 from proxy.serving.listener import Listener
 from proxy.serving.open_files import allow_open_files
 from proxy.settings.model import Settings
+from proxy.telemetry.audit_metrics import AuditMetrics
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.serving_metrics import ServingMetrics
@@ -31,6 +31,7 @@ from proxy.upstream.side import Clocks, UpstreamSide, upstream_side
 from proxy.wire.tasks import Tasks
 from proxy.wiring import (
     Tools,
+    build_audit,
     build_authenticator,
     build_gate,
     certificate_files,
@@ -47,6 +48,7 @@ _SWEEPS_PER_DEAD_PEER_SEARCH = 10
 _OWN_NAME_SECONDS = 1.0
 _FIRST_LESSON_SECONDS = 3.0
 _SILENCE_SECONDS = 30.0
+_LEAST_FLUSH_SECONDS = 1.0
 
 
 @asynccontextmanager
@@ -95,10 +97,10 @@ class Proxy:
                 HealthCheck("own-credential", upstream.keeper.fault),
             ],
         )
-        audit_path = settings.audit.log.path
-        self._audit_file = AuditFile(audit_path) if audit_path is not None else None
+        self._audit = build_audit(settings.audit, AuditMetrics(metrics.registry), _wall_clock)
         self._gate = build_gate(settings, self._tools)
         self._pipeline = self._build_pipeline(settings)
+        self._pipeline.audit_room = self._audit.room
         self._listener = Listener(
             context=certificates.context,
             handler=self._pipeline,
@@ -112,6 +114,7 @@ class Proxy:
 
     async def start(self, settings: Settings) -> None:
         """Listen, and keep house."""
+        await self._audit.start()
         allow_open_files(settings.serving.limits.connections)
         if settings.admin.address is not None:
             await self._admin.start(*settings.admin.address)
@@ -135,10 +138,8 @@ class Proxy:
         self._upstream.pool.close()
         await self._tasks.stop()
         await self._admin.stop()
-        audit_file, self._audit_file = self._audit_file, None
-        if audit_file is not None:
-            # Last, when every exchange has ended and so every event was handed over.
-            await asyncio.to_thread(audit_file.close)
+        # Last, when every exchange has ended and so every event was handed over.
+        await self._audit.close(max(self.drain.seconds_left(), _LEAST_FLUSH_SECONDS))
 
     def reload(self, settings: Settings) -> None:
         """Decide by these settings from the next request on.
@@ -157,7 +158,7 @@ class Proxy:
     def _build_pipeline(self, settings: Settings) -> Pipeline:
         limits = settings.serving.limits
         return Pipeline(
-            recorder=Recorder(_wall_clock, self._audit_file),
+            recorder=Recorder(_wall_clock, self._audit.sink),
             authenticator=build_authenticator(settings, self._tools),
             in_flight=InFlight(
                 reads=limits.reads_in_flight,

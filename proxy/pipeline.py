@@ -78,6 +78,18 @@ class Places(Protocol):
         ...
 
 
+class AuditRoom(Protocol):
+    """Stage: can what happens be written down?"""
+
+    def is_free(self) -> bool:
+        """Tell whether nobody has to wait."""
+        ...
+
+    async def wait(self) -> None:
+        """Return when the request may go on, or refuse."""
+        ...
+
+
 class DecisionGate(Protocol):
     """Stage: may the caller act as that identity, for this action?"""
 
@@ -129,6 +141,7 @@ class Pipeline:
         self._authenticator = authenticator
         self._in_flight = in_flight
         self.decisions = decisions
+        self.audit_room: AuditRoom | None = None
         self._forwarder = forwarder
         self._tasks = tasks
 
@@ -168,6 +181,8 @@ class Pipeline:
         )
         trail.is_called_by(caller)
         self._in_flight.enter(exchange, action)
+        if self.audit_room is not None and not self.audit_room.is_free():
+            await self.audit_room.wait()
         wanted = decisions.read_wanted(request.headers)
         admission = await decisions.gate.admit(
             caller, wanted, action, is_upgrade=request.upgrade is not None

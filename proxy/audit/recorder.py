@@ -13,7 +13,7 @@ from proxy.core.action import Action
 from proxy.core.admission import Admission
 from proxy.core.audit_event import AuditFacts, Stage, build_event, event_line, source_ips
 from proxy.core.audit_id import new_audit_id
-from proxy.core.errors import Refusal, UnreadableRequest
+from proxy.core.errors import AuditUnavailable, Refusal, UnreadableRequest
 from proxy.core.identity import Caller
 from proxy.telemetry.logs import EventLog
 from proxy.wire.exchange import Outcome
@@ -94,7 +94,9 @@ class Trail:
         ended_at = self._recorder.wall_clock()
         # What a request does must be known before it can be audited: the API server, too, answers
         # what it cannot read before its audit begins. Our own log still has its line.
-        is_auditable = not isinstance(self._refusal, UnreadableRequest)
+        # And what is refused because events cannot be stored must not fill the buffer that
+        # those of requests under way still need; it is counted.
+        is_auditable = not isinstance(self._refusal, UnreadableRequest | AuditUnavailable)
         if self._recorder.sink is not None and is_auditable:
             event = build_event(self._facts(outcome, ended_at))
             self._recorder.sink.write(event_line(event))

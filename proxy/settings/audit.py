@@ -1,14 +1,7 @@
 """Settings: what happened, for auditors."""
 
+from proxy.settings.audit_backends import AuditLogSettings, AuditWebhookSettings
 from proxy.settings.strict import StrictModel
-from proxy.settings.values import FilePath
-
-
-class AuditLogSettings(StrictModel):
-    """The audit trail as a file."""
-
-    path: FilePath | None = None
-    """One audit.k8s.io/v1 event a line is appended here. Absent: no audit file."""
 
 
 class AuditSettings(StrictModel):
@@ -16,3 +9,6 @@ class AuditSettings(StrictModel):
 
     log: AuditLogSettings = AuditLogSettings()
     """The audit trail as a file."""
+
+    webhook: AuditWebhookSettings = AuditWebhookSettings()
+    """The audit trail as calls of a receiver."""
