@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 from kubernetes_asyncio.client import ApiClient
 
@@ -165,24 +166,27 @@ def build_audit(
 def _build_audit_log(settings: AuditLogSettings, metrics: AuditMetrics) -> LogBackend | None:
     if settings.path is None:
         return None
+    limits = BufferLimits(Mode(settings.mode), settings.buffer_size, settings.buffer_bytes)
+    return LogBackend(partial(_open_audit_log, settings, settings.path, metrics), limits, metrics)
 
+
+def _open_audit_log(settings: AuditLogSettings, path: Path, metrics: AuditMetrics) -> LogFile:
     def failed(reason: str, error: OSError) -> None:
         metrics.backend_failed("log", reason)
         text = error.strerror or str(error)
         log.warning("audit file not rotated", extra=fields(step=reason, reason=text))
 
     keeping = Keeping(settings.max_age_days, settings.max_backups, settings.compress)
-    old_files = OldLogFiles(settings.path, keeping, when_failed=partial(failed, "tidy"))
+    old_files = OldLogFiles(path, keeping, when_failed=partial(failed, "tidy"))
     file = LogFile(
-        settings.path,
+        path,
         most_bytes=settings.max_size_megabytes * _MEGABYTE,
         when_put_aside=old_files.tidy,
         when_rotation_fails=partial(failed, "rotate"),
     )
-    if settings.path != STANDARD_OUTPUT:
+    if path != STANDARD_OUTPUT:
         old_files.tidy()  # what a predecessor could not finish
-    limits = BufferLimits(Mode(settings.mode), settings.buffer_size, settings.buffer_bytes)
-    return LogBackend(file, limits, metrics)
+    return file
 
 
 def _build_audit_webhook(

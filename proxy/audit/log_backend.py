@@ -5,6 +5,7 @@ What cannot be written stays in memory, up to the buffer's limits, and is tried 
 
 import threading
 import time
+from collections.abc import Callable
 
 from proxy.audit.backlog import AuditCounter, Backlog, BufferLimits
 from proxy.audit.log_file import LogFile
@@ -21,13 +22,22 @@ _LAST_RETRIES_SECONDS = 0.1
 class LogBackend:
     """Takes events, and writes them to a file as they come."""
 
-    def __init__(self, file: LogFile, limits: BufferLimits, counter: AuditCounter) -> None:
-        self._file = file
+    def __init__(
+        self, open_file: Callable[[], LogFile], limits: BufferLimits, counter: AuditCounter
+    ) -> None:
+        self._open_file = open_file
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._deadline = 0.0
         self.backlog = Backlog("log", limits, counter, self._woken.set)
-        self._writer = threading.Thread(target=self._run, name="audit-log", daemon=True)
+        self._writer: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Open the file, and write from now on; SetupError when it cannot be opened. Blocks."""
+        file = self._open_file()
+        self._writer = threading.Thread(
+            target=self._run, args=(file,), name="audit-log", daemon=True
+        )
         self._writer.start()
 
     def close(self, seconds: float) -> None:
@@ -38,29 +48,30 @@ class LogBackend:
         self._deadline = time.monotonic() + seconds
         self._closing.set()
         self._woken.set()
-        self._writer.join(seconds + _LAST_RETRIES_SECONDS)
+        if self._writer is not None:
+            self._writer.join(seconds + _LAST_RETRIES_SECONDS)
         self.backlog.give_up("shutdown")
 
-    def _run(self) -> None:
+    def _run(self, file: LogFile) -> None:
         is_writable = True
         while is_writable and not self._closing.is_set():
             if self.backlog.becomes_idle():
                 self._woken.wait()
                 self._woken.clear()
             self._closing.wait(_COLLECTING_SECONDS)
-            is_writable = self._write_all()
+            is_writable = self._write_all(file)
         if is_writable:
             # What came between the last look and the signal.
-            self._write_all()
-        self._file.close()
+            self._write_all(file)
+        file.close()
 
-    def _write_all(self) -> bool:
+    def _write_all(self, file: LogFile) -> bool:
         """Write what is waiting; return whether it was written in the end."""
         while lines := self.backlog.take(events=_EVENTS_AT_ONCE, size=_BYTES_AT_ONCE):
             count, size = len(lines), sum(map(len, lines))
             while lines:
                 try:
-                    self._file.write(lines)
+                    file.write(lines)
                 except OSError as error:
                     self.backlog.failed("write", error.strerror or str(error))
                     if not self._may_try_again():

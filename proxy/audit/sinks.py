@@ -51,6 +51,8 @@ class AuditBackends:
 
     async def start(self) -> None:
         """Let events go out; SetupError when a backend cannot be used."""
+        if self._log is not None:
+            await asyncio.to_thread(self._log.start)
         if self._webhook is not None:
             await self._webhook.start()
 

@@ -4,16 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.backlog import Mode
+from proxy.audit.backlog import BufferLimits, Mode
 from proxy.audit.log_backend import LogBackend
 from proxy.audit.log_file import LogFile
 from tests.audit.counting import Counts, limits
 from tests.support.impersonation import poll
 
 
+def started(
+    file: LogFile | Path, counts: Counts | None = None, limit: BufferLimits | None = None
+) -> LogBackend:
+    def open_file() -> LogFile:
+        return LogFile(file) if isinstance(file, Path) else file
+
+    backend = LogBackend(open_file, limit or limits(), counts or Counts())
+    backend.start()
+    return backend
+
+
 def test_everything_is_written_before_it_is_closed(tmp_path: Path) -> None:
     path, counts = tmp_path / "audit.log", Counts()
-    backend = LogBackend(LogFile(path), limits(events=10_000), counts)
+    backend = started(path, counts, limits(events=10_000))
 
     for number in range(5000):
         backend.backlog.write(b"line %d\n" % number)
@@ -25,7 +36,7 @@ def test_everything_is_written_before_it_is_closed(tmp_path: Path) -> None:
 
 def test_an_event_is_written_soon_without_others(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
-    backend = LogBackend(LogFile(path), limits(), Counts())
+    backend = started(path)
 
     for expected in (b"a\n", b"a\nb\n"):
         backend.backlog.write(expected[-2:])
@@ -38,7 +49,7 @@ def test_what_a_full_disk_refuses_is_kept_tried_again_and_lost_loudly_at_the_end
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     counts = Counts()
-    backend = LogBackend(LogFile(Path("/dev/full")), limits(events=3), counts)
+    backend = started(Path("/dev/full"), counts, limits(events=3))
 
     for _ in range(5):
         backend.backlog.write(b"line\n")
@@ -64,7 +75,7 @@ class TroubledFile(LogFile):
 
 def test_after_trouble_everything_is_there_in_order(tmp_path: Path) -> None:
     file, counts = TroubledFile(tmp_path / "audit.log"), Counts()
-    backend = LogBackend(file, limits(Mode.BLOCKING_STRICT), counts)
+    backend = started(file, counts, limits(Mode.BLOCKING_STRICT))
 
     for number in range(100):
         backend.backlog.write(b"%d\n" % number)
@@ -82,7 +93,7 @@ def test_a_reader_that_takes_nothing_does_not_keep_us_from_ending(tmp_path: Path
     os.mkfifo(tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     counts = Counts()
-    backend = LogBackend(LogFile(tmp_path / "pipe"), limits(events=10_000, size=10**7), counts)
+    backend = started(tmp_path / "pipe", counts, limits(events=10_000, size=10**7))
 
     for _ in range(2000):
         backend.backlog.write(b"x" * 999 + b"\n")
@@ -95,8 +106,19 @@ def test_a_reader_that_takes_nothing_does_not_keep_us_from_ending(tmp_path: Path
 
 
 def test_the_thread_ends_with_it(tmp_path: Path) -> None:
-    backend = LogBackend(LogFile(tmp_path / "audit.log"), limits(), Counts())
+    backend = started(tmp_path / "audit.log")
 
     backend.close(1)
 
+    assert backend._writer is not None
     assert not backend._writer.is_alive()
+
+
+def test_what_was_never_started_can_be_closed(tmp_path: Path) -> None:
+    counts = Counts()
+    backend = LogBackend(lambda: LogFile(tmp_path / "audit.log"), limits(), counts)
+
+    backend.backlog.write(b"line\n")
+    backend.close(1)
+
+    assert counts.lost == {"shutdown": 1}
