@@ -152,13 +152,15 @@ def test_a_disk_that_fills_up_in_a_line_gets_its_rest_later_and_nothing_twice(
 
 
 def test_a_file_is_never_put_aside_in_the_middle_of_a_line(tmp_path: Path) -> None:
-    file, lines = opened(tmp_path / "audit.log", most_bytes=100), deque(numbered(7))
+    big = b"x" * 499 + b"\n"
+    file, lines = opened(tmp_path / "audit.log", most_bytes=100), deque([big, b"small\n"])
 
     with no_file_bigger_than(90), pytest.raises(OSError, match="File too large"):
         file.write(lines)
     file.write(lines)
 
-    assert lines_in(tmp_path) == numbered(7)
+    assert lines_in(tmp_path) == [big, b"small\n"]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_where_no_new_file_can_be_made_the_old_one_goes_on(
