@@ -88,6 +88,7 @@ class Proxy:
         self._serving_metrics = ServingMetrics(metrics.registry)
         self._tools = Tools(self._clock, _wall_clock, tasks, upstream.client, metrics)
         self._heartbeat = Heartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
+        self._audit = build_audit(settings.audit, AuditMetrics(metrics.registry), _wall_clock)
         self._admin = AdminServer(
             metrics.registry,
             live=[HealthCheck("event-loop", self._heartbeat.fault)],
@@ -95,9 +96,9 @@ class Proxy:
                 HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
                 HealthCheck("own-identity", lambda: None if self._own_name else "not known yet"),
                 HealthCheck("own-credential", upstream.keeper.fault),
+                HealthCheck("audit", self._audit.fault),
             ],
         )
-        self._audit = build_audit(settings.audit, AuditMetrics(metrics.registry), _wall_clock)
         self._gate = build_gate(settings, self._tools)
         self._pipeline = self._build_pipeline(settings)
         self._pipeline.audit_room = self._audit.room

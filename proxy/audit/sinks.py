@@ -44,6 +44,13 @@ class AuditBackends:
             return None
         return AuditRoom(self.backlogs, self._when_refused)
 
+    def fault(self) -> str | None:
+        """Tell why requests are refused; None if they are not."""
+        for backlog in self.backlogs:
+            if backlog.mode is Mode.BLOCKING_STRICT and backlog.is_failing:
+                return f"{backlog.name} cannot store events"
+        return None
+
     def write(self, line: bytes) -> None:
         """Take one event as a line; returns at once."""
         for backlog in self.backlogs:

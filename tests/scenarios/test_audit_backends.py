@@ -200,9 +200,11 @@ async def test_a_full_disk_refuses_requests_before_anything_is_done_in_the_stric
             await load.goes_on()
             assert len(api.requests) == forwarded
             rejected = await understudy.metric(REJECTED)
+            readiness = await understudy.probe("/readyz")
             empty_disk(understudy)
             admitted = len(load.ids())
             await eventually(lambda: len(load.ids()) > admitted + 100, seconds=30)
+            await understudy.wait_for("/readyz", 200)
         lost = await understudy.metric(LOST)
         await ends(understudy)
 
@@ -210,6 +212,8 @@ async def test_a_full_disk_refuses_requests_before_anything_is_done_in_the_stric
     assert status_of(refused[0]) == (500, "InternalError", 500)
     assert json.loads(refused[0].body)["message"] == "failed to store audit event"
     assert rejected >= len(refused)
+    assert readiness[0] == 503
+    assert "[-]audit failed: log cannot store events" in readiness[1]
     assert lost == 0
     logged = set(complete_ids(events_in(audit_log)))
     assert load.ids() <= logged
