@@ -4,6 +4,7 @@ Events come in about the order of their times and are let go some time after a r
 so memory is bounded by what happens in that time, and not by the length of the logs.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -66,9 +67,10 @@ class Join:
         """`our_user` is the proxy's own name; where it is None, it is found out."""
         self.our_user = our_user
         self._window_seconds = window_seconds
-        self._groups: dict[str, _Group] = {}
+        # Ordered ones, for a plain dict looks for its first entry among those long gone.
+        self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._undecided: list[Record] = []
-        self._seen_ids: dict[int, None] = {}
+        self._seen_ids: OrderedDict[int, None] = OrderedDict()
         self._remembered_ids = remembered_ids
         self._now = 0.0
 
@@ -175,7 +177,7 @@ class Join:
         self._seen_ids.pop(key, None)
         self._seen_ids[key] = None
         if len(self._seen_ids) > self._remembered_ids:
-            del self._seen_ids[next(iter(self._seen_ids))]
+            self._seen_ids.popitem(last=False)
         return was_seen
 
 
