@@ -142,6 +142,11 @@ class Proxy:
         # Last, when every exchange has ended and so every event was handed over.
         await self._audit.close(max(self.drain.seconds_left(), _LEAST_FLUSH_SECONDS))
 
+    def hurry(self) -> None:
+        """Wait for nobody from now on, neither for clients nor for audit backends."""
+        self.drain.hurry()
+        self._audit.hurry()
+
     def reload(self, settings: Settings) -> None:
         """Decide by these settings from the next request on.
 

@@ -48,9 +48,16 @@ class LogBackend:
         self._deadline = time.monotonic() + seconds
         self._closing.set()
         self._woken.set()
-        if self._writer is not None:
-            self._writer.join(seconds + _LAST_RETRIES_SECONDS)
+        while self._writer is not None and self._writer.is_alive():
+            # Looks again and again, for it may be hurried, and a disk may never return.
+            self._writer.join(_LAST_RETRIES_SECONDS)
+            if time.monotonic() > self._deadline + 2 * _LAST_RETRIES_SECONDS:
+                break
         self.backlog.give_up("shutdown")
+
+    def hurry(self) -> None:
+        """Wait no longer while closing."""
+        self._deadline = 0.0
 
     def _run(self, file: LogFile) -> None:
         is_writable = True

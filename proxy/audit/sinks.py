@@ -25,6 +25,7 @@ class AuditBackends:
             one.backlog for one in (log, webhook) if one is not None
         ]
         self._when_refused = when_refused
+        self._is_closed = False
 
     @property
     def sink(self) -> "Backlog | AuditBackends | None":
@@ -65,10 +66,17 @@ class AuditBackends:
 
     async def close(self, seconds: float) -> None:
         """Store what is waiting, as far as that many seconds allow; call it when all is over."""
-        log, self._log = self._log, None
-        webhook, self._webhook = self._webhook, None
+        if self._is_closed:
+            return
+        self._is_closed = True
         async with asyncio.TaskGroup() as group:
-            if log is not None:
-                group.create_task(asyncio.to_thread(log.close, seconds))
-            if webhook is not None:
-                group.create_task(webhook.close(seconds))
+            if self._log is not None:
+                group.create_task(asyncio.to_thread(self._log.close, seconds))
+            if self._webhook is not None:
+                group.create_task(self._webhook.close(seconds))
+
+    def hurry(self) -> None:
+        """Wait no longer, if it is being closed."""
+        for backend in (self._log, self._webhook):
+            if backend is not None:
+                backend.hurry()

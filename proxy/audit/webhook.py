@@ -6,6 +6,7 @@ comes meanwhile waits in memory, up to the buffer's limits.
 
 import asyncio
 import contextlib
+import io
 import logging
 import random
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from proxy.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-_MOST_BYTES = 10 << 20
+_MOST_BYTES = 2 << 20
 _LOOK_SECONDS = 0.1
 _CALL_SECONDS = 30.0
 _TARGET_SECONDS = 60.0
@@ -96,6 +97,11 @@ class WebhookBackend:
             await self._session.close()
         self.backlog.give_up("shutdown")
 
+    def hurry(self) -> None:
+        """Wait no longer while closing."""
+        if self._sending is not None and self._closing.is_set():
+            self._sending.cancel()
+
     async def _send_all(self) -> None:
         while batch := await self._next_batch():
             if not self._closing.is_set():
@@ -147,7 +153,7 @@ class WebhookBackend:
         try:
             async with self._session.post(
                 target.url,
-                data=_event_list(batch),
+                data=io.BytesIO(_event_list(batch)),  # sent in pieces, each in a turn of the loop
                 headers=headers,
                 ssl=target.context or True,
                 server_hostname=target.server_name,

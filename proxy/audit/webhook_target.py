@@ -71,6 +71,8 @@ class WebhookTarget:
 
 def _target(configuration: Any) -> Target:
     url = urlsplit(configuration.host)
+    if url.username is not None:
+        raise ValueError("a credential in the server's URL is not supported")
     if not configuration.verify_ssl:
         raise ValueError("insecure-skip-tls-verify is not supported")
     if configuration.proxy:

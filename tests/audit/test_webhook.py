@@ -200,6 +200,20 @@ async def test_a_call_that_is_too_large_is_made_in_parts(
     assert receiver.ids() == numbers(10)
 
 
+async def test_big_events_go_in_calls_of_bearable_size(
+    start: Start, receiver: AuditReceiver, counts: Counts
+) -> None:
+    backend = await start()
+    line = json.dumps({"kind": "Event", "auditID": "big", "requestObject": "x" * 900_000})
+
+    backend.backlog._limits = limits(size=100_000_000)
+    for _ in range(7):
+        backend.backlog.write(line.encode() + b"\n")
+    await eventually(lambda: counts.stored == 7)
+
+    assert [len(document["items"]) for document in receiver.documents] == [2, 2, 2, 1]
+
+
 async def test_a_receiver_that_never_answers_does_not_keep_us_from_ending(
     start: Start, receiver: AuditReceiver, counts: Counts
 ) -> None:
@@ -262,11 +276,12 @@ async def test_a_description_that_broke_leaves_the_old_one_in_force(
     [
         ({"server": "http://audit.example/"}, "loopback"),
         ({"server": "ftp://127.0.0.1/"}, "https"),
+        ({"server": "https://me:secret@127.0.0.1/"}, "a credential in the server"),
         ({"insecure-skip-tls-verify": True}, "insecure-skip-tls-verify"),
         ({"proxy-url": "http://127.0.0.1:1"}, "proxy-url"),
         ({"certificate-authority": "missing.crt"}, "missing.crt"),
     ],
-    ids=["plain", "odd", "insecure", "proxy", "no CA"],
+    ids=["plain", "odd", "user", "insecure", "proxy", "no CA"],
 )
 async def test_a_description_that_cannot_be_used_is_told_in_one_line(
     kubeconfig: Path, change: dict[str, object], complaint: str

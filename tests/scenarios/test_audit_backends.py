@@ -316,6 +316,24 @@ async def test_a_receiver_that_is_gone_for_good_is_not_waited_for_beyond_the_gra
         assert await understudy.exit_code(seconds=10) == 0
 
 
+async def test_a_second_signal_ends_the_wait_for_a_receiver(
+    api: ScriptedApiServer, certificates: Certificates, receiver: AuditReceiver, tmp_path: Path
+) -> None:
+    audit = {"webhook": await webhook(receiver, certificates, tmp_path)}
+    shutdown = {**QUICK_SHUTDOWN, "gracePeriod": "100s"}
+    async with serving(api, certificates, tmp_path, audit=audit, **shutdown) as understudy:
+        await is_served(understudy)
+        await receiver.go_down()
+        assert (await understudy.get()).status == 200
+
+        understudy.process.send_signal(signal.SIGTERM)
+        with pytest.raises(TimeoutError):
+            await understudy.exit_code(seconds=4)
+        understudy.process.send_signal(signal.SIGTERM)
+
+        assert await understudy.exit_code(seconds=15) == 0
+
+
 async def test_files_rotate_under_load_and_hold_every_event_once(
     api: ScriptedApiServer, certificates: Certificates, tmp_path: Path
 ) -> None:
