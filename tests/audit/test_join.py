@@ -284,6 +284,30 @@ def test_a_watch_is_waited_for_and_is_one_line() -> None:
     assert {one.flags for one in requests} == {()}
 
 
+def test_what_came_before_our_name_was_known_is_told_as_soon_as_it_is() -> None:
+    logs = Logs()
+    logs.cluster(None, id="stolen", resource="secrets")
+    logs.cluster(None, user="admin", id="other")
+    logs.ours("bob", id="known", at=100)
+    logs.cluster("bob", id="known", at=100)
+    for number in range(3):
+        logs.ours("eve", id=f"later-{number}", code=403, at=200 * (number + 1))
+
+    requests = told(logs.joined())
+
+    assert requests[:2] == [("bob", "bob", ()), (None, PROXY, (Flag.ALONE,))]
+    assert len(requests) == 5
+
+
+def test_a_request_without_an_end_is_let_go_after_a_day() -> None:
+    logs = Logs()
+    logs.ours("bob", id="crashed", stages=("RequestReceived",))
+    for hour in range(30):
+        logs.ours("eve", id=f"id-{hour}", code=403, at=3600 * hour)
+
+    assert [one.ours.audit_id for one in logs.joined() if one.ours].index("crashed") < 29
+
+
 def test_memory_is_bounded_by_the_window_and_not_by_the_length() -> None:
     join = Join(our_user=PROXY, window_seconds=10, remembered_ids=50)
     most = emitted = 0
