@@ -79,7 +79,7 @@ class Places(Protocol):
 
 
 class AuditRoom(Protocol):
-    """Stage: can what happens be written down?"""
+    """Stage: can what happens be written down? Comes first: all that follows may be an event."""
 
     def is_free(self) -> bool:
         """Tell whether nobody has to wait."""
@@ -171,6 +171,8 @@ class Pipeline:
             self._answer(exchange, trail, Refusal("an internal error occurred"))
 
     async def _walk(self, exchange: ClientExchange, trail: Trail) -> None:
+        if self.audit_room is not None and not self.audit_room.is_free():
+            await self.audit_room.wait()
         request = exchange.request
         decisions = self.decisions  # one set for the whole walk, whatever a reload does meanwhile
         action = parse_action(request.method, request.target)
@@ -181,8 +183,6 @@ class Pipeline:
         )
         trail.is_called_by(caller)
         self._in_flight.enter(exchange, action)
-        if self.audit_room is not None and not self.audit_room.is_free():
-            await self.audit_room.wait()
         wanted = decisions.read_wanted(request.headers)
         admission = await decisions.gate.admit(
             caller, wanted, action, is_upgrade=request.upgrade is not None

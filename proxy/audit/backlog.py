@@ -90,6 +90,13 @@ class Backlog:
             and 2 * (self._came_bytes - self._went_bytes) < limits.bytes
         )
 
+    @property
+    def room(self) -> int:
+        """How many more events come before there is no room."""
+        if not self.has_room:
+            return 0
+        return (self._limits.events + 1) // 2 - len(self)
+
     def write(self, line: bytes) -> None:
         """Take one event, or count it as lost where there is no place for it; returns at once."""
         came_bytes = self._came_bytes + len(line)

@@ -16,9 +16,9 @@ class Refusals:
         self.count += 1
 
 
-def full(mode: Mode) -> Backlog:
-    backlog = Backlog("log", limits(mode, events=4), Counts(), lambda: None)
-    for _ in range(2):
+def full(mode: Mode, *, events: int = 4) -> Backlog:
+    backlog = Backlog("log", limits(mode, events=events), Counts(), lambda: None)
+    for _ in range(events // 2):
         backlog.write(b"x")
     return backlog
 
@@ -78,6 +78,70 @@ async def test_whoever_waits_goes_on_as_soon_as_there_is_room(mode: Mode) -> Non
         backlog.stored(2, 2)
 
     assert refusals.count == 0
+    assert room.is_free()
+
+
+async def test_those_who_wait_go_on_no_faster_than_their_events_find_room() -> None:
+    backlog = full(Mode.BLOCKING, events=60)
+    room = AuditRoom([backlog], Refusals())
+    gone_on = 0
+
+    async def walk() -> None:
+        nonlocal gone_on
+        await room.wait()
+        gone_on += 1
+        for _ in range(3):
+            backlog.write(b"x")
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        for _ in range(40):
+            group.create_task(walk())
+        await asyncio.sleep(0.1)
+        backlog.stored(30, 30)
+        await asyncio.sleep(0.3)
+        assert gone_on == 10
+        assert not room.is_free()
+        while len(backlog):
+            backlog.stored(len(backlog), len(backlog))
+            await asyncio.sleep(0.1)
+
+    assert gone_on == 40
+    assert isinstance(backlog._counter, Counts)
+    assert backlog._counter.lost == {}
+
+
+async def test_a_strict_backend_that_begins_to_fail_refuses_those_who_wait() -> None:
+    backlog, refusals = full(Mode.BLOCKING_STRICT), Refusals()
+    room = AuditRoom([backlog], refusals)
+
+    async with asyncio.timeout(4), asyncio.TaskGroup() as group:
+        waiting = [group.create_task(refused(room)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert not any(one.done() for one in waiting)
+        backlog.failed("write", "No space left on device")
+
+    assert refusals.count == 5
+
+
+async def refused(room: AuditRoom) -> None:
+    with pytest.raises(AuditUnavailable):
+        await room.wait()
+
+
+async def test_who_has_left_takes_nobodys_place() -> None:
+    backlog = full(Mode.BLOCKING)
+    room = AuditRoom([backlog], Refusals())
+
+    async with asyncio.timeout(4), asyncio.TaskGroup() as group:
+        leaving = [group.create_task(room.wait()) for _ in range(5)]
+        staying = group.create_task(room.wait())
+        await asyncio.sleep(0)
+        for one in leaving:
+            one.cancel()
+        backlog.stored(1, 1)
+        await staying
+
+    assert room.is_free()
 
 
 async def test_a_backend_that_stays_slow_holds_nobody_for_ever(
