@@ -76,6 +76,7 @@ async def test_whoever_waits_goes_on_as_soon_as_there_is_room(mode: Mode) -> Non
         await asyncio.sleep(0.1)
         assert not waiting.done()
         backlog.stored(2, 2)
+        assert not room.is_free()  # for whoever comes now: others were here before
 
     assert refusals.count == 0
     assert room.is_free()
@@ -133,7 +134,7 @@ async def test_who_has_left_takes_nobodys_place() -> None:
     room = AuditRoom([backlog], Refusals())
 
     async with asyncio.timeout(4), asyncio.TaskGroup() as group:
-        leaving = [group.create_task(room.wait()) for _ in range(5)]
+        leaving = [group.create_task(room.wait()) for _ in range(200)]
         staying = group.create_task(room.wait())
         await asyncio.sleep(0)
         for one in leaving:

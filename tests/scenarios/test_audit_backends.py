@@ -200,11 +200,9 @@ async def test_a_full_disk_refuses_requests_before_anything_is_done_in_the_stric
             await load.goes_on()
             assert len(api.requests) == forwarded
             rejected = await understudy.metric(REJECTED)
-            readiness = await understudy.probe("/readyz")
             empty_disk(understudy)
             admitted = len(load.ids())
             await eventually(lambda: len(load.ids()) > admitted + 100, seconds=30)
-            await understudy.wait_for("/readyz", 200)
         lost = await understudy.metric(LOST)
         await ends(understudy)
 
@@ -212,12 +210,32 @@ async def test_a_full_disk_refuses_requests_before_anything_is_done_in_the_stric
     assert status_of(refused[0]) == (500, "InternalError", 500)
     assert json.loads(refused[0].body)["message"] == "failed to store audit event"
     assert rejected >= len(refused)
-    assert readiness[0] == 503
-    assert "[-]audit failed: log cannot store events" in readiness[1]
     assert lost == 0
     logged = set(complete_ids(events_in(audit_log)))
     assert load.ids() <= logged
     assert load.ids(500).isdisjoint(logged)  # or else they would take the room of the others
+
+
+async def test_a_full_disk_makes_it_not_ready_and_refuses_whom_nobody_knows_in_the_strict_mode(
+    api: ScriptedApiServer, certificates: Certificates, tmp_path: Path
+) -> None:
+    audit_log = tmp_path / "audit.log"
+    audit = {"log": {"path": str(audit_log), "mode": "blocking-strict"}}
+    async with serving(api, certificates, tmp_path, audit=audit, **QUICK_SHUTDOWN) as understudy:
+        await is_served(understudy)
+        fill_disk(understudy, audit_log)
+        assert (await understudy.get()).status == 200  # its event is the first that is too many
+        await understudy.wait_for("/readyz", 503)
+
+        _, page = await understudy.probe("/readyz")
+        async with connected(understudy.address, certificates.client_context()) as nobody:
+            failed_login = await nobody.request()  # would be an event, too
+        empty_disk(understudy)
+
+        assert "[-]audit failed: log cannot store events" in page
+        assert failed_login.status == 500
+        await understudy.wait_for("/readyz", 200)
+        await ends(understudy)
 
 
 @pytest.mark.parametrize("mode", ["blocking", "batch"])
