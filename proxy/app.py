@@ -81,6 +81,7 @@ class Proxy:
         self._tasks = tasks
         self._upstream = upstream
         self._own_name: str | None = None
+        self._is_accepting = False
         self._first_lesson = asyncio.Event()
         # Of the settings in force: our name may become known only after a reload.
         self._guards = nameless_guards(settings)
@@ -94,6 +95,7 @@ class Proxy:
             live=[HealthCheck("event-loop", self._heartbeat.fault)],
             ready=[
                 HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
+                HealthCheck("listener", lambda: None if self._is_accepting else "not open yet"),
                 HealthCheck("own-identity", lambda: None if self._own_name else "not known yet"),
                 HealthCheck("own-credential", upstream.keeper.fault),
                 HealthCheck("audit", self._audit.fault),
@@ -127,6 +129,7 @@ class Proxy:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._first_lesson.wait(), _FIRST_LESSON_SECONDS)
         await self._listener.accept()
+        self._is_accepting = True
         self._tasks.keep(self._keep_house())
         self._tasks.keep(self._upstream.keeper.run())
         refresh_seconds = settings.serving.certificate_refresh_seconds
