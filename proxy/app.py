@@ -18,7 +18,6 @@ from proxy.audit.audit_recorder import AuditRecorder
 from proxy.audit.book import AuditBook
 from proxy.audit.policy_keeper import PolicyKeeper
 from proxy.audit.recorder import Recorder
-from proxy.audit.sinks import AuditFile
 from proxy.authentication.trust import Trust, TrustKeeper
 from proxy.authentication.trust_sources import FilesAndCluster
 from proxy.core.audit_policy import AuditPolicy
@@ -31,6 +30,7 @@ from proxy.serving.listener import Listener
 from proxy.serving.open_files import allow_open_files
 from proxy.settings.audit_policy import load_audit_policy
 from proxy.settings.model import Settings
+from proxy.telemetry.audit_metrics import AuditMetrics
 from proxy.telemetry.audit_policy_metrics import AuditPolicyMetrics
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
@@ -42,6 +42,7 @@ from proxy.wire.tasks import Tasks
 from proxy.wiring import (
     Tools,
     anonymous_policy,
+    build_audit,
     build_authenticator,
     build_gate,
     certificate_files,
@@ -59,6 +60,7 @@ _SWEEP_SECONDS = 1.0
 _SWEEPS_PER_DEAD_PEER_SEARCH = 10
 _FIRST_LESSON_SECONDS = 3.0
 _SILENCE_SECONDS = 30.0
+_LEAST_FLUSH_SECONDS = 1.0
 
 
 @asynccontextmanager
@@ -99,6 +101,7 @@ class Proxy:
         self._clock = asyncio.get_running_loop().time
         self._tasks = tasks
         self._upstream = upstream
+        self._is_accepting = False
         # Of the settings in force: our name may become known only after a reload.
         self._guards = nameless_guards(settings)
         self._serving_metrics = ServingMetrics(metrics.registry)
@@ -109,24 +112,25 @@ class Proxy:
             on_change=self._believe,
         )
         self._heartbeat = Heartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
+        self._audit = build_audit(settings.audit, AuditMetrics(metrics.registry), _wall_clock)
         self._admin = AdminServer(
             metrics.registry,
             live=[HealthCheck("event-loop", self._heartbeat.fault)],
             ready=[
                 HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
+                HealthCheck("listener", lambda: None if self._is_accepting else "not open yet"),
                 HealthCheck("own-identity", upstream.knowledge.fault),
                 HealthCheck("own-credential", upstream.credential_fault),
                 HealthCheck("canary", upstream.knowledge.canary.fault),
                 HealthCheck("client-cas", self._trust.fault),
+                HealthCheck("audit", self._audit.fault),
             ],
         )
-        audit_path = settings.audit.log.path
-        self._audit_file = AuditFile(audit_path) if audit_path is not None else None
         recorder = Recorder(_wall_clock)
         self._policy_keeper: PolicyKeeper | None = None
-        if self._audit_file is not None:
+        if self._audit.sink is not None:
             book = AuditBook(
-                self._audit_file,
+                self._audit.sink,
                 audit_policy,
                 body_bytes=settings.audit.body_bytes,
                 clock=time.monotonic,
@@ -137,6 +141,7 @@ class Proxy:
         self._gate = build_gate(settings, self._tools)
         self._authenticator = build_authenticator(settings, self._tools, self._trust)
         self._pipeline = self._build_pipeline(settings, recorder)
+        self._pipeline.audit_room = self._audit.room
         self._listener = Listener(
             context=certificates.context,
             handler=self._pipeline,
@@ -150,6 +155,7 @@ class Proxy:
 
     async def start(self, settings: Settings) -> None:
         """Listen, and keep house."""
+        await self._audit.start()
         allow_open_files(settings.serving.limits.connections)
         await self._trust.begin()
         if settings.admin.address is not None:
@@ -163,6 +169,7 @@ class Proxy:
             first_lesson = self._upstream.knowledge.first_lesson.wait()
             await asyncio.wait_for(first_lesson, _FIRST_LESSON_SECONDS)
         await self._listener.accept()
+        self._is_accepting = True
         self._tasks.keep(self._keep_house())
         for account in self._upstream.accounts:
             self._tasks.keep(account.keeper.run())
@@ -177,10 +184,13 @@ class Proxy:
         self._upstream.pool.close()
         await self._tasks.stop()
         await self._admin.stop()
-        audit_file, self._audit_file = self._audit_file, None
-        if audit_file is not None:
-            # Last, when every exchange has ended and so every event was handed over.
-            await asyncio.to_thread(audit_file.close)
+        # Last, when every exchange has ended and so every event was handed over.
+        await self._audit.close(max(self.drain.seconds_left(), _LEAST_FLUSH_SECONDS))
+
+    def hurry(self) -> None:
+        """Wait for nobody from now on, neither for clients nor for audit backends."""
+        self.drain.hurry()
+        self._audit.hurry()
 
     def reload(self, settings: Settings) -> None:
         """Decide by these settings from the next request on.

@@ -88,6 +88,18 @@ class Places(Protocol):
         ...
 
 
+class AuditRoom(Protocol):
+    """Stage: can what happens be written down? Comes first: all that follows may be an event."""
+
+    def is_free(self) -> bool:
+        """Tell whether nobody has to wait."""
+        ...
+
+    async def wait(self) -> None:
+        """Return when the request may go on, or refuse."""
+        ...
+
+
 class DecisionGate(Protocol):
     """Stage: may the caller act as that identity, for this action?"""
 
@@ -145,6 +157,7 @@ class Pipeline:
         self._authenticator = authenticator
         self._in_flight = in_flight
         self.decisions = decisions
+        self.audit_room: AuditRoom | None = None
         self._forwarder = forwarder
         self._tasks = tasks
 
@@ -174,6 +187,8 @@ class Pipeline:
             self._answer(exchange, trail, InternalError("an internal error occurred"))
 
     async def _walk(self, exchange: ClientExchange, trail: Trail) -> None:
+        if self.audit_room is not None and not self.audit_room.is_free():
+            await self.audit_room.wait()
         request = exchange.request
         decisions = self.decisions  # one set for the whole walk, whatever a reload does meanwhile
         action = parse_action(request.method, request.target)

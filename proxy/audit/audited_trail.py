@@ -14,7 +14,7 @@ from proxy.core.audit_annotations import (
 )
 from proxy.core.audit_event import PLAIN_LINE, EventText, Stage, event_line
 from proxy.core.audit_policy import Recording
-from proxy.core.errors import InternalError, UnreadableRequest
+from proxy.core.errors import AuditUnavailable, InternalError, UnreadableRequest
 from proxy.wire.exchange import Outcome
 
 _NOTHING_TOLD = Told()
@@ -33,11 +33,13 @@ class AuditedTrail(ListeningTrail):
     def ended(self, outcome: Outcome) -> None:
         """Write down who did what as whom, and what came of it."""
         # What a request does must be known before it can be audited: the API server, too, answers
-        # what it cannot read before its audit begins. Our own log still has its line.
+        # what it cannot read before its audit begins. Our own log still has its line. And what is
+        # refused because events cannot be stored must not fill the buffer that those of requests
+        # under way still need; it is counted.
         ended_at = self._recorder.wall_clock()
         if self._is_plain(outcome, ended_at):
             self._record_plain_end(outcome, ended_at)
-        elif not isinstance(self._refusal, UnreadableRequest):
+        elif not isinstance(self._refusal, UnreadableRequest | AuditUnavailable):
             self._record_end(outcome, ended_at)
         self._log(outcome, ended_at)
 

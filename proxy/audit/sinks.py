@@ -1,55 +1,82 @@
-"""Where audit events go: a file, one event a line, written by a thread of its own.
+"""Where audit events go: a file, a webhook, or both, each at its own pace."""
 
-The event loop never waits for a disk. Lines go out whole and in order; stopping writes what is
-still waiting.
-"""
+import asyncio
+from collections.abc import Callable, Sequence
 
-import logging
-import os
-import queue
-import threading
-from pathlib import Path
-
-from proxy.core.errors import SetupError
-from proxy.telemetry.logs import fields
-
-log = logging.getLogger(__name__)
+from proxy.audit.backlog import Backlog, Mode
+from proxy.audit.log_backend import LogBackend
+from proxy.audit.room import AuditRoom
+from proxy.audit.webhook import WebhookBackend
 
 
-class AuditFileError(SetupError):
-    """The audit file cannot be opened."""
+class AuditBackends:
+    """Every backend there is; none of them holds up another."""
 
+    def __init__(
+        self,
+        log: LogBackend | None,
+        webhook: WebhookBackend | None,
+        *,
+        when_refused: Callable[[], None],
+    ) -> None:
+        self._log = log
+        self._webhook = webhook
+        self.backlogs: Sequence[Backlog] = [
+            one.backlog for one in (log, webhook) if one is not None
+        ]
+        self._when_refused = when_refused
+        self._is_closed = False
 
-class AuditFile:
-    """Appends lines to a file that only we can read."""
+    @property
+    def sink(self) -> "Backlog | AuditBackends | None":
+        """What takes events; None when nobody does."""
+        match self.backlogs:
+            case []:
+                return None
+            case [alone]:
+                return alone
+            case _:
+                return self
 
-    def __init__(self, path: Path) -> None:
-        try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise AuditFileError(f"cannot write {path}: {error.strerror}") from error
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._writer = threading.Thread(target=self._write_all, name="audit", daemon=True)
-        self._writer.start()
+    @property
+    def room(self) -> AuditRoom | None:
+        """What is asked before a request is forwarded; None when no backend holds anybody up."""
+        if all(backlog.mode is Mode.BATCH for backlog in self.backlogs):
+            return None
+        return AuditRoom(self.backlogs, self._when_refused)
+
+    def fault(self) -> str | None:
+        """Tell why requests are refused; None if they are not."""
+        for backlog in self.backlogs:
+            if backlog.mode is Mode.BLOCKING_STRICT and backlog.is_failing:
+                return f"{backlog.name} cannot store events"
+        return None
 
     def write(self, line: bytes) -> None:
-        """Take one line; returns at once."""
-        self._lines.put(line)
+        """Take one event as a line; returns at once."""
+        for backlog in self.backlogs:
+            backlog.write(line)
 
-    def close(self) -> None:
-        """Write what is waiting and close. Blocks, so not for the event loop."""
-        self._lines.put(None)
-        self._writer.join()
-        os.close(self._descriptor)
+    async def start(self) -> None:
+        """Let events go out; SetupError when a backend cannot be used."""
+        if self._log is not None:
+            await asyncio.to_thread(self._log.start)
+        if self._webhook is not None:
+            await self._webhook.start()
 
-    def _write_all(self) -> None:
-        while (line := self._lines.get()) is not None:
-            try:
-                self._write_whole(line)
-            except OSError as error:
-                log.error("audit event lost", extra=fields(reason=error.strerror))  # noqa: TRY400 - the reason says it all
+    async def close(self, seconds: float) -> None:
+        """Store what is waiting, as far as that many seconds allow; call it when all is over."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        async with asyncio.TaskGroup() as group:
+            if self._log is not None:
+                group.create_task(asyncio.to_thread(self._log.close, seconds))
+            if self._webhook is not None:
+                group.create_task(self._webhook.close(seconds))
 
-    def _write_whole(self, line: bytes) -> None:
-        rest = memoryview(line)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+    def hurry(self) -> None:
+        """Wait no longer, if it is being closed."""
+        for backend in (self._log, self._webhook):
+            if backend is not None:
+                backend.hurry()

@@ -16,6 +16,7 @@ _COMMANDS = {
     "serve": "run the proxy",
     "dev": "run a real control plane and the proxy on this machine, with a guided tour",
     "check-config": "check a config file",
+    "audit": "read audit logs: join ours and the cluster's",
     "version": "print the version",
 }
 

@@ -51,7 +51,7 @@ async def _serve(config: Path, settings: Settings) -> None:
     async with running_proxy(settings) as proxy:
         loop.add_signal_handler(signal.SIGHUP, _reload, config, proxy)
         await stop.wait()
-        _on_stop_signals(loop, proxy.drain.hurry)
+        _on_stop_signals(loop, proxy.hurry)
         await proxy.drain.run()
 
 

@@ -41,6 +41,13 @@ class InternalError(Refusal):
     """A bug of ours, told without its insides."""
 
 
+class AuditUnavailable(Refusal):
+    """What the request does could not be written down, so it is not done."""
+
+    def __init__(self) -> None:
+        super().__init__("failed to store audit event")
+
+
 class UnreadableRequest(Refusal):
     """The API server cannot tell what the request does, and says so before it asks who calls."""
 

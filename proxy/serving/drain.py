@@ -20,6 +20,8 @@ from proxy.telemetry.logs import fields
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.05
+# The interpreter takes its time to end, too.
+_EXIT_SECONDS = 0.5
 # Clients take a watch that ends within its first second without an event for a faulty one, and
 # read everything anew instead of resuming.
 _YOUNGEST_SECONDS = 1.1
@@ -44,11 +46,13 @@ class Drain:
         self._clock = clock
         self._looks: dict[Exchange, _Look] = {}
         self._is_hurried = False
+        self._ends = clock()
         self.has_begun = False
 
     async def run(self) -> None:
         """Return when nobody is waited for any more; who is left then ends with the listener."""
         self.has_begun = True
+        self._ends = self._clock() + self._times.grace_seconds
         schedule = DrainSchedule(self._times, self._clock())
         self._announce()
         await self._look_on(lambda: self._is_closing_time(schedule))
@@ -60,6 +64,10 @@ class Drain:
     def hurry(self) -> None:
         """Wait for nobody from now on."""
         self._is_hurried = True
+
+    def seconds_left(self) -> float:
+        """Return what is left of the grace period for whatever comes after the clients."""
+        return 0.0 if self._is_hurried else max(0.0, self._ends - self._clock() - _EXIT_SECONDS)
 
     async def _look_on(self, is_done: Callable[[], bool]) -> None:
         while not self._is_hurried and not is_done():  # noqa: ASYNC110 - the clock tells, nobody else

@@ -2,15 +2,9 @@
 
 from pydantic import PositiveInt
 
+from proxy.settings.audit_backends import AuditLogSettings, AuditWebhookSettings
 from proxy.settings.strict import StrictModel
 from proxy.settings.values import FilePath
-
-
-class AuditLogSettings(StrictModel):
-    """The audit trail as a file."""
-
-    path: FilePath | None = None
-    """One audit.k8s.io/v1 event a line is appended here. Absent: no audit file."""
 
 
 class AuditSettings(StrictModel):
@@ -18,6 +12,9 @@ class AuditSettings(StrictModel):
 
     log: AuditLogSettings = AuditLogSettings()
     """The audit trail as a file."""
+
+    webhook: AuditWebhookSettings = AuditWebhookSettings()
+    """The audit trail as calls of a receiver."""
 
     policy_file: FilePath | None = None
     """An audit.k8s.io/v1 Policy. Absent: every request at Metadata, without RequestReceived."""

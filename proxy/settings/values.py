@@ -24,7 +24,8 @@ def _read_duration(value: object) -> float:
     return duration
 
 
-def _read_path(value: object, info: ValidationInfo) -> Path:
+def read_path(value: object, info: ValidationInfo) -> Path:
+    """Return the path of a file, relative to the config file; ValueError for anything else."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("must be the path of a file")
     directory = (info.context or {}).get("directory", Path())
@@ -59,6 +60,6 @@ def _not_this(value: object) -> str:
 
 Duration = Annotated[float, BeforeValidator(_read_duration)]
 Timeout = Annotated[float, BeforeValidator(_read_duration), Field(gt=0)]
-FilePath = Annotated[Path, BeforeValidator(_read_path)]
+FilePath = Annotated[Path, BeforeValidator(read_path)]
 Address = Annotated[tuple[str, int], BeforeValidator(_read_address)]
 Server = Annotated[tuple[str, int], BeforeValidator(read_server)]

@@ -6,7 +6,6 @@ certificate, a token file that is just gone or a plugin that fails leave the old
 
 import asyncio
 import hashlib
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from proxy.settings.values import read_server
 from proxy.upstream.credential_expiry import expiry_of
 from proxy.upstream.credential_source import Reading
 from proxy.upstream.endpoints import Endpoint
+from proxy.wire.client_context import client_context
 
 _TOKEN = "BearerToken"  # noqa: S105 - the name of it, in the library
 # Stands for whichever endpoint can be reached; no resolver knows it.
@@ -154,7 +154,9 @@ def _identity(reading: Reading, addresses: Sequence[Address], old: _Identity | N
     expires_at = expiry_of(authorization, certificate) if told is None else told
     if old is not None and old.fingerprint == fingerprint:
         return replace(old, authorization=authorization, expires_at=expires_at)
-    context = _context(configuration)
+    context = client_context(
+        configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
+    )
     name = configuration.tls_server_name
     endpoints = tuple(Endpoint(host, port, name or host, context) for host, port in servers)
     return _Identity(authorization, endpoints, fingerprint, certificate, expires_at)
@@ -182,14 +184,3 @@ def _header_value(token: str) -> bytes:
     if value in {"Bearer", "Basic"}:
         raise ValueError("its token is empty")
     return value.encode()
-
-
-def _context(configuration: Configuration) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Python 3.13 asks for extensions that the CAs of several managed clusters do not carry.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.set_alpn_protocols(["http/1.1"])
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return context

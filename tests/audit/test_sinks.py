@@ -1,62 +1,64 @@
-import stat
-import threading
 from pathlib import Path
 
 import pytest
 
-from proxy.audit.sinks import AuditFile, AuditFileError
+from proxy.audit.backlog import Mode
+from proxy.audit.log_backend import LogBackend
+from proxy.audit.log_file import AuditFileError, LogFile
+from proxy.audit.sinks import AuditBackends
+from tests.audit.counting import Counts, limits
 
 
-def test_lines_are_appended_whole_and_in_order(tmp_path: Path) -> None:
+def backend(path: Path, mode: Mode = Mode.BATCH) -> LogBackend:
+    return LogBackend(lambda: LogFile(path), limits(mode), Counts())
+
+
+def backends(log: LogBackend | None) -> AuditBackends:
+    return AuditBackends(log, None, when_refused=lambda: None)
+
+
+def test_where_nobody_takes_events_nobody_is_asked() -> None:
+    assert (backends(None).sink, backends(None).room) == (None, None)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_only_a_blocking_mode_holds_requests_up(tmp_path: Path, mode: Mode) -> None:
+    log = backend(tmp_path / "audit.log", mode)
+
+    assert (backends(log).room is None) == (mode is Mode.BATCH)
+    assert backends(log).sink is log.backlog
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_only_a_strict_backend_that_fails_is_a_fault(tmp_path: Path, mode: Mode) -> None:
+    log = backend(tmp_path / "audit.log", mode)
+    healthy = backends(log).fault()
+
+    log.backlog.failed("write", "No space left on device")
+
+    expected = "log cannot store events" if mode is Mode.BLOCKING_STRICT else None
+    assert (healthy, backends(log).fault()) == (None, expected)
+
+
+async def test_what_cannot_be_opened_is_told_at_the_start_and_can_be_closed(
+    tmp_path: Path,
+) -> None:
+    audit = backends(backend(tmp_path / "missing" / "audit.log"))
+
+    with pytest.raises(AuditFileError):
+        await audit.start()
+    await audit.close(1)
+
+
+async def test_events_are_there_when_it_is_closed_and_a_second_time_does_no_harm(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "audit.log"
-    path.write_bytes(b"before\n")
-    file = AuditFile(path)
+    audit = backends(backend(path))
+    await audit.start()
 
-    for number in range(1000):
-        file.write(b"line %d\n" % number)
-    file.close()
+    audit.write(b"one\n")
+    await audit.close(5)
+    await audit.close(5)
 
-    lines = path.read_bytes().splitlines()
-    assert lines == [b"before", *(b"line %d" % number for number in range(1000))]
-
-
-def test_lines_of_several_threads_are_never_split(tmp_path: Path) -> None:
-    path = tmp_path / "audit.log"
-    file = AuditFile(path)
-
-    def write(letter: bytes) -> None:
-        for _ in range(200):
-            file.write(letter * 5000 + b"\n")
-
-    threads = [threading.Thread(target=write, args=(letter,)) for letter in (b"a", b"b", b"c")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    file.close()
-
-    lines = path.read_bytes().splitlines()
-    assert len(lines) == 600
-    assert {bytes(set(line)) for line in lines} == {b"a", b"b", b"c"}
-
-
-def test_nobody_else_can_read_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "audit.log"
-
-    AuditFile(path).close()
-
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_a_path_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(AuditFileError, match=r"cannot write .*: No such file or directory"):
-        AuditFile(tmp_path / "missing" / "audit.log")
-
-
-def test_a_full_disk_loses_events_loudly_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    file = AuditFile(Path("/dev/full"))
-
-    file.write(b"line\n")
-    file.close()
-
-    assert [record.message for record in caplog.records] == ["audit event lost"]
+    assert path.read_bytes() == b"one\n"

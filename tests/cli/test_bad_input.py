@@ -149,6 +149,15 @@ def test_an_audit_file_that_cannot_be_written(files: Path) -> None:
     assert_one_line(result, "missing/audit.log: No such file or directory")
 
 
+def test_an_audit_webhook_that_cannot_be_read(files: Path) -> None:
+    path = config(files)
+    path.write_text(path.read_text() + "audit: {webhook: {kubeconfig: webhook.yaml}}\n")
+
+    result = understudy("serve", "--config", path)
+
+    assert_one_line(result, "cannot use kubeconfig", "webhook.yaml for audit events")
+
+
 def test_a_kubeconfig_that_cannot_be_read(files: Path) -> None:
     path = config(files)
     (files / "upstream.yaml").unlink()

@@ -1,0 +1,81 @@
+"""Audit logs as they lie around: plain, compressed, rotated, on standard input."""
+
+import gzip
+import heapq
+import io
+import json
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from proxy.audit.join_records import Record, UnreadableEvent, read_record, read_time
+from proxy.core.errors import SetupError
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BROKEN = (OSError, EOFError, zlib.error)
+
+
+class LogError(SetupError):
+    """A log cannot be read."""
+
+
+class Entry(NamedTuple):
+    """What one event tells, when it was written, and by whom."""
+
+    moment: float
+    is_ours: bool
+    record: Record
+
+
+class AuditLogs:
+    """Reads several logs side by side; each line that is no event is counted and left out."""
+
+    def __init__(self, ours: list[Path], cluster: list[Path]) -> None:
+        self._ours = ours
+        self._cluster = cluster
+        self.unreadable: dict[str, int] = {}
+
+    def entries(self) -> Iterator[Entry]:
+        """Give the events of all logs, in about the order of their times."""
+        with ExitStack() as files:
+            logs = [(path, True) for path in self._ours] + [(path, False) for path in self._cluster]
+            streams = [
+                self._read(files.enter_context(_opened(path)), path, is_ours=is_ours)
+                for path, is_ours in logs
+            ]
+            yield from heapq.merge(*streams, key=lambda entry: entry.moment)
+
+    def _read(self, file: BinaryIO, path: Path, *, is_ours: bool) -> Iterator[Entry]:
+        try:
+            for line in file:
+                entry = _entry(line, is_ours=is_ours)
+                if entry is None:
+                    self.unreadable[str(path)] = self.unreadable.get(str(path), 0) + 1
+                else:
+                    yield entry
+        except _BROKEN as error:
+            raise LogError(f"cannot read {path}: {error}") from error
+
+
+def _entry(line: bytes, *, is_ours: bool) -> Entry | None:
+    try:
+        event = json.loads(line)
+        return Entry(read_time(event), is_ours, read_record(event))
+    except (ValueError, UnreadableEvent):
+        return None
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a log, whatever it is; the content tells whether it is compressed."""
+    try:
+        # The descriptor of standard input is not ours to close.
+        is_input = path == Path("-")
+        raw = io.FileIO(sys.stdin.fileno() if is_input else path, closefd=not is_input)
+        file = io.BufferedReader(raw)
+        is_packed = file.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
+    except OSError as error:
+        raise LogError(f"cannot read {path}: {error.strerror}") from error
+    return gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[return-value]  # it reads alike

@@ -1,0 +1,62 @@
+"""What the audit backends count, on a registry that is passed in; label values are closed sets."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class AuditMetrics:
+    """What becomes of audit events: `backend` is log or webhook."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._stored = Counter(
+            "understudy_audit_events_stored_total",
+            "Audit events written to the log or accepted by the webhook.",
+            ("backend",),
+            registry=registry,
+        )
+        self._lost = Counter(
+            "understudy_audit_events_lost_total",
+            "Audit events a backend will never have, by reason: buffer-full, refused (the webhook "
+            "does not take them) or shutdown.",
+            ("backend", "reason"),
+            registry=registry,
+        )
+        self._failures = Counter(
+            "understudy_audit_backend_failures_total",
+            "Failed attempts, by reason: write, rotate, tidy, send or credential. Nothing is lost "
+            "by that alone.",
+            ("backend", "reason"),
+            registry=registry,
+        )
+        self._waiting = Gauge(
+            "understudy_audit_events_waiting",
+            "Audit events in memory that a backend has not stored yet.",
+            ("backend",),
+            registry=registry,
+        )
+        self._rejected = Counter(
+            "understudy_audit_requests_rejected_total",
+            "Requests answered 500 because a backend in the mode blocking-strict could not store.",
+            registry=registry,
+        )
+
+    def events_stored(self, backend: str, count: int) -> None:
+        """Count events that are safe with the backend."""
+        self._stored.labels(backend).inc(count)
+
+    def events_lost(self, backend: str, reason: str, count: int) -> None:
+        """Count events that the backend will never have."""
+        self._lost.labels(backend, reason).inc(count)
+
+    def backend_failed(self, backend: str, reason: str) -> None:
+        """Count one attempt that failed."""
+        self._failures.labels(backend, reason).inc()
+
+    def watch_waiting(self, backend: str, count: Callable[[], int]) -> None:
+        """Show how many events wait, as it is when somebody asks."""
+        self._waiting.labels(backend).set_function(count)
+
+    def request_rejected(self) -> None:
+        """Count a request that was refused."""
+        self._rejected.inc()

@@ -1,0 +1,186 @@
+"""`understudy audit join` as its users meet it."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit.test_join import PROXY, Logs
+
+pytestmark = pytest.mark.timeout(60)  # each starts Python anew, on a machine that may be busy
+
+
+def join(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "audit", "join", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+def lines(logs: Logs, *, is_ours: bool) -> bytes:
+    ordered = sorted(logs.entries, key=lambda entry: str(entry[0]["stageTimestamp"]))
+    events = [event for event, side in ordered if side == is_ours]
+    return b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+
+def write(logs: Logs, directory: Path) -> tuple[Path, Path]:
+    ours, cluster = directory / "ours.log", directory / "cluster.log"
+    ours.write_bytes(lines(logs, is_ours=True))
+    cluster.write_bytes(lines(logs, is_ours=False))
+    return ours, cluster
+
+
+def impersonation() -> Logs:
+    logs = Logs()
+    logs.ours("bob", "alice", constraint="impersonate:user-info")
+    logs.cluster("alice")
+    return logs
+
+
+def test_a_request_is_a_line_of_the_table(tmp_path: Path) -> None:
+    result = join(*write(impersonation(), tmp_path))
+
+    assert result.returncode == 0, result.stderr
+    header, line = result.stdout.splitlines()
+    assert header.split() == [
+        *("TIME", "CALLER", "CONSTRAINT", "TARGET", "ACTION", "OUTCOME", "AUDIT-ID", "FLAGS")
+    ]
+    assert line.split() == [
+        "2026-11-16T04:00:00.000000Z",
+        *("bob", "impersonate:user-info", "alice", "list", "pods", "200", "id-1"),
+    ]
+    assert "1 requests, 1 in both logs, 0 flagged" in result.stderr
+    assert f"the proxy's own user name is {PROXY}" in result.stderr
+
+
+def test_and_an_object_of_json(tmp_path: Path) -> None:
+    result = join("-o", "json", *write(impersonation(), tmp_path))
+
+    assert json.loads(result.stdout) == {
+        "auditID": "id-1",
+        "requestReceivedTimestamp": "2026-11-16T04:00:00.000000Z",
+        "caller": "bob",
+        "constraint": "impersonate:user-info",
+        "target": "alice",
+        "proxy": PROXY,
+        "verb": "list",
+        "object": "pods",
+        "requestURI": "/api/v1/pods",
+        "code": 200,
+        "clusterCode": 200,
+        "clusterTarget": "alice",
+        "flags": [],
+    }
+
+
+def test_rotated_compressed_and_piped_logs(tmp_path: Path) -> None:
+    logs = Logs()
+    for number in range(4):
+        logs.ours("bob", id=f"id-{number}", at=number)
+        logs.cluster("bob", id=f"id-{number}", at=number)
+    ours = lines(logs, is_ours=True).splitlines(keepends=True)
+    (tmp_path / "old.log.gz").write_bytes(gzip.compress(b"".join(ours[:4])))
+    (tmp_path / "new.log").write_bytes(b"".join(ours[4:]))
+
+    result = join(
+        *("--ours", tmp_path / "old.log.gz", tmp_path / "new.log", "-", "-o", "json"),
+        stdin=gzip.compress(lines(logs, is_ours=False)),
+    )
+
+    assert result.returncode == 0, result.stderr
+    found = [json.loads(line)["auditID"] for line in result.stdout.splitlines()]
+    assert found == [f"id-{number}" for number in range(4)]
+    assert "4 requests, 4 in both logs" in result.stderr
+
+
+def flags(result: subprocess.CompletedProcess[str]) -> list[Any]:
+    return [json.loads(line)["flags"] for line in result.stdout.splitlines()]
+
+
+def test_a_request_in_our_own_name_is_loud(tmp_path: Path) -> None:
+    logs = impersonation()
+    logs.cluster(None, id="stolen", resource="secrets", at=1)
+
+    result = join("-o", "json", *write(logs, tmp_path))
+    table = join(*write(logs, tmp_path))
+
+    assert flags(result) == [[], ["NOT-IMPERSONATED"]]
+    assert (result.returncode, table.returncode) == (3, 3)
+    assert "WARNING: 1 requests reached the API server" in result.stderr
+    assert table.stdout.splitlines()[-1].endswith("NOT-IMPERSONATED")
+
+
+def test_what_is_only_odd_is_flagged_and_no_failure(tmp_path: Path) -> None:
+    logs = impersonation()
+    logs.ours("carol", at=1)
+    logs.cluster("carol", at=1)
+
+    result = join("-o", "json", *write(logs, tmp_path))
+
+    assert flags(result) == [["same-id"], ["same-id"]]
+    assert result.returncode == 0
+
+
+def test_our_own_name_can_be_told(tmp_path: Path) -> None:
+    logs = Logs()
+    logs.cluster(None, id="stolen", resource="secrets")
+
+    unknown = join(*write(logs, tmp_path))
+    known = join("--our-user", PROXY, *write(logs, tmp_path))
+
+    assert unknown.returncode == 0
+    assert "own user name is unknown" in unknown.stderr
+    assert known.returncode == 3
+
+
+def test_lines_that_are_no_events_are_counted_and_a_cut_one_too(tmp_path: Path) -> None:
+    ours, cluster = write(impersonation(), tmp_path)
+    ours.write_bytes(b"nonsense\n[]\n" + ours.read_bytes() + b'{"kind":"Ev')
+
+    result = join("-o", "json", ours, cluster)
+
+    assert flags(result) == [[]]
+    assert f"{ours}: 3 lines are no audit events" in result.stderr
+
+
+def test_names_can_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    logs = Logs()
+    logs.ours("bob\x1b[2J\nroot")
+    logs.cluster("bob\x1b[2J\nroot")
+
+    result = join(*write(logs, tmp_path))
+
+    assert "\x1b" not in result.stdout
+    assert len(result.stdout.splitlines()) == 2
+
+
+def test_a_log_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    ours, _ = write(impersonation(), tmp_path)
+    broken = tmp_path / "broken.gz"
+    broken.write_bytes(gzip.compress(ours.read_bytes())[:-20])
+
+    for file in (tmp_path / "missing.log", tmp_path, broken):
+        result = join(ours, file)
+
+        assert result.returncode == 1
+        (line,) = result.stderr.splitlines()
+        assert line.startswith(f"understudy: cannot read {file}: ")
+
+
+def test_a_command_is_needed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "audit"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert "usage: understudy audit" in done.stderr

@@ -1,0 +1,24 @@
+from prometheus_client import CollectorRegistry, generate_latest
+
+from proxy.telemetry.audit_metrics import AuditMetrics
+
+
+def test_every_fate_of_an_event_has_its_series() -> None:
+    registry = CollectorRegistry()
+    metrics = AuditMetrics(registry)
+
+    metrics.events_stored("log", 3)
+    metrics.events_lost("webhook", "buffer-full", 2)
+    metrics.backend_failed("log", "rotate")
+    metrics.watch_waiting("webhook", lambda: 7)
+    metrics.request_rejected()
+
+    page = generate_latest(registry).decode()
+    for line in (
+        'understudy_audit_events_stored_total{backend="log"} 3.0',
+        'understudy_audit_events_lost_total{backend="webhook",reason="buffer-full"} 2.0',
+        'understudy_audit_backend_failures_total{backend="log",reason="rotate"} 1.0',
+        'understudy_audit_events_waiting{backend="webhook"} 7.0',
+        "understudy_audit_requests_rejected_total 1.0",
+    ):
+        assert line in page
