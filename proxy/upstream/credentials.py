@@ -6,7 +6,6 @@ certificate, a token file that is just gone or a plugin that fails leave the old
 
 import asyncio
 import hashlib
-import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,6 +18,7 @@ from proxy.core.errors import SetupError
 from proxy.settings.values import read_server
 from proxy.upstream.credential_source import CredentialSource, Reading
 from proxy.upstream.endpoints import Endpoint
+from proxy.wire.client_context import client_context
 
 _TOKEN = "BearerToken"  # noqa: S105 - the name of it, in the library
 # Stands for whichever endpoint can be reached; no resolver knows it.
@@ -139,7 +139,9 @@ def _identity(
     fingerprint = _fingerprint(configuration, servers)
     if old is not None and old.fingerprint == fingerprint:
         return replace(old, authorization=authorization)
-    context = _context(configuration)
+    context = client_context(
+        configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
+    )
     name = configuration.tls_server_name
     return _Identity(
         authorization,
@@ -170,14 +172,3 @@ def _header_value(token: str) -> bytes:
     if value in {"Bearer", "Basic"}:
         raise ValueError("its token is empty")
     return value.encode()
-
-
-def _context(configuration: Configuration) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Python 3.13 asks for extensions that the CAs of several managed clusters do not carry.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.set_alpn_protocols(["http/1.1"])
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return context

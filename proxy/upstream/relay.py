@@ -14,7 +14,7 @@ from proxy.core.errors import BadGateway, GatewayTimeout, Refusal, UpstreamUnava
 from proxy.core.forwarding_headers import returned_headers
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
-from proxy.upstream.own_standing import Standing
+from proxy.upstream.standing import Standing
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
 
