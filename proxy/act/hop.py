@@ -4,12 +4,13 @@ import asyncio
 import ipaddress
 import itertools
 import logging
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.act.certificate import LOOPBACK_NAMES, OwnCertificate, own_certificate, own_context
+from proxy.act.certificate import LOOPBACK_NAMES, own_certificate, own_context
 from proxy.act.handler import ActingHandler
 from proxy.act.handout import NOTHING, Handout
 from proxy.act.heads import ActingHeads
@@ -70,9 +71,10 @@ async def running_hop(settings: HopSettings) -> AsyncIterator["Hop"]:
     server = await asyncio.to_thread(KnownServer, settings.server, settings.ca_file)
     names = tuple(dict.fromkeys((*LOOPBACK_NAMES, settings.address[0])))
     own = await asyncio.to_thread(own_certificate, names, settings.kept)
-    hop = Hop(settings.wanted, server, own)
+    context = await asyncio.to_thread(own_context, own.pair)
+    hop = Hop(settings.wanted, server, context)
     try:
-        await hop.start(settings)
+        await hop.start(settings, ca_pem=own.ca_pem)
         yield hop
     finally:
         await hop.stop()
@@ -81,11 +83,10 @@ async def running_hop(settings: HopSettings) -> AsyncIterator["Hop"]:
 class Hop:
     """The listening side and the proxy's side, and nothing decided between them."""
 
-    def __init__(self, wanted: Identity, server: KnownServer, own: OwnCertificate) -> None:
+    def __init__(self, wanted: Identity, server: KnownServer, context: ssl.SSLContext) -> None:
         clock = asyncio.get_running_loop().time
         nobody = Nobody()
         self._server = server
-        self._own = own
         self._tasks = Tasks(_report_failure)
         self._pool = Pool(
             Endpoints(server, clock),
@@ -102,7 +103,7 @@ class Hop:
             write_head=ActingHeads(server.endpoints[0].address).write,
         )
         self._listener = Listener(
-            context=own_context(own.pair),
+            context=context,
             handler=ActingHandler(pass_on_as(wanted), forwarder, self._tasks),
             limits=ConnectionLimits(),
             clock=clock,
@@ -110,10 +111,10 @@ class Hop:
         self.drain = Drain(self._listener, _DRAIN_TIMES, clock=clock)
         self.address = ("", 0)
 
-    async def start(self, settings: HopSettings) -> None:
+    async def start(self, settings: HopSettings, *, ca_pem: bytes) -> None:
         """Listen, and then tell the application how to trust us."""
         self.address = await self._listener.start(*settings.address)
-        await asyncio.to_thread(settings.handout.write, self._own.ca_pem)
+        await asyncio.to_thread(settings.handout.write, ca_pem)
         self._tasks.keep(self._keep_house())
         log.info(
             "acting",
