@@ -20,6 +20,7 @@ DAY = timedelta(days=1)
 UID_ATTRIBUTE = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
 CLIENT_USAGE = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER_USAGE = ExtendedKeyUsageOID.SERVER_AUTH
+_LONGEST_COMMON_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,10 @@ class Authority:
         validity: Validity = USUAL_VALIDITY,
         usages: Sequence[x509.ObjectIdentifier] = (SERVER_USAGE,),
     ) -> KeyPair:
-        """Certify a server for these DNS names and addresses; the first is its CN too."""
+        """Certify a server for these DNS names and addresses; the first is its CN too, if short."""
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         return self._issue(
-            _subject(names[0]), validity=validity, usages=usages, extensions=[alternatives]
+            _server_subject(names[0]), validity=validity, usages=usages, extensions=[alternatives]
         )
 
     def _own_key_identifier(self) -> x509.SubjectKeyIdentifier:
@@ -152,6 +153,11 @@ def _subject(name: str, groups: Iterable[str] = (), uid: str | None = None) -> x
         attributes.append(x509.NameAttribute(UID_ATTRIBUTE, uid))
     # Each attribute is a relative name of its own, as openssl and kubeadm write them.
     return x509.Name([x509.RelativeDistinguishedName([attribute]) for attribute in attributes])
+
+
+def _server_subject(name: str) -> x509.Name:
+    # Clients read the alternative names; a CN is for people, and has room for so much.
+    return _subject(name if len(name) <= _LONGEST_COMMON_NAME else "server")
 
 
 def _general_name(name: str) -> x509.GeneralName:
