@@ -1,0 +1,273 @@
+"""`understudy act` before the proxy before the real API server: the KEP's first story, in a pod."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from kubernetes_asyncio import config, watch
+from kubernetes_asyncio.client import ApiClient as KubernetesClient
+from kubernetes_asyncio.client import ApiException, Configuration, CoreV1Api
+from kubernetes_asyncio.config import incluster_config
+
+from proxy.sandbox.api_server import ApiServer
+from proxy.sandbox.control_plane import ControlPlane
+from proxy.sandbox.identities import BearerToken
+from proxy.sandbox.ports import LOOPBACK
+from proxy.sandbox.proxy_process import ProxyProcess
+from tests.e2e.kep.cast import Cast
+from tests.support import streaming
+from tests.support.control_plane import who_am_i
+from tests.support.hop_process import HopProcess
+from tests.support.impersonation import (
+    DISCOVERY,
+    Caller,
+    Rights,
+    may,
+    may_ask_who,
+    may_be,
+    may_do,
+    may_visit,
+)
+from tests.support.kubectl import STREAMING_CLIENTS, Kubectl, streaming_kubectl
+from tests.support.kubelet import FakeKubelet, running_kubelet
+
+# The first test may have to build the fake kubelet or to fetch the old kubectl.
+pytestmark = pytest.mark.timeout(300)
+
+NAMESPACE = "acting"
+STREAMS = ("pods", "pods/exec", "pods/log", "pods/portforward")
+
+
+@pytest.fixture(scope="module")
+def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
+    with ProxyProcess(control_plane, plain_api_server) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cast(control_plane: ControlPlane, plain_api_server: ApiServer) -> Cast:
+    return Cast(control_plane, plain_api_server.admin)
+
+
+@pytest.fixture(scope="module")
+def rights(plain_api_server: ApiServer) -> Rights:
+    return Rights(plain_api_server)
+
+
+@pytest.fixture(scope="module")
+def node(cast: Cast) -> str:
+    return cast.node()
+
+
+@pytest.fixture(scope="module")
+def agent(cast: Cast, rights: Rights, node: str) -> Caller:
+    """Runs on the node, as its token says, and may look at pods as that node; no more."""
+    caller = cast.service_account(node=node)
+    rights.grant(
+        caller,
+        may_be("associated-node", "nodes"),
+        may_do("associated-node", "get", "list", "watch"),
+        may_ask_who("associated-node"),
+    )
+    return caller
+
+
+def token_of(caller: Caller) -> BearerToken:
+    assert isinstance(caller.credential, BearerToken)
+    return caller.credential
+
+
+@pytest.fixture(scope="module")
+def mounted_token(agent: Caller, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the kubelet would renew the agent's token."""
+    file = tmp_path_factory.mktemp("mounted") / "token"
+    file.write_text(token_of(agent).value)
+    return file
+
+
+@pytest.fixture(scope="module")
+def hop(
+    understudy: ProxyProcess, node: str, agent: Caller, mounted_token: Path
+) -> Iterator[HopProcess]:
+    options = (
+        f"--as=system:node:{node}",
+        f"--namespace={agent.subject['namespace']}",
+        f"--token-link={mounted_token}",
+    )
+    with HopProcess(*options, server=understudy.url, ca_pem=understudy.ca_pem) as running:
+        yield running
+
+
+@pytest.fixture
+async def in_cluster(
+    hop: HopProcess, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[KubernetesClient]:
+    """The client of an agent that knows nothing of the hop: it is simply in a cluster."""
+    # What mounting the shared directory at the usual place does in a pod.
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(hop.shared / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(hop.shared / "ca.crt"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", LOOPBACK)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(hop.port))
+    settings = Configuration()
+    config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]  # it ships half its types
+    async with KubernetesClient(configuration=settings) as client:
+        yield client
+
+
+def new_pod(cast: Cast, namespace: str, node: str | None) -> str:
+    """Create a pod on this node, or on one of its own, and return its name."""
+    name: str = cast.pod(namespace, node=node)["metadata"]["name"]
+    return name
+
+
+def pods_of(node: str) -> str:
+    return f"spec.nodeName={node}"
+
+
+async def test_an_unmodified_agent_lists_the_pods_of_its_node(
+    in_cluster: KubernetesClient, cast: Cast, node: str, agent: Caller
+) -> None:
+    namespace = agent.subject["namespace"]
+    neighbour = await asyncio.to_thread(new_pod, cast, namespace, node)
+    elsewhere = await asyncio.to_thread(new_pod, cast, namespace, None)
+
+    found = await CoreV1Api(in_cluster).list_pod_for_all_namespaces(field_selector=pods_of(node))
+
+    names = {pod.metadata.name for pod in found.items}
+    assert neighbour in names
+    assert elsewhere not in names
+    assert {pod.spec.node_name for pod in found.items} == {node}
+
+
+async def test_and_of_no_other(in_cluster: KubernetesClient, cast: Cast) -> None:
+    other = await asyncio.to_thread(cast.node)
+    api = CoreV1Api(in_cluster)
+
+    with pytest.raises(ApiException, match="Forbidden") as of_another:
+        await api.list_pod_for_all_namespaces(field_selector=pods_of(other))
+    with pytest.raises(ApiException, match="Forbidden") as of_all:
+        await api.list_pod_for_all_namespaces()
+
+    assert (of_another.value.status, of_all.value.status) == (403, 403)
+
+
+async def test_a_watch_shows_a_pod_as_it_comes(
+    in_cluster: KubernetesClient, cast: Cast, node: str, agent: Caller
+) -> None:
+    api = CoreV1Api(in_cluster)
+    before = await api.list_pod_for_all_namespaces(field_selector=pods_of(node))
+    watching = watch.Watch()
+
+    async with watching.stream(
+        api.list_pod_for_all_namespaces,
+        field_selector=pods_of(node),
+        resource_version=before.metadata.resource_version,
+        timeout_seconds=60,
+    ) as events:
+        created = await asyncio.to_thread(new_pod, cast, agent.subject["namespace"], node)
+        first = await anext(aiter(events))
+
+    assert (first["type"], first["object"].metadata.name) == ("ADDED", created)
+
+
+@pytest.mark.parametrize("name", ["Impersonate-User", "impersonate-user", "Impersonate_User"])
+async def test_an_agent_that_impersonates_by_itself_is_refused(
+    name: str, in_cluster: KubernetesClient, node: str
+) -> None:
+    in_cluster.set_default_header(name, "system:admin")
+
+    with pytest.raises(ApiException) as refused:
+        await CoreV1Api(in_cluster).list_pod_for_all_namespaces(field_selector=pods_of(node))
+
+    assert refused.value.status == 400
+    status = json.loads(refused.value.body or "")
+    assert status["message"].startswith("impersonation headers are not accepted here")
+
+
+def test_the_api_server_sees_the_node(hop: HopProcess, agent: Caller, node: str) -> None:
+    seen = who_am_i(hop.client(token_of(agent)))
+
+    assert seen["username"] == f"system:node:{node}"
+    assert seen["groups"] == ["system:nodes", "system:authenticated"]
+
+
+def test_a_hop_for_another_node_opens_nothing(
+    understudy: ProxyProcess, cast: Cast, agent: Caller
+) -> None:
+    """Who starts a hop gains nothing: the proxy asks what the application's own token may do."""
+    other = cast.node()
+    target = f"/api/v1/pods?fieldSelector={quote(pods_of(other))}"
+
+    with HopProcess(
+        f"--as=system:node:{other}", server=understudy.url, ca_pem=understudy.ca_pem
+    ) as hop:
+        answer = hop.client(token_of(agent)).request("GET", target)
+
+    assert answer.status == 403
+    assert "cannot impersonate-on:arbitrary-node:list" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("credential", [None, BearerToken("nonsense")], ids=["none", "bad"])
+def test_without_a_good_token_it_is_the_proxys_401(
+    credential: BearerToken | None, hop: HopProcess
+) -> None:
+    answer = hop.client(credential).request("GET", "/api/v1/pods")
+
+    assert (answer.status, answer.json()["reason"]) == (401, "Unauthorized")
+
+
+@pytest.fixture(scope="module")
+def kubelet(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[FakeKubelet]:
+    with running_kubelet(
+        control_plane, plain_api_server, node="acting-node", namespace=NAMESPACE
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def deputy_kubeconfig(
+    understudy: ProxyProcess, cast: Cast, rights: Rights, kubelet: FakeKubelet
+) -> Iterator[Path]:
+    """A service account's token, at a hop that acts as alice, who may stream."""
+    verbs = ("get", "create")
+    alice, deputy = cast.user("alice"), cast.service_account()
+    rights.grant(alice, may(*verbs, resources=STREAMS), namespace=NAMESPACE)
+    rights.grant(
+        deputy, may_be("user-info", "users", alice.name), may_visit("user-info", *DISCOVERY)
+    )
+    rights.grant(deputy, may_do("user-info", *verbs, resources=STREAMS), namespace=NAMESPACE)
+    with HopProcess(
+        f"--as={alice.name}", server=understudy.url, ca_pem=understudy.ca_pem
+    ) as running:
+        yield running.kubeconfig_for(token_of(deputy), namespace=NAMESPACE)
+
+
+@pytest.fixture(params=STREAMING_CLIENTS)
+def kubectl(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, deputy_kubeconfig: Path
+) -> Kubectl:
+    return streaming_kubectl(request.param, control_plane.binaries.kubectl, deputy_kubeconfig)
+
+
+@pytest.fixture
+def pod(kubelet: FakeKubelet) -> str:
+    return kubelet.create_pod()
+
+
+def test_exec_reports_output_and_exit_code(kubectl: Kubectl, pod: str) -> None:
+    streaming.check_exec_reports_output_and_exit_code(kubectl, pod)
+
+
+def test_exec_carries_standard_input(kubectl: Kubectl, pod: str) -> None:
+    streaming.check_exec_carries_standard_input(kubectl, pod, streaming.MEBIBYTE)
+
+
+def test_logs_follow_until_the_container_ends(kubectl: Kubectl, pod: str) -> None:
+    streaming.check_logs_follow_until_the_container_ends(kubectl, pod)
+
+
+def test_port_forward_serves_requests_at_once(kubectl: Kubectl, pod: str) -> None:
+    streaming.check_port_forward_serves_requests_at_once(kubectl, pod, requests=10, at_once=10)
