@@ -113,7 +113,9 @@ class Hop:
 
     async def start(self, settings: HopSettings, *, ca_pem: bytes) -> None:
         """Listen, and then tell the application how to trust us."""
-        self.address = await self._listener.start(*settings.address)
+        # Not shared: another hop's applications trust another CA, and may want to be somebody else.
+        self.address = await self._listener.bind(*settings.address, shares=False)
+        await self._listener.accept()
         await asyncio.to_thread(settings.handout.write, ca_pem)
         self._tasks.keep(self._keep_house())
         log.info(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from proxy.act.hop import Hop, HopSettings, is_loopback, running_hop
 from proxy.core.identity import Identity
+from proxy.serving.listener import ListenError
 from tests.act.conftest import APPLICATION, trusting
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
@@ -319,6 +321,35 @@ async def test_a_broken_answer_is_seen_as_broken(
 
     with pytest.raises(Cut):
         await application.read_response()
+
+
+async def test_an_application_goes_on_after_a_restart_if_the_certificate_is_kept(
+    settings: HopSettings, tmp_path: Path
+) -> None:
+    kept = replace(settings, kept=tmp_path)
+    async with running_hop(kept):
+        trusted = await asyncio.to_thread(trusting, tmp_path / "hop.crt")
+
+    async with running_hop(kept) as again, connected(again.address, trusted) as application:
+        answer = await application.request(headers=AUTHORIZED)
+
+    assert answer.status == 200
+
+
+async def test_without_that_the_old_ca_is_of_no_use(settings: HopSettings, tmp_path: Path) -> None:
+    async with running_hop(settings):
+        trusted = await asyncio.to_thread(trusting, tmp_path / "hop.crt")
+
+    async with running_hop(settings) as again:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            async with connected(again.address, trusted):
+                pass
+
+
+async def test_two_hops_do_not_share_an_address(settings: HopSettings, hop: Hop) -> None:
+    with pytest.raises(ListenError, match="address already in use"):
+        async with running_hop(replace(settings, address=hop.address)):
+            pass
 
 
 @pytest.mark.parametrize(

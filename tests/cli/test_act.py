@@ -5,14 +5,23 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from proxy.cli.main import main
 from proxy.minting import Authority
+from tests.support.restored_logging import restored_logging
 
+pytestmark = pytest.mark.usefixtures("own_logging")
 NEEDED = ("--server", "https://proxy:8443", "--as", "system:node:node-1")
+
+
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    with restored_logging():
+        yield
 
 
 @pytest.mark.parametrize(

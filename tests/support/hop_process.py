@@ -4,6 +4,7 @@ with HopProcess("--as", "alice", server=understudy.url, ca_pem=understudy.ca_pem
     hop.client(token).request("GET", "/version")
 """
 
+import json
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from typing import Self
 
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.identities import Credential, write_kubeconfig
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.ports import LOOPBACK
 from proxy.sandbox.processes import start_child
 from tests.support.streaming import wait_until
 
@@ -34,13 +35,12 @@ class HopProcess:
             directory = Path(
                 cleanup.enter_context(tempfile.TemporaryDirectory(prefix="understudy-act-"))
             )
-            self.port = cleanup.enter_context(ReservedPort()).number
             self.shared = directory / "shared"
             self.log_file = directory / "act.log"
             server_ca = directory / "server-ca.crt"
             server_ca.write_bytes(self._server_ca_pem)
             options = [f"--server={self._server}", f"--ca={server_ca}", *self._options]
-            options += [f"--listen={LOOPBACK}:{self.port}", f"--in-cluster-dir={self.shared}"]
+            options += [f"--listen={LOOPBACK}:0", f"--in-cluster-dir={self.shared}"]
             process = start_child(
                 [sys.executable, "-m", "proxy", "act", *options], log_file=self.log_file
             )
@@ -48,9 +48,11 @@ class HopProcess:
 
             def is_listening() -> bool:
                 process.ensure_running()
-                return (self.shared / "ca.crt").exists()
+                return '"message":"acting"' in self.log_file.read_text()
 
             wait_until(is_listening, "the hop does not listen")
+            first = json.loads(self.log_file.read_text().splitlines()[0])
+            self.port = int(first["address"].rpartition(":")[2])
             self._cleanup = cleanup.pop_all()
         return self
 
