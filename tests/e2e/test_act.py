@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import yaml
 from kubernetes_asyncio import config, watch
 from kubernetes_asyncio.client import ApiClient as KubernetesClient
 from kubernetes_asyncio.client import ApiException, Configuration, CoreV1Api
@@ -15,6 +16,7 @@ from kubernetes_asyncio.config import incluster_config
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken
+from proxy.sandbox.objects import create_namespace
 from proxy.sandbox.ports import LOOPBACK
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
@@ -38,6 +40,8 @@ from tests.support.kubelet import FakeKubelet, running_kubelet
 pytestmark = pytest.mark.timeout(300)
 
 NAMESPACE = "acting"
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "act.md").read_text()
+MANIFESTS = DOCUMENT.partition("```yaml\n")[2].partition("```")[0]
 STREAMS = ("pods", "pods/exec", "pods/log", "pods/portforward")
 
 
@@ -271,3 +275,46 @@ def test_logs_follow_until_the_container_ends(kubectl: Kubectl, pod: str) -> Non
 
 def test_port_forward_serves_requests_at_once(kubectl: Kubectl, pod: str) -> None:
     streaming.check_port_forward_serves_requests_at_once(kubectl, pod, requests=10, at_once=10)
+
+
+def test_the_cluster_takes_what_the_document_shows(
+    control_plane: ControlPlane, plain_api_server: ApiServer
+) -> None:
+    create_namespace(plain_api_server.admin, "agents")
+    kubeconfig = plain_api_server.kubeconfig_for(control_plane.admin, name="act-document")
+    kubectl = Kubectl(control_plane.binaries.kubectl, kubeconfig)
+
+    applied = kubectl.run(
+        *("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"),
+        stdin=MANIFESTS.encode(),
+    )
+
+    assert applied.returncode == 0, applied.stderr
+    assert len(applied.stdout.splitlines()) == 3
+
+
+def test_a_hop_starts_as_the_document_shows(
+    understudy: ProxyProcess, agent: Caller, node: str, mounted_token: Path, tmp_path: Path
+) -> None:
+    (_, _, daemon_set) = yaml.safe_load_all(MANIFESTS)
+    (sidecar,) = daemon_set["spec"]["template"]["spec"]["initContainers"]
+    command, *options = sidecar["args"]
+    # What the kubelet and the cluster put in place of names.
+    places = {
+        "$(NODE_NAME)": node,
+        "$(POD_NAMESPACE)": agent.subject["namespace"],
+        "/var/run/secrets/understudy/token": str(mounted_token),
+        "/kept": str(tmp_path),
+    }
+    kept = ("--as", "--namespace", "--token-link", "--keep")
+    options = [one for one in options if one.startswith(kept)]
+    for name, place in places.items():
+        options = [one.replace(name, place) for one in options]
+
+    with HopProcess(*options, server=understudy.url, ca_pem=understudy.ca_pem) as hop:
+        seen = who_am_i(hop.client(token_of(agent)))
+        shown = sorted(file.name for file in hop.shared.iterdir())
+
+    assert command == "act"
+    assert seen["username"] == f"system:node:{node}"
+    assert shown == ["ca.crt", "namespace", "token"]
