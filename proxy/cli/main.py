@@ -15,10 +15,10 @@ _EXIT_INTERRUPTED = 130
 _COMMANDS = {
     "serve": "run the proxy",
     "act": "run an unprivileged hop beside an application, which acts as one identity",
-    "dev": "run a real control plane and the proxy on this machine, with a guided tour",
-    "check-config": "check a config file",
     "certificate": "print a serving certificate and its CA as manifests",
     "kubeconfig": "write a kubeconfig that goes through the proxy",
+    "dev": "run a real control plane and the proxy on this machine, with a guided tour",
+    "check-config": "check a config file",
     "version": "print the version",
 }
 
