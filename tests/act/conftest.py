@@ -1,6 +1,7 @@
 """A hop before a scripted server, and an application that trusts the CA it was given."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -12,11 +13,12 @@ from proxy.act.hop import Hop, HopSettings, running_hop
 from proxy.core.identity import Identity
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import BOTH_LOOPS
-from tests.support.http_client import HttpClient, connected
+from tests.support.http_client import Headers, HttpClient, Response, connected
 from tests.support.scripted_api_server import ScriptedApiServer, scripted_api_server
 
 APPLICATION = "Bearer the-token-of-the-application"
 NODE = Identity("system:node:node-1")
+AUTHORIZED: Headers = [("Authorization", APPLICATION)]
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -66,3 +68,10 @@ def trusting(ca_file: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(ca_file)
     return context
+
+
+def refusal_of(answer: Response) -> tuple[int, str, str]:
+    """Return code, reason and message of a Status."""
+    status = json.loads(answer.body)
+    assert (status["kind"], status["code"]) == ("Status", answer.status)
+    return answer.status, status["reason"], status["message"]

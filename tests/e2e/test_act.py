@@ -20,29 +20,22 @@ from proxy.sandbox.objects import create_namespace
 from proxy.sandbox.ports import LOOPBACK
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
-from tests.support import streaming
 from tests.support.control_plane import who_am_i
 from tests.support.hop_process import HopProcess
 from tests.support.impersonation import (
-    DISCOVERY,
     Caller,
     Rights,
-    may,
     may_ask_who,
     may_be,
     may_do,
-    may_visit,
 )
-from tests.support.kubectl import STREAMING_CLIENTS, Kubectl, streaming_kubectl
-from tests.support.kubelet import FakeKubelet, running_kubelet
+from tests.support.kubectl import Kubectl
 
 # The first test may have to build the fake kubelet or to fetch the old kubectl.
 pytestmark = pytest.mark.timeout(300)
 
-NAMESPACE = "acting"
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "act.md").read_text()
 MANIFESTS = DOCUMENT.partition("```yaml\n")[2].partition("```")[0]
-STREAMS = ("pods", "pods/exec", "pods/log", "pods/portforward")
 
 
 @pytest.fixture(scope="module")
@@ -221,60 +214,6 @@ def test_without_a_good_token_it_is_the_proxys_401(
     answer = hop.client(credential).request("GET", "/api/v1/pods")
 
     assert (answer.status, answer.json()["reason"]) == (401, "Unauthorized")
-
-
-@pytest.fixture(scope="module")
-def kubelet(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[FakeKubelet]:
-    with running_kubelet(
-        control_plane, plain_api_server, node="acting-node", namespace=NAMESPACE
-    ) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def deputy_kubeconfig(
-    understudy: ProxyProcess, cast: Cast, rights: Rights, kubelet: FakeKubelet
-) -> Iterator[Path]:
-    """A service account's token, at a hop that acts as alice, who may stream."""
-    verbs = ("get", "create")
-    alice, deputy = cast.user("alice"), cast.service_account()
-    rights.grant(alice, may(*verbs, resources=STREAMS), namespace=NAMESPACE)
-    rights.grant(
-        deputy, may_be("user-info", "users", alice.name), may_visit("user-info", *DISCOVERY)
-    )
-    rights.grant(deputy, may_do("user-info", *verbs, resources=STREAMS), namespace=NAMESPACE)
-    with HopProcess(
-        f"--as={alice.name}", server=understudy.url, ca_pem=understudy.ca_pem
-    ) as running:
-        yield running.kubeconfig_for(token_of(deputy), namespace=NAMESPACE)
-
-
-@pytest.fixture(params=STREAMING_CLIENTS)
-def kubectl(
-    request: pytest.FixtureRequest, control_plane: ControlPlane, deputy_kubeconfig: Path
-) -> Kubectl:
-    return streaming_kubectl(request.param, control_plane.binaries.kubectl, deputy_kubeconfig)
-
-
-@pytest.fixture
-def pod(kubelet: FakeKubelet) -> str:
-    return kubelet.create_pod()
-
-
-def test_exec_reports_output_and_exit_code(kubectl: Kubectl, pod: str) -> None:
-    streaming.check_exec_reports_output_and_exit_code(kubectl, pod)
-
-
-def test_exec_carries_standard_input(kubectl: Kubectl, pod: str) -> None:
-    streaming.check_exec_carries_standard_input(kubectl, pod, streaming.MEBIBYTE)
-
-
-def test_logs_follow_until_the_container_ends(kubectl: Kubectl, pod: str) -> None:
-    streaming.check_logs_follow_until_the_container_ends(kubectl, pod)
-
-
-def test_port_forward_serves_requests_at_once(kubectl: Kubectl, pod: str) -> None:
-    streaming.check_port_forward_serves_requests_at_once(kubectl, pod, requests=10, at_once=10)
 
 
 def test_the_cluster_takes_what_the_document_shows(
