@@ -14,6 +14,9 @@ _EXIT_INTERRUPTED = 130
 # production never loads the sandbox.
 _COMMANDS = {
     "serve": "run the proxy",
+    "act": "run an unprivileged hop beside an application, which acts as one identity",
+    "certificate": "print a serving certificate and its CA as manifests",
+    "kubeconfig": "write a kubeconfig that goes through the proxy",
     "dev": "run a real control plane and the proxy on this machine, with a guided tour",
     "check-config": "check a config file",
     "audit": "read audit logs: join ours and the cluster's",

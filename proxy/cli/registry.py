@@ -13,6 +13,8 @@ class Commands(Protocol):
         *,
         help: str | None = ...,  # noqa: A002 - argparse's name for it
         description: str | None = ...,
+        epilog: str | None = ...,
+        formatter_class: type[argparse.HelpFormatter] = ...,
     ) -> argparse.ArgumentParser:
         """Return the parser of a new command."""
         ...

@@ -81,6 +81,16 @@ def admit_as(caller: Caller, allowed: Allowed, *, guards: Guards = DEFAULT_GUARD
     return admit(caller, allowed.acting, allowed.mode, warning, guards)
 
 
+def pass_on_as(wanted: Identity) -> Admission:
+    """Permit a hop that has no credential to ask for an identity: whoever comes next decides.
+
+    Not for a proxy that has one. Only the room `act` may use it; a contract test holds that. The
+    hop does not know who is calling, so whom it asks for stands for both.
+    """
+    check_header_safe(wanted)
+    return Admission(Caller(wanted), wanted)
+
+
 def _admit(
     caller: Caller, acting: Identity, mode: Mode | None, warning: str | None, guards: Guards
 ) -> Admission:

@@ -132,18 +132,35 @@ def load_certificates(files: CertificateFiles) -> LoadedCertificates:
     """Read the files, both of them good, or raise CertificateError."""
     contents = _read(files)
     own, *others = _certificates(contents[0], files.certificate)
+    context = _context(own, others, _key(contents[1], files.key), files)
+    expires_at = own.not_valid_after_utc.timestamp()
+    return LoadedCertificates(files, context, _digests(contents), expires_at)
+
+
+def context_of(certificate_pem: bytes, key_pem: bytes) -> SSL.Context:
+    """Return a context that shows this certificate and asks for none; or raise CertificateError.
+
+    For one that is in no file.
+    """
+    files = CertificateFiles(Path("certificate"), Path("key"), asks_for_certificate=False)
+    own, *others = _certificates(certificate_pem, files.certificate)
+    return _context(own, others, _key(key_pem, files.key), files)
+
+
+def _context(
+    own: x509.Certificate, others: list[x509.Certificate], key: _Key, files: CertificateFiles
+) -> SSL.Context:
     context = server_context(asks_for_certificate=files.asks_for_certificate)
     try:
         context.use_certificate(own)
         for one in others:
             context.add_extra_chain_cert(one)
-        context.use_privatekey(_key(contents[1], files.key))
+        context.use_privatekey(key)
         context.check_privatekey()
     except SSL.Error as error:
         names = f"{files.certificate} and {files.key}"
         raise CertificateError(f"cannot use {names}: {_reason(error)}") from error
-    expires_at = own.not_valid_after_utc.timestamp()
-    return LoadedCertificates(files, context, _digests(contents), expires_at)
+    return context
 
 
 def _certificates(content: bytes, file: Path) -> list[x509.Certificate]:

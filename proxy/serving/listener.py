@@ -49,8 +49,11 @@ class Listener:
         await self.accept()
         return address
 
-    async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take the address and return it with its port; clients are not sent here yet."""
+    async def bind(self, host: str, port: int, *, shares: bool = True) -> tuple[str, int]:
+        """Take the address and return it with its port; clients are not sent here yet.
+
+        An address that is shared may be another instance's, too, of the same user: its successor's.
+        """
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
@@ -58,7 +61,7 @@ class Listener:
                 host,
                 port,
                 backlog=_BACKLOG,
-                reuse_port=True,
+                reuse_port=shares,
                 start_serving=False,
             )
         except OSError as error:

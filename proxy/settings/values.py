@@ -32,7 +32,8 @@ def read_path(value: object, info: ValidationInfo) -> Path:
     return Path(directory, value)
 
 
-def _read_address(value: object) -> tuple[str, int]:
+def read_address(value: object) -> tuple[str, int]:
+    """Return host and port of `ADDRESS:PORT`; ValueError for anything else."""
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not host or _PORT.fullmatch(port) is None or int(port) > 65535:  # noqa: PLR2004 - a port
         raise ValueError("must be ADDRESS:PORT, such as 0.0.0.0:8443 or [::]:8443")
@@ -61,5 +62,5 @@ def _not_this(value: object) -> str:
 Duration = Annotated[float, BeforeValidator(_read_duration)]
 Timeout = Annotated[float, BeforeValidator(_read_duration), Field(gt=0)]
 FilePath = Annotated[Path, BeforeValidator(read_path)]
-Address = Annotated[tuple[str, int], BeforeValidator(_read_address)]
+Address = Annotated[tuple[str, int], BeforeValidator(read_address)]
 Server = Annotated[tuple[str, int], BeforeValidator(read_server)]

@@ -16,6 +16,9 @@ from proxy.wire.tasks import Tasks
 
 _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 
+HeadWriter = Callable[[ClientExchange, Admission, bytes], bytes]
+"""Returns the head of a request under an audit id, checked: the next step is to send it."""
+
 
 class Connections(Protocol):
     """Where connections to the API server come from."""
@@ -58,8 +61,11 @@ class Forwarder:
         *,
         response_timeout_seconds: float,
         tasks: Tasks,
+        write_head: HeadWriter | None = None,
     ) -> None:
+        """Without a `write_head` our own credential goes with every request."""
         self._connections = connections
+        self._write_head: HeadWriter = write_head or self._head
         self._credential = credential
         self._standing = standing
         self._response_timeout_seconds = response_timeout_seconds
@@ -79,7 +85,7 @@ class Forwarder:
         """Start the exchange; the answer then flows without us."""
         # The head comes first: if it cannot be made, no connection is left in an odd state.
         version = self._credential.version
-        head = self._head(exchange, admission, audit_id)
+        head = self._write_head(exchange, admission, audit_id)
         dispatch = Dispatch(
             exchange, admission, audit_id, is_long_running, refuse, head=head, version=version
         )
@@ -113,7 +119,7 @@ class Forwarder:
             raise UpstreamUnavailable("the API server cannot be reached", retry_after_seconds=1)
         version = self._credential.version
         if dispatch.version != version:
-            head = self._head(dispatch.client, dispatch.admission, dispatch.audit_id)
+            head = self._write_head(dispatch.client, dispatch.admission, dispatch.audit_id)
             dispatch = dispatch._replace(head=head, version=version)
         return dispatch, connection
 

@@ -7,7 +7,6 @@ a verdict on ours must never reach it.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from kubernetes_asyncio.client import ApiClient, ApiException
 from proxy.upstream.endpoints import Endpoint
 from proxy.upstream.own_denials import OwnDenials
 from proxy.upstream.own_identity import NO_ANSWER, review_ourselves
+from proxy.upstream.standing import Standing
 from proxy.wire.tasks import Tasks
 
 # Authorization and routing come after authentication, so whoever says these knows who we are. A
@@ -23,15 +23,6 @@ from proxy.wire.tasks import Tasks
 _KNOWN_TO_BE_US = frozenset((HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND))
 # So long a good answer is believed, and an application's refusals pass without another question.
 BELIEVED_SECONDS = 1.0
-
-
-class Standing(Enum):
-    """What an API server thinks of our credential."""
-
-    ACCEPTED = auto()
-    REFUSED = auto()
-    UNKNOWN = auto()
-
 
 Probe = Callable[[Endpoint], Coroutine[Any, Any, Standing]]
 

@@ -15,8 +15,7 @@ from proxy.core.forwarding_headers import returned_headers
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
 from proxy.upstream.held_answer import HeldAnswer, denial_type
-from proxy.upstream.own_denials import OwnDenials
-from proxy.upstream.own_standing import Standing
+from proxy.upstream.standing import Standing
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
 
@@ -38,11 +37,19 @@ class Dispatch(NamedTuple):
     """The version of our credential that is in the head."""
 
 
+class Denials(Protocol):
+    """Tells denials about us from denials about whom we speak for."""
+
+    def refusal(self, media_type: str, body: bytes) -> Refusal | None:
+        """Return what a client is told in place of a denial about us; None if it is its own."""
+        ...
+
+
 class CredentialStanding(Protocol):
     """Finds out how our credential stands, and which denials are about us."""
 
     @property
-    def denials(self) -> OwnDenials:
+    def denials(self) -> Denials:
         """Return who tells denials about us from others."""
         ...
 

@@ -65,3 +65,13 @@ def test_no_other_file_builds_an_admission() -> None:
 
 def test_the_one_place_does_build_it() -> None:
     assert constructions_of_admission(THE_ONE_PLACE.read_text())
+
+
+def test_only_the_hop_without_a_credential_passes_on_without_a_decision() -> None:
+    naming = {
+        str(file.relative_to(PACKAGE))
+        for file in PACKAGE.rglob("*.py")
+        if "pass_on_as" in file.read_text()
+    }
+
+    assert naming == {"core/admission.py", "act/hop.py"}

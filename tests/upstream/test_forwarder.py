@@ -14,8 +14,8 @@ from proxy.serving.listener import Listener
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint, Endpoints
 from proxy.upstream.forwarder import Forwarder
-from proxy.upstream.own_standing import Standing
 from proxy.upstream.pool import Pool
+from proxy.upstream.standing import Standing
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.tasks import Tasks
 from tests.support.certificates import Certificates, new_certificates

@@ -6,7 +6,8 @@ import ssl
 import pytest
 
 from proxy.upstream.endpoints import Endpoint
-from proxy.upstream.own_standing import BELIEVED_SECONDS, OwnStanding, Standing
+from proxy.upstream.own_standing import BELIEVED_SECONDS, OwnStanding
+from proxy.upstream.standing import Standing
 from proxy.wire.tasks import Tasks
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually

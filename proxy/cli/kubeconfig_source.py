@@ -1,0 +1,119 @@
+"""A context of the kubeconfigs that somebody has, found as kubectl finds it."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proxy.core.errors import SetupError
+
+_PATHS_OF_A_CLUSTER = ("certificate-authority",)
+_PATHS_OF_A_USER = ("client-certificate", "client-key", "tokenFile")
+
+
+class SourceError(SetupError):
+    """The context cannot be found, or its file cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a context is made of; paths in it are absolute."""
+
+    cluster: dict[str, Any]
+    user: dict[str, Any]
+    namespace: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    content: Mapping[str, Any]
+
+    def named(self, section: str, name: str) -> Mapping[str, Any] | None:
+        """Return the entry of this name, without the name around it."""
+        entries = self.content.get(section) or []
+        for entry in entries if isinstance(entries, list) else []:
+            if isinstance(entry, dict) and entry.get("name") == name:
+                found = entry.get(section[:-1]) or {}
+                return found if isinstance(found, dict) else {}
+        return None
+
+
+def find_context(name: str, file: Path | None) -> Context:
+    """Return the context of this name, or the current one for ''; SourceError without it."""
+    files = list(_files(file))
+    name = name or _current(files)
+    context, _ = _entry(files, "contexts", name)
+    cluster_name, user_name = context.get("cluster"), context.get("user")
+    if not isinstance(cluster_name, str) or not isinstance(user_name, str):
+        raise SourceError(f"the context {name} does not name both a cluster and a user")
+    cluster, cluster_file = _entry(files, "clusters", cluster_name)
+    user, user_file = _entry(files, "users", user_name)
+    namespace = context.get("namespace")
+    return Context(
+        _absolute(cluster, _PATHS_OF_A_CLUSTER, cluster_file),
+        _with_absolute_command(_absolute(user, _PATHS_OF_A_USER, user_file), user_file),
+        namespace if isinstance(namespace, str) else None,
+    )
+
+
+def _files(file: Path | None) -> Iterator[_File]:
+    """Yield every kubeconfig there is, in the order in which they count."""
+    if file is not None:
+        yield _File(file.absolute(), _read(file))
+        return
+    listed = os.environ.get("KUBECONFIG")
+    usual = str(Path.home() / ".kube" / "config")
+    for path in map(Path, filter(None, (listed or usual).split(os.pathsep))):
+        if path.exists():
+            yield _File(path.absolute(), _read(path))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise SourceError(f"{path} is not YAML") from error
+    if not isinstance(content, dict):
+        raise SourceError(f"{path} is not a kubeconfig")
+    return content
+
+
+def _current(files: list[_File]) -> str:
+    for file in files:
+        current = file.content.get("current-context")
+        if current and isinstance(current, str):
+            return current
+    raise SourceError("no kubeconfig has a current context: name one by --from-context")
+
+
+def _entry(files: list[_File], section: str, name: str) -> tuple[Mapping[str, Any], Path]:
+    """Return what the first file that has it says, and that file."""
+    for file in files:
+        found = file.named(section, name)
+        if found is not None:
+            return found, file.path
+    places = ", ".join(str(file.path) for file in files) or "no kubeconfig"
+    raise SourceError(f"{section[:-1]} {name} is not in {places}")
+
+
+def _absolute(entry: Mapping[str, Any], keys: tuple[str, ...], file: Path) -> dict[str, Any]:
+    """Return an entry that means the same when it stands in a file elsewhere."""
+    return {
+        key: str(file.parent / value) if key in keys and isinstance(value, str) and value else value
+        for key, value in entry.items()
+    }
+
+
+def _with_absolute_command(user: dict[str, Any], file: Path) -> dict[str, Any]:
+    plugin = user.get("exec")
+    command = plugin.get("command") if isinstance(plugin, dict) else None
+    # A bare name is looked for on the PATH; anything else is relative to its kubeconfig.
+    if not isinstance(plugin, dict) or not isinstance(command, str) or os.sep not in command:
+        return user
+    return user | {"exec": plugin | {"command": str(file.parent / command)}}

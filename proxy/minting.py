@@ -1,0 +1,190 @@
+"""Making certificates: an authority of our own, and what it vouches for.
+
+The sandbox mints whole casts with it; `understudy act` and `understudy certificate` what they serve
+by. An authority lives as long as its object: its key is never written, so what it has signed is all
+it will ever sign.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+DAY = timedelta(days=1)
+UID_ATTRIBUTE = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
+CLIENT_USAGE = ExtendedKeyUsageOID.CLIENT_AUTH
+SERVER_USAGE = ExtendedKeyUsageOID.SERVER_AUTH
+_LONGEST_COMMON_NAME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its private key, both PEM."""
+
+    certificate_pem: bytes
+    key_pem: bytes = field(repr=False)
+
+    def write(self, directory: Path, name: str) -> tuple[Path, Path]:
+        """Write `NAME.crt` and `NAME.key` and return both paths."""
+        certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+        certificate.write_bytes(self.certificate_pem)
+        write_secret(key, self.key_pem)
+        return certificate, key
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """When a certificate holds, counted from the moment it is issued."""
+
+    starts_in: timedelta = timedelta(hours=-1)
+    lasts: timedelta = 30 * DAY
+
+
+USUAL_VALIDITY = Validity()
+
+
+class Authority:
+    """A certificate authority whose key never leaves this process."""
+
+    def __init__(self, name: str, *, validity: Validity = USUAL_VALIDITY) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _subject(name)
+        certificate = (
+            _draft(self._name, self._name, self._key.public_key(), validity)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=True), critical=True)
+            .add_extension(self._own_key_identifier(), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.certificate_pem = certificate.public_bytes(serialization.Encoding.PEM)
+
+    def issue_client(
+        self,
+        name: str,
+        *,
+        groups: Sequence[str] = (),
+        uid: str | None = None,
+        validity: Validity = USUAL_VALIDITY,
+        usages: Sequence[x509.ObjectIdentifier] = (CLIENT_USAGE,),
+    ) -> KeyPair:
+        """Certify a user: the name as CN, each group as an O, the uid in its own attribute."""
+        return self._issue(_subject(name, groups, uid), validity=validity, usages=usages)
+
+    def issue_node(self, node: str) -> KeyPair:
+        """Certify a kubelet as the Node authorizer expects it."""
+        return self.issue_client(f"system:node:{node}", groups=("system:nodes",))
+
+    def issue_server(
+        self,
+        *names: str,
+        validity: Validity = USUAL_VALIDITY,
+        usages: Sequence[x509.ObjectIdentifier] = (SERVER_USAGE,),
+    ) -> KeyPair:
+        """Certify a server for these DNS names and addresses; the first is its CN too, if short."""
+        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        return self._issue(
+            _server_subject(names[0]), validity=validity, usages=usages, extensions=[alternatives]
+        )
+
+    def _own_key_identifier(self) -> x509.SubjectKeyIdentifier:
+        return x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+
+    def _issue(
+        self,
+        subject: x509.Name,
+        *,
+        validity: Validity,
+        usages: Sequence[x509.ObjectIdentifier],
+        extensions: Iterable[x509.ExtensionType] = (),
+    ) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        draft = (
+            _draft(subject, self._name, key.public_key(), validity)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            # Python 3.13 and later refuse a certificate that does not name its issuer's key.
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
+                    self._own_key_identifier()
+                ),
+                critical=False,
+            )
+        )
+        if usages:
+            draft = draft.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        for extension in extensions:
+            draft = draft.add_extension(extension, critical=False)
+        certificate = draft.sign(self._key, hashes.SHA256())
+        return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), private_pem(key))
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a file that nobody but us may read, not even for a moment."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(content)
+
+
+def _draft(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, validity: Validity
+) -> x509.CertificateBuilder:
+    start = datetime.now(UTC) + validity.starts_in
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + validity.lasts)
+    )
+
+
+def _subject(name: str, groups: Iterable[str] = (), uid: str | None = None) -> x509.Name:
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
+    if uid is not None:
+        attributes.append(x509.NameAttribute(UID_ATTRIBUTE, uid))
+    # Each attribute is a relative name of its own, as openssl and kubeadm write them.
+    return x509.Name([x509.RelativeDistinguishedName([attribute]) for attribute in attributes])
+
+
+def _server_subject(name: str) -> x509.Name:
+    # Clients read the alternative names; a CN is for people, and has room for so much.
+    return _subject(name if len(name) <= _LONGEST_COMMON_NAME else "server")
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a private key as PEM, not encrypted."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
