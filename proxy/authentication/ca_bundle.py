@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 Meaning = TypeVar("Meaning")
 
 _REMEMBERED_BUNDLES = 8
+# No real chain is near it, and a handshake has room for hundreds, which cost time to read.
+_MOST_CERTIFICATES = 16
 _NEVER_OVER = datetime.max.replace(tzinfo=UTC)
 _CLIENT_USAGES = frozenset(
     (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
@@ -93,6 +95,8 @@ class CaBundle(Generic[Meaning]):
         return known
 
     def _judge(self, chain: Sequence[bytes], now: datetime) -> Judgement[Meaning]:
+        if len(chain) > _MOST_CERTIFICATES:
+            return _proves_nothing(now, _NEVER_OVER)
         try:
             path = self._path_to_anchor(chain, now)
             _check(path)

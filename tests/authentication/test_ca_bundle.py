@@ -80,6 +80,14 @@ def test_a_certificate_between_is_an_anchor_when_it_is_in_the_bundle() -> None:
     assert proves(MIDDLE.issue((CN, "alice")).alone, MIDDLE)
 
 
+def test_a_chain_without_end_is_not_even_read() -> None:
+    shown = ROOT.issue((CN, "alice"))
+    root = ROOT.certificate
+
+    assert proves(Shown((*shown.certificates, *[root] * 15), shown.key))
+    assert not proves(Shown((*shown.certificates, *[root] * 16), shown.key))
+
+
 def test_a_client_signs_nobody() -> None:
     client = Issuer("alice", ROOT, is_ca=False)
 
