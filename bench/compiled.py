@@ -24,7 +24,11 @@ _ALSO_NEEDED = ("pyproject.toml", "README.md", "LICENSE")
 
 def compiled_code(checkout: Path) -> Path:
     """Return a directory with the compiled `proxy` of a checkout; OSError, SubprocessError."""
-    sources = sorted(checkout.glob("proxy/**/*.py"))
+    sources = sorted(
+        file
+        for file in checkout.glob("proxy/**/*")
+        if file.is_file() and "__pycache__" not in file.parts
+    )
 
     def build(directory: Path) -> None:
         announce_on_stderr("compiling the hot path, which takes two minutes or more")

@@ -3,7 +3,7 @@
 Python's own `ssl` verifies a client's certificate in the handshake or asks for none: a certificate
 that is stale or of a stranger costs the client its connection, although it may have a good token.
 The API server takes any certificate, as long as the client has its key, and judges it with each
-request. pyOpenSSL can do that, at the same cost: docs/decisions/0008.
+request. pyOpenSSL can do that, at the same cost: docs/decisions/0007.
 """
 
 import ssl

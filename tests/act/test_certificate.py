@@ -1,6 +1,5 @@
 """The hop's certificate: of its own making, and kept only where it is told to be."""
 
-import ssl
 import stat
 from collections.abc import Callable
 from datetime import timedelta
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from OpenSSL import SSL
 
 from proxy.act.certificate import LOOPBACK_NAMES, own_certificate, own_context
 from proxy.minting import DAY, Authority, Validity
@@ -91,7 +91,7 @@ def test_the_key_is_in_no_file_that_is_left_open() -> None:
 
     context = own_context(own_certificate(LOOPBACK_NAMES, None).pair)
 
-    assert isinstance(context, ssl.SSLContext)
+    assert isinstance(context, SSL.Context)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
