@@ -126,6 +126,8 @@ STEPS = [
     Step("update", "PUT", ONE, config_map()),
     Step("update-conflict", "PUT", ONE,
          {**config_map(), "metadata": {"name": "one", "resourceVersion": "1"}}, status=409),
+    Step("update-of-another", "PUT", ONE,
+         {**config_map(), "metadata": {"name": "one", "uid": "of-another"}}, status=409),
     Step("merge-patch", "PATCH", ONE, {"data": {"b": "2"}}, MERGE),
     Step("json-patch", "PATCH", ONE, b'[ {"op":"add","path":"/data/c","value":"3"} ]', JSON_PATCH),
     Step("apply", "PATCH", f"{ONE}?fieldManager=me&force=true", config_map(), APPLY),
@@ -177,6 +179,7 @@ STEPS = [
 
 RULES: list[Rule] = [
     may("*", resources=["configmaps", "pods", "pods/log", "pods/exec"]),
+    may("create", resources=["namespaces"]),
     {"verbs": ["*"], "nonResourceURLs": ["/version", "/version/*", "/healthz"]},
     may_be("user-info", "users", TARGET),
     may_do("user-info", "get", "list", "watch", "create", "delete", resources=["configmaps"]),
@@ -287,6 +290,22 @@ def test_an_event_is_the_native_one(
     if step.extra.get("masks_names"):
         for event in (*ours, *native):
             event.get("responseObject", {}).get("metadata", {}).pop("name", None)
+    compare(ours, native)
+
+
+def test_a_new_object_of_the_cluster_is_named_by_its_body(
+    both: Both, callers: dict[str, Caller]
+) -> None:
+    body = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "brand-new"}}
+    step = Step("", "POST", "/api/v1/namespaces?dryRun=All", body, status=201)
+
+    ours, native = both.ask(callers["Metadata"].credential, step)
+
+    assert ours[1]["objectRef"] == {
+        "resource": "namespaces",
+        "name": "brand-new",
+        "apiVersion": "v1",
+    }
     compare(ours, native)
 
 
