@@ -118,7 +118,7 @@ class ListeningTrail(Trail):
         """
         recording = self._recording
         if recording is None:
-            return self._hears_answer(recording, status, headers, payload)
+            return self._hears_answer(None, status, headers, payload)
         if recording.is_silent:
             return False
         may_tell = status >= _FIRST_FAILURE or self._request.method not in _READING
