@@ -9,7 +9,16 @@ Event = Mapping[str, object]
 _LAST_STAGES = frozenset(("ResponseComplete", "Panic"))
 _FIRST_ERROR = 400
 _FIRST_STAGE = "RequestReceived"
-_OWN_REVIEWS = frozenset(("tokenreviews", "subjectaccessreviews", "selfsubjectreviews"))
+# What we ask in our own name: about callers, and about ourselves. None of it changes anything.
+_OWN_REVIEWS = frozenset(
+    (
+        "tokenreviews",
+        "subjectaccessreviews",
+        "selfsubjectreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+    )
+)
 
 
 class UnreadableEvent(Exception):

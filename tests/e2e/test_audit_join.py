@@ -15,7 +15,7 @@ from proxy.sandbox.api_client import Answer, ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken
-from proxy.sandbox.own_rules import forwarder_name
+from proxy.sandbox.own_rules import ALL_EXTRAS, forwarder_name
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
 from tests.support.control_plane import fresh_name
@@ -119,7 +119,7 @@ def test_every_request_appears_once_with_its_three_identities(run: Run, caller: 
         caller.name,
         "impersonate:user-info",
         "bob",
-        forwarder_name(),
+        forwarder_name([ALL_EXTRAS]),
     )
     assert (listed["clusterTarget"], listed["verb"], listed["object"]) == ("bob", "list", "pods")
     itself = lines[audit_id(answers[0])]
@@ -132,7 +132,7 @@ def test_every_request_appears_once_with_its_three_identities(run: Run, caller: 
     denied = lines[audit_id(answers[2 * len(targets)])]
     assert (denied["code"], denied["clusterCode"]) == (403, None)
     assert [line for line in lines.values() if line["flags"]] == []
-    assert f"the proxy's own user name is {forwarder_name()}" in result.stderr
+    assert f"the proxy's own user name is {forwarder_name([ALL_EXTRAS])}" in result.stderr
 
 
 def test_an_id_that_a_client_uses_twice_is_kept_twice_and_flagged(run: Run, caller: Caller) -> None:
@@ -159,7 +159,7 @@ def test_an_id_that_a_client_uses_twice_is_kept_twice_and_flagged(run: Run, call
 def test_whoever_uses_our_credential_alone_is_found(
     run: Run, caller: Caller, control_plane: ControlPlane, plain_api_server: ApiServer
 ) -> None:
-    own = control_plane.clients.issue_client(forwarder_name())
+    own = control_plane.clients.issue_client(forwarder_name([ALL_EXTRAS]))
     thief = ApiClient(plain_api_server.url, ca_pem=plain_api_server.ca_pem, credential=own)
 
     stolen = thief.request("GET", "/api/v1/secrets")

@@ -50,7 +50,9 @@ def grant_reading(admin: ApiClient) -> None:
 @pytest.fixture(scope="module")
 def understudy(control_plane: ControlPlane, api_server: ApiServer) -> Iterator[ProxyProcess]:
     """A proxy that was there before the rights it needs."""
-    with ProxyProcess(control_plane, api_server, settings=FROM_CLUSTER) as running:
+    with ProxyProcess(
+        control_plane, api_server, settings=FROM_CLUSTER, components=["all-extras"]
+    ) as running:
         alice = control_plane.clients.issue_client("alice")
         early = running.client(alice).request("GET", "/api")
         assert (early.status, early.json()["reason"]) == (503, "ServiceUnavailable")

@@ -15,6 +15,7 @@ from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken, write_kubeconfig
 from proxy.sandbox.objects import create_namespace, create_service_account, token_for
+from proxy.sandbox.own_rules import FORWARDER_RULES
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import complete_event, events_of
@@ -30,7 +31,6 @@ from tests.support.impersonation import (
     poll,
     user_subject,
 )
-from tests.support.own_rights import OWN_RIGHTS
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 POLICIES: Mapping[str, str] = dict(
@@ -98,7 +98,7 @@ def our_token(admin: ApiClient, rights: Rights) -> BearerToken:
     create_service_account(admin, NAMESPACE, ACCOUNT)
     subject = {"kind": "ServiceAccount", "namespace": NAMESPACE, "name": ACCOUNT}
     token = token_for(admin, NAMESPACE, ACCOUNT)
-    rights.grant(Caller(OURSELVES, token, subject), *OWN_RIGHTS)
+    rights.grant(Caller(OURSELVES, token, subject), *FORWARDER_RULES)
     return token
 
 

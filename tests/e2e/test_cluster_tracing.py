@@ -15,11 +15,11 @@ from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import write_kubeconfig
+from proxy.sandbox.own_rules import FORWARDER_RULES
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import Caller, Rights, may, poll
-from tests.support.own_rights import OWN_RIGHTS
 
 TRUSTED = "system:monitoring"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -84,7 +84,7 @@ def test_because_it_is_we_who_are_judged(
 ) -> None:
     """So this is what tells that the header itself comes through."""
     ourselves = Cast(control_plane, server.admin).user("trusted-proxy", groups=(TRUSTED,))
-    Rights(server).grant(ourselves, *OWN_RIGHTS)
+    Rights(server).grant(ourselves, *FORWARDER_RULES)
     upstream = write_kubeconfig(
         tmp_path / "kubeconfig",
         url=server.url,

@@ -134,6 +134,6 @@ def test_the_proxy_forwards_by_a_token_that_it_asked_for(
     while (log := understudy.log_file.read_text()).count("own rights as they should be") < 2:
         assert time.monotonic() < deadline, log
         time.sleep(0.05)
-    assert f'"user": "{REVIEWER}"' in log
-    assert f'"user": "{FORWARDER}"' in log
+    assert f'"user":"{REVIEWER}"' in log
+    assert f'"user":"{FORWARDER}"' in log
     assert "one identity" not in log

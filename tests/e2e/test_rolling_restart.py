@@ -129,8 +129,8 @@ def restart(understudy: ProxyProcess) -> None:
 
     assert old.wait(GRACE_SECONDS + 5) == 0, old.last_words()
     said = old.log_file.read_text()
-    assert '"given_up": 0' in said
-    assert '"level": "error"' not in said
+    assert '"given_up":0' in said
+    assert '"level":"error"' not in said
 
 
 def test_an_informer_sees_every_event_and_no_error(

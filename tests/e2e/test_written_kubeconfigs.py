@@ -64,7 +64,12 @@ def understudy(
 ) -> Iterator[ProxyProcess]:
     """A proxy that serves by the printed certificate."""
     serving = {"certificateFile": str(secret / "tls.crt"), "keyFile": str(secret / "tls.key")}
-    proxy = ProxyProcess(control_plane, plain_api_server, settings={"serving": serving})
+    proxy = ProxyProcess(
+        control_plane,
+        plain_api_server,
+        settings={"serving": serving},
+        components=["all-extras"],
+    )
     proxy.ca_pem = (secret / "ca.crt").read_bytes()
     with proxy as running:
         yield running

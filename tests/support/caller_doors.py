@@ -126,7 +126,9 @@ def running_proxy(control_plane: ControlPlane, api_server: ApiServer) -> Iterato
         "anonymous": {"enabled": True, "paths": OPEN_PATHS},
     }
     settings = {"authentication": authentication}
-    with ProxyProcess(control_plane, api_server, settings=settings) as running:
+    with ProxyProcess(
+        control_plane, api_server, settings=settings, components=["all-extras"]
+    ) as running:
         yield running
 
 
