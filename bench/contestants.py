@@ -166,7 +166,8 @@ def _write_config(entry: Entry, stage: Stage, port: int, audit_file: Path | None
         "upstream": {"kubeconfig": str(upstream)},
     }
     if audit_file is not None:
-        document["audit"] = {"log": {"path": str(audit_file)}}
+        # One file, however long: its lines are counted.
+        document["audit"] = {"log": {"path": str(audit_file), "maxSize": 0}}
     config = stage.directory / f"{entry.name}.yaml"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     return config
