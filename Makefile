@@ -66,8 +66,8 @@ mutants: $(READY) ## Take each security guard away in turn; its tests must notic
 CONNECTIONS ?= 64
 SECONDS ?= 5
 ROUNDS ?= 5
-bench-small-get: $(READY) ## CPU of a small GET, as a ratio to Go's ReverseProxy (CONNECTIONS, SECONDS, ROUNDS)
-	$(BIN)/python -m bench.small_get --compiled --connections $(CONNECTIONS) --seconds $(SECONDS) \
+bench-small-get: $(READY) ## CPU of a small GET, as a ratio to Go's ReverseProxy (CONNECTIONS, SECONDS, ROUNDS, COMPILE)
+	$(BIN)/python -m bench.small_get $(if $(COMPILE),--compiled) --connections $(CONNECTIONS) --seconds $(SECONDS) \
 	  --rounds $(ROUNDS)
 
 bench-audit: $(READY) ## CPU of an audit event, with and without in one run (CONNECTIONS, SECONDS, ROUNDS)
@@ -77,15 +77,15 @@ bench-audit: $(READY) ## CPU of an audit event, with and without in one run (CON
 soak: $(READY) ## The same tests with full sizes
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
 
-# What an image runs is the same source with its hot path compiled (docs/decisions/0009). Tests that
+# A trial, not for use: the same source with its hot path compiled (docs/decisions/0009). Tests that
 # put something in the place of a function of ours are marked `interpreted`: compiled callers would
 # not see it.
 COMPILED := build/compiled
-compiled: $(READY) ## Compile the hot path as for an image, into build/compiled
+compiled: $(READY) ## A trial: compile the hot path, into build/compiled
 	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	code="$$($(BIN)/python -m bench.compiled)" && cp -R "$$code"/. $(COMPILED)
 
-test-compiled: compiled ## The tests on the compiled hot path, and a parity run (CASES, SEED, ARGS)
+test-compiled: compiled ## The tests on that, and a parity run (CASES, SEED, ARGS)
 	cp -R tests bench docs manifests pyproject.toml Makefile README.md config.example.yaml $(COMPILED)
 	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -m "not interpreted and not soak" \
 	  tests/core tests/wire tests/serving tests/upstream tests/authorization tests/scenarios \

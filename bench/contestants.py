@@ -80,7 +80,7 @@ def from_checkout(entry: Entry, checkout: Path) -> Entry:
 
 
 def as_compiled(entry: Entry, directory: Path) -> Entry:
-    """Return one of ours as an image runs it: with its hot path compiled."""
+    """Return one of ours with its hot path compiled."""
     return replace(entry, description=f"{entry.description}; compiled", checkout=directory)
 
 

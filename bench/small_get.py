@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         "--beside", type=Path, metavar="CHECKOUT", help="compare with our code in that directory"
     )
     parser.add_argument(
-        "--compiled", action="store_true", help="run our code as an image does, compiled"
+        "--compiled", action="store_true", help="run our code compiled, which is a trial"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     return parser

@@ -1,4 +1,4 @@
-"""What is compiled for an image: which files, and what the compiler would get wrong in them."""
+"""What can be compiled: which files, and what the compiler would get wrong in them."""
 
 import ast
 import tomllib
