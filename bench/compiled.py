@@ -1,7 +1,8 @@
 """Our own code with its hot path compiled, built once for its sources.
 
 A trial (docs/decisions/0009). The wheel is made by `HATCH_BUILD_HOOK_ENABLE_MYPYC=1 python -m build
---wheel` and unpacked into our cache directory. `python -m proxy` started there runs the compiled code.
+--wheel` and unpacked into our cache directory. `python -m proxy` started there runs the compiled
+code.
 
 `python -m bench.compiled` prints that directory.
 """

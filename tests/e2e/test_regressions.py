@@ -202,6 +202,7 @@ def test_15_our_own_credential_alone_can_only_review_or_impersonate(
     }
 
 
+@pytest.mark.interpreted
 def test_15_a_proxy_that_forgets_whom_it_speaks_for_is_denied(
     forgetful: ProxyProcess, cast: Cast, rights: Rights, namespace: str
 ) -> None:
