@@ -5,9 +5,8 @@ import re
 from collections.abc import Sequence
 
 from proxy.core.errors import Unauthorized
+from proxy.core.header_lines import Header
 from proxy.core.websocket_protocols import TOKEN_PREFIX, offered_protocols
-
-Header = tuple[bytes, bytes]
 
 _ENCODED = re.compile(rb"[A-Za-z0-9_-]*")
 _STANDARD_ALPHABET = bytes.maketrans(b"-_", b"+/")

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.core.action import Action
-
-Header = tuple[bytes, bytes]
+from proxy.core.header_lines import Header
 
 _JSON_TYPES = frozenset(
     (

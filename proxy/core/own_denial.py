@@ -27,7 +27,7 @@ _STARTS = {
     CBOR: b"\xd9\xd9\xf7",
 }
 DENIAL_TYPES = frozenset(_STARTS)
-_LONGEST_START = 64
+LONGEST_START = 64
 _SENTENCE = "forbidden: User "
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
@@ -68,7 +68,7 @@ def read_denial(media_type: str, body: bytes) -> Denial | None:
 def may_become_denial(media_type: str, start: bytes) -> bool:
     """Tell whether a body that starts so may be the API server's own Status."""
     expected = _STARTS[media_type]
-    return expected.startswith(b"".join(start[:_LONGEST_START].split())[: len(expected)])
+    return expected.startswith(b"".join(start[:LONGEST_START].split())[: len(expected)])
 
 
 def missing_right(denial: Denial, own_names: Collection[str]) -> str | None:

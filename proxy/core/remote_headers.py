@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.core.go_url import path_unescape
+from proxy.core.header_lines import Header
 from proxy.core.identity import Identity, authenticated_groups, extra_of
-
-Header = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)

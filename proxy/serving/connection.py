@@ -11,19 +11,13 @@ from collections.abc import Callable
 from OpenSSL import SSL
 
 from proxy.core.errors import Refusal, TooManyRequests
-from proxy.core.header_lines import NO_LINES
 from proxy.serving.carrier import Ending
 from proxy.serving.exchange import Exchange
 from proxy.serving.guest import Guest
 from proxy.serving.handler import RequestHandler
 from proxy.serving.limits import SharedLimits
-from proxy.wire.body import NO_BODY, BodyError, BodyReader, UntilCloseReader, body_reader
-from proxy.wire.head import (
-    MAX_HEAD_BYTES,
-    HeadTooLarge,
-    RequestHead,
-    find_head_end,
-)
+from proxy.wire.body import BodyError, BodyReader, UntilCloseReader, body_reader
+from proxy.wire.head import MAX_HEAD_BYTES, UNREAD_HEAD, HeadTooLarge, find_head_end
 from proxy.wire.request_heads import RequestHeads
 
 _WAITING_BYTES = 64 * 1024
@@ -282,8 +276,7 @@ class ClientConnection(Guest):
 
     def _refuse_unread(self, refusal: Refusal) -> None:
         """Answer a head that cannot be read, and close: where the next one starts is unknown."""
-        unread = RequestHead(b"", b"", 1, NO_LINES, NO_BODY, keep_alive=False)
-        exchange = self._exchange = Exchange(self, unread, self._peer)
+        exchange = self._exchange = Exchange(self, UNREAD_HEAD, self._peer)
         exchange.body_is_read = False
         self.handler.refuse(exchange, refusal)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from proxy.core.own_denial import DENIAL_TYPES, may_become_denial
+from proxy.core.own_denial import DENIAL_TYPES, LONGEST_START, may_become_denial
 from proxy.wire.body import BodyKind
 from proxy.wire.head import ResponseHead
 
@@ -23,6 +23,7 @@ class HeldAnswer:
     has_ended: bool = False
     denial_type: str | None = None
     """The media type of a 403 that may be the API server's denial."""
+    _size: int = 0
 
     @property
     def body(self) -> bytes:
@@ -31,11 +32,16 @@ class HeldAnswer:
 
     def takes(self, payload: bytes) -> bool:
         """Keep a piece, and tell whether the answer still has to wait."""
+        is_start = self._size < LONGEST_START
         self.pieces.append(payload)
+        self._size += len(payload)
         if self.denial_type is None:
             return True
-        body = self.body
-        return len(body) <= MOST_DENIAL_BYTES and may_become_denial(self.denial_type, body)
+        if self._size > MOST_DENIAL_BYTES:
+            return False
+        # Its start is looked at while it grows, and no longer: whoever sends byte by byte must not
+        # have all of it put together for each.
+        return not is_start or may_become_denial(self.denial_type, self.body)
 
 
 def denial_type(head: ResponseHead) -> str | None:

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import httptools
 
 from proxy.core.errors import BadRequest, Refusal
-from proxy.core.header_lines import Header, HeaderLines, encoded_lines
+from proxy.core.header_lines import NO_LINES, Header, HeaderLines, encoded_lines
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
 
 MAX_HEAD_BYTES = 1024 * 1024 + 4096
@@ -97,6 +97,10 @@ class ResponseHead(NamedTuple):
         """The protocol that a 101 switches to."""
         named = [value for name, value in self.headers if name.lower() == b"upgrade"]
         return named[0] if self.status == SWITCHING_PROTOCOLS and len(named) == 1 else None
+
+
+UNREAD_HEAD = RequestHead(b"", b"", 1, NO_LINES, NO_BODY, keep_alive=False)
+"""Stands for a head that could not be read."""
 
 
 class _Collector:

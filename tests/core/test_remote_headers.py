@@ -2,8 +2,9 @@
 
 import pytest
 
+from proxy.core.header_lines import Header
 from proxy.core.identity import Identity
-from proxy.core.remote_headers import Header, RemoteHeaders, read_remote_user
+from proxy.core.remote_headers import RemoteHeaders, read_remote_user
 
 NAMES = RemoteHeaders((b"x-remote-user",), (b"x-remote-uid",), (b"x-remote-group",), (b"x-extra-",))
 SEVERAL = RemoteHeaders((b"x-a", b"x-b"), (b"x-u", b"x-v"), (b"x-g", b"x-h"), (b"x-e-", b"x-f-"))
