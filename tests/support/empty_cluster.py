@@ -1,6 +1,7 @@
 """A cluster with nothing in it, for tests that install into it: an etcd and a plain API server."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,9 @@ def empty_cluster(binaries: Binaries) -> Iterator[EmptyCluster]:
             ApiServerOptions(name="empty", constrained_impersonation=False)
         )
         kubeconfig = server.kubeconfig_for(control_plane.admin, name="admin")
-        yield EmptyCluster(control_plane, server, Kubectl(control_plane.binaries.kubectl, kubeconfig))
+        yield EmptyCluster(
+            control_plane, server, Kubectl(control_plane.binaries.kubectl, kubeconfig)
+        )
 
 
 def built(kubectl: Kubectl, directory: Path) -> list[dict[str, Any]]:
@@ -71,3 +74,12 @@ def built(kubectl: Kubectl, directory: Path) -> list[dict[str, Any]]:
     done = kubectl.run("kustomize", str(directory))
     assert done.returncode == 0, done.stderr.decode()
     return list(yaml.safe_load_all(done.stdout))
+
+
+def write_overlay(directory: Path, *, components: Sequence[str], more: str = "") -> None:
+    """Write the kustomization of somebody who installs the base with these components."""
+    # kubectl takes no absolute path for a root.
+    manifests = os.path.relpath(MANIFESTS, directory.resolve())
+    listed = [f"{manifests}/components/{one}" for one in components]
+    document = {"resources": [f"{manifests}/base"], "components": listed}
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(document) + more)
