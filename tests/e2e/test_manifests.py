@@ -225,18 +225,3 @@ def test_the_proxy_forwards_by_a_token_that_it_asked_for(
     assert f'"user":"{REVIEWER}"' in log
     assert f'"user":"{FORWARDER}"' in log
     assert "one identity" not in log
-
-
-def test_what_was_installed_can_be_removed_whole(cluster: EmptyCluster, base: None) -> None:
-    kinds = "clusterroles,clusterrolebindings,flowschemas,prioritylevelconfigurations"
-    ours = ("get", kinds, "--selector=app.kubernetes.io/name=understudy", "--output=name")
-    before = cluster.run(*ours).split()
-
-    # Nobody here would finish the end of a namespace.
-    cluster.run("delete", "--kustomize", str(MANIFESTS / "base"), "--wait=false")
-
-    assert len(before) == 6
-    assert cluster.run(*ours) == ""
-    assert cluster.admin.call("GET", f"/api/v1/namespaces/{NAMESPACE}")["status"] == {
-        "phase": "Terminating"
-    }

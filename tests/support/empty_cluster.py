@@ -1,6 +1,9 @@
 """A cluster with nothing in it, for tests that install into it: an etcd and a plain API server."""
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from tests.support.kubectl import Kubectl
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 NAMESPACE = "understudy"
+_INSTALLATION = (MANIFESTS.parent / "docs" / "installation.md").read_text()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,30 @@ class EmptyCluster:
         """Apply, with every field known to the API server or refused."""
         return self.run("apply", "--server-side", "--validate=strict", *options)
 
+    def follow(self, step: str, directory: Path, **variables: str) -> str:
+        """Run a step of `docs/installation.md` as a person would; return what it printed.
+
+        The directory is what the step finds `manifests` in, and leaves its own files in.
+        """
+        programs = _with_programs(directory, self.kubectl.program)
+        environment = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "HOME": str(directory),
+            "KUBECONFIG": str(self.kubectl.kubeconfig),
+            **variables,
+        }
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", step_of_installation(step)],
+            cwd=directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def publish_root_ca(self, namespace: str) -> None:
         """Do what the controller-manager does in every namespace."""
         apply(
@@ -54,6 +82,27 @@ class EmptyCluster:
                 "data": {"ca.crt": self.server.ca_pem.decode()},
             },
         )
+
+
+def step_of_installation(name: str) -> str:
+    """Return a block of `docs/installation.md` that is marked as tested under this name."""
+    found = re.findall(rf"<!-- tested: {name} -->\n```sh\n(.*?)```", _INSTALLATION, re.DOTALL)
+    (script,) = found
+    assert isinstance(script, str)
+    return script
+
+
+def _with_programs(directory: Path, kubectl: Path) -> Path:
+    """Make a directory for somebody who has cloned us and installed us, and return its programs."""
+    programs = directory / "bin"
+    if not programs.exists():
+        programs.mkdir()
+        (programs / "kubectl").symlink_to(kubectl)
+        understudy = programs / "understudy"
+        understudy.write_text(f'#!/bin/sh\nexec {sys.executable} -m proxy "$@"\n')
+        understudy.chmod(0o755)
+        (directory / "manifests").symlink_to(MANIFESTS)
+    return programs
 
 
 @contextmanager

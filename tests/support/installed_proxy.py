@@ -14,7 +14,7 @@ import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
@@ -131,9 +131,3 @@ def _status(url: str) -> int:
     except URLError as error:
         return getattr(error, "code", 0)
     return status
-
-
-def only(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    """Return the one object of a kind."""
-    (found,) = [one for one in objects if one["kind"] == kind]
-    return found
