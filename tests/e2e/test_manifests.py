@@ -81,7 +81,7 @@ def test_the_cluster_takes_an_overlay_and_finds_nothing_to_change_afterwards(
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_the_cluster_takes_the_base_with_a_component(
-    component: str, cluster: EmptyCluster, crds: None, tmp_path: Path
+    component: str, cluster: EmptyCluster, base: None, crds: None, tmp_path: Path
 ) -> None:
     write_overlay(tmp_path, components=[component])
 
