@@ -292,7 +292,7 @@ def test_what_the_installation_shows_is_tested_or_needs_nodes() -> None:
         r"docker |kubectl --namespace understudy (rollout|port-forward) |PROXY="
     )
 
-    assert len(re.findall(r"<!-- tested: ", document)) == 9
+    assert len(re.findall(r"<!-- tested: ", document)) == 10
     assert [
         line for block in untested for line in block.splitlines() if not needs_nodes.match(line)
     ] == []
