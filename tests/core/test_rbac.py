@@ -69,7 +69,9 @@ RULE = Rule((EXEC.verb,), ("",), ("pods/exec",))
         pytest.param(Rule(("*",), ("*",), ("*",)), VERSION, False, id="nor resources paths"),
     ],
 )
-def test_a_rule_matches_like_the_authorizer(rule: Rule, check: AccessCheck, expected: bool) -> None:
+def test_a_rule_matches_like_the_authorizer(
+    rule: Rule, check: AccessCheck, *, expected: bool
+) -> None:
     assert rule.allows(check) is expected
 
 
@@ -93,7 +95,7 @@ def test_a_rule_matches_like_the_authorizer(rule: Rule, check: AccessCheck, expe
     ],
 )
 def test_a_subject_is_held_as_the_authorizer_says(
-    subject: Subject, identity: Identity, namespace: str, expected: bool
+    subject: Subject, identity: Identity, namespace: str, *, expected: bool
 ) -> None:
     assert subject.is_held_by(identity, namespace) is expected
 
