@@ -5,11 +5,12 @@ answers it, and rules are merged only where the merged one allows the same.
 
     need = Need(subject_of(caller), Mode.USER_INFO, Identity("alice"), (action,))
     objects = grant_objects([need])             # plain dicts, ready to be written as YAML
+    objects = objects_for(subject, missing)     # the same, from checks that were answered with no
 
 Legacy impersonation is never granted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -79,6 +80,20 @@ def grant_objects(needs: Iterable[Need], *, name: str | None = None) -> list[Gra
     checks: dict[Subject, dict[AccessCheck, None]] = {}
     for need in needs:
         checks.setdefault(need.subject, {}).update(dict.fromkeys(needed_checks(need)))
+    return _objects(checks, name)
+
+
+def objects_for(subject: Subject, checks: Iterable[AccessCheck]) -> list[GrantObject]:
+    """Return the objects that have exactly these checks answered with yes. Raises Ungrantable."""
+    needed = tuple(checks)
+    for check in needed:
+        _refuse_unnameable(check, has_patterns=False)
+    return _objects({subject: needed}, None)
+
+
+def _objects(
+    checks: Mapping[Subject, Iterable[AccessCheck]], name: str | None
+) -> list[GrantObject]:
     holders: dict[tuple[str, tuple[Rule, ...]], list[Subject]] = {}
     for subject in sorted(checks):
         for namespace, rules in scoped_rules(checks[subject]).items():

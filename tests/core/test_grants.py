@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from proxy.core.action import Action, parse_action
-from proxy.core.grants import GrantObject, Need, Ungrantable, grant_objects, needed_checks
+from proxy.core.grants import (
+    GrantObject,
+    Need,
+    Ungrantable,
+    grant_objects,
+    needed_checks,
+    objects_for,
+)
 from proxy.core.identity import Identity, extra_of
 from proxy.core.modes import Mode
 from proxy.core.plan import DecisionRules
@@ -361,3 +368,16 @@ def test_a_group_may_act_as_the_own_nodes_of_its_service_accounts() -> None:
     objects = grant_objects([need])
 
     assert rules_of(objects)["ClusterRole", ""] == [identity("associated-node", "nodes")]
+
+
+def test_checks_that_were_denied_are_granted_as_they_are() -> None:
+    action_check, user_check = needed_checks(NEED)
+
+    assert rules_of(objects_for(JANE, [user_check])) == {
+        ("ClusterRole", ""): [identity("user-info", "users", "alice")]
+    }
+    assert rules_of(objects_for(JANE, [action_check])) == {
+        ("Role", "shop"): [on("user-info", "list")]
+    }
+    with pytest.raises(Ungrantable):
+        objects_for(JANE, [replace(action_check, resource="*")])
