@@ -20,6 +20,9 @@ _COMMANDS = {
     "dev": "run a real control plane and the proxy on this machine, with a guided tour",
     "check-config": "check a config file",
     "audit": "read audit logs: join ours and the cluster's",
+    "grant": "compile an intent (who may act as whom, for what) to RBAC",
+    "lint": "find mistakes in RBAC for impersonation",
+    "who-can": "tell who may act as somebody, for an action",
     "version": "print the version",
 }
 
