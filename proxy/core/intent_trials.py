@@ -124,7 +124,7 @@ def _is_covered(wanted: Identity, intents: Sequence[Intent]) -> bool:
     uids = {target.uid for target in targets}
     wanted_extras = {(key, one) for key, values in wanted.extra for one in values}
     return (
-        any(_is_name(target.name, wanted.name) for target in targets)
+        any(_is_name(target.name, wanted.name, intents[0].mode) for target in targets)
         and (not wanted.uid or not uids.isdisjoint({wanted.uid, ANY}))
         and (ANY in groups or groups.issuperset(wanted.groups))
         and "system:masters" not in wanted.groups
@@ -132,8 +132,8 @@ def _is_covered(wanted: Identity, intents: Sequence[Intent]) -> bool:
     )
 
 
-def _is_name(pattern: str, name: str) -> bool:
-    if pattern == OWN_NODE.name:
+def _is_name(pattern: str, name: str, mode: Mode) -> bool:
+    if mode is Mode.ASSOCIATED_NODE:
         return name == _sample(OWN_NODE).name
     if pattern == ANY:
         return node_name(name) is None and service_account(name) is None
