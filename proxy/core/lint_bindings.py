@@ -17,7 +17,7 @@ from proxy.core.lint_finding import (
 )
 from proxy.core.lint_verbs import is_built_in
 from proxy.core.modes import Mode
-from proxy.core.rbac import GROUP, SERVICE_ACCOUNT, Subject, read_subjects, text
+from proxy.core.rbac import GROUP, SERVICE_ACCOUNT, Subject, located, read_subjects, text
 from proxy.core.subjects import spoken
 
 
@@ -57,8 +57,7 @@ def binding_findings(holdings: Holdings) -> Iterator[Finding]:
         if not binding.namespace:
             yield from _accounts_everywhere(binding, places)
         for subject in read_subjects(binding.content):
-            located = _located(subject, binding.namespace)
-            held = holdings.by_subject.setdefault(located, [])
+            held = holdings.by_subject.setdefault(located(subject, binding.namespace), [])
             held += [Held(binding, place) for place in places]
     for subject, held in holdings.by_subject.items():
         yield from _together(subject, held)
@@ -69,12 +68,6 @@ def binding_findings(holdings: Holdings) -> Iterator[Finding]:
 def _role_name(binding: Source) -> tuple[str, str]:
     reference = binding.content.get("roleRef")
     return text(reference, "kind"), text(reference, "name")
-
-
-def _located(subject: Subject, namespace: str) -> Subject:
-    if subject.kind != SERVICE_ACCOUNT or subject.namespace:
-        return subject
-    return Subject(subject.kind, subject.name, namespace)
 
 
 def _identity_in_namespace(binding: Source, places: Sequence[RulePlace]) -> Iterator[Finding]:

@@ -191,6 +191,12 @@ MISTAKES = [
         ".verbs[0]",
         id="nothing known",
     ),
+    pytest.param(
+        identity("user-info", "users", verbs=["impersonation-of-somebody-else"]),
+        "unknown-verb",
+        ".verbs[0]",
+        id="no verb at all",
+    ),
     pytest.param(visit("/version", verb="list"), "unknown-verb", ".verbs[0]", id="no method"),
     # Actions.
     pytest.param(
@@ -372,7 +378,11 @@ def test_a_role_opens_nothing_of_the_cluster(rule: Rule, code: str, path: str) -
             id="legacy alone",
         ),
         pytest.param(
-            {"apiGroups": AUTHENTICATION, "resources": ["uids", "*"], "verbs": ["impersonate"]},
+            {
+                "apiGroups": AUTHENTICATION,
+                "resources": ["uids", "*", "userextras/Scopes"],
+                "verbs": ["impersonate"],
+            },
             id="legacy extras",
         ),
     ],
@@ -503,6 +513,19 @@ def test_the_documentations_service_account_in_the_wrong_namespace_is_found() ->
 
     assert told(look_at(DOCUMENTED)) == expected
     assert told(look_at([*DOCUMENTED, account("production", "app-sa")])) == expected
+
+
+def test_a_service_account_is_of_its_bindings_namespace() -> None:
+    bare = {"kind": "ServiceAccount", "name": "desk"}
+    rule = identity("serviceaccount", "serviceaccounts")
+    documents = [
+        role(rule, namespace="tools"),
+        role(on("serviceaccount", "get"), name="a", namespace="tools"),
+        binding(bare, namespace="tools"),
+        binding(ACCOUNT, name="a", namespace="tools"),
+    ]
+
+    assert told(look_at(documents)) == []
 
 
 def test_a_service_account_that_is_there_may_act_elsewhere() -> None:

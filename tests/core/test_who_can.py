@@ -59,7 +59,9 @@ def test_both_halves_are_needed_whoever_brings_them() -> None:
     found = identity_holders(rbac, ALICE, LIST)
 
     assert told(found) == [("user-info", "jane", ("dev",))]
-    assert found[-2][1].roles == ("shop/ClusterRole/do", "ClusterRole/be")
+    jane = found[1][1]
+    assert jane.roles == ("shop/ClusterRole/do", "ClusterRole/be")
+    assert caller_identity(jane, ALICE) == Identity("jane", groups=("dev", "system:authenticated"))
 
 
 def test_members_of_the_privileged_group_need_no_role() -> None:
