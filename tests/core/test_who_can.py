@@ -111,7 +111,8 @@ def test_only_service_accounts_have_a_node_of_their_own() -> None:
     rbac = Rbac(
         (
             bound("a", Subject("ServiceAccount", "agent", "kube"), *rules),
-            bound("b", accounts, *rules),
+            bound("b", accounts, rules[0]),
+            bound("all", Subject("Group", "system:serviceaccounts"), rules[1]),
             bound("c", JANE, *rules),
             bound("d", DEV, *rules),
         )
@@ -123,6 +124,7 @@ def test_only_service_accounts_have_a_node_of_their_own() -> None:
         ("associated-node", "", ("system:serviceaccounts:tools",)),
         ("associated-node", "system:serviceaccount:kube:agent", ()),
     ]
+    assert found[0][1].roles == ("ClusterRole/all", "ClusterRole/b")
     caller = caller_identity(found[0][1], Identity("system:node:n1"))
     assert caller.name.startswith("system:serviceaccount:")
     assert "system:serviceaccounts" in caller.groups
