@@ -130,6 +130,23 @@ def test_only_service_accounts_have_a_node_of_their_own() -> None:
     assert "system:serviceaccounts" in caller.groups
 
 
+def test_groups_that_come_together_are_named_once() -> None:
+    own, every = "system:serviceaccounts:tools", "system:serviceaccounts"
+    rbac = Rbac(
+        (
+            bound("be", Subject("Group", own), may_be("user-info", "users")),
+            bound("do", Subject("Group", every), may_list("user-info")),
+        )
+    )
+
+    found = identity_holders(rbac, ALICE, LIST)
+
+    assert told(found) == [("user-info", "", (own,))]
+    holder = next(one for _, one in found if one.groups == (own,))
+    assert {own, every} <= set(caller_identity(holder, ALICE).groups)
+    assert holder.roles == ("ClusterRole/do", "ClusterRole/be")
+
+
 def test_any_node_is_more_than_one() -> None:
     one, every, old = (Subject("User", name) for name in ("one", "every", "old"))
     halfway = Subject("User", "halfway")
