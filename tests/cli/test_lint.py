@@ -121,4 +121,11 @@ def test_a_mistake_of_the_user_is_one_line(arguments: tuple[str, ...], problem: 
 def test_what_is_not_yaml_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
 
-    assert "a.yaml is not YAML" in run("lint", str(tmp_path)).errors
+    assert "a.yaml is not YAML: " in run("lint", str(tmp_path)).errors
+
+
+def test_templates_of_a_chart_are_to_be_rendered_first(tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "a.yaml").write_text("{{- if .Values.x }}")
+
+    assert "helm template CHART | understudy lint -" in run("lint", str(tmp_path)).errors
