@@ -51,13 +51,15 @@ class Bench:
     desk: Desk
     tally: Tally
 
-    def hold(self, caller: Identity, question: Question, send: Send) -> None:
+    def hold(self, caller: Identity, question: Question, send: Send, *, has_rights: bool) -> None:
         """Try one request that the proxy denies, and fail if the advice was wrong."""
         told = self._explain(caller, question)
         assert not told["mayAct"], (question, told)
         answer = send(question)
         assert told["answer"]["message"] == answer.json()["message"], (told["answer"], answer.body)
+        opened = self.tally.opened
         self.judge(caller, question, send, told)
+        assert has_rights or self.tally.opened == opened, (question, told["grant"])
 
     def judge(self, caller: Identity, question: Question, send: Send, told: Document) -> None:
         """Hold what was told against what happens."""
