@@ -15,6 +15,7 @@ from tests.explained.trial import Bench, Tally
 from tests.parity.arena import Arena, Stage, Variant, running_stage
 from tests.parity.audit_tail import Event
 from tests.parity.cases import Half
+from tests.parity.observations import is_audited
 from tests.support.impersonation import is_refused_impersonation
 from tests.support.sizes import SOAK_SECONDS, sized, soak
 
@@ -71,6 +72,8 @@ def test_can_i_says_what_a_real_request_is_told(arena: Arena) -> None:
 
 def compare(arena: Arena, seat: Seat) -> str:
     answer, audit_id = seat.send_first()
+    if not is_audited(answer, audit_id):
+        return "malformed"
     event = event_of(arena, audit_id)
     forbidden = is_forbidden(answer, event)
     if forbidden is None:
