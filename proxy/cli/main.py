@@ -22,6 +22,9 @@ _COMMANDS = {
     "explain": "tell why a request is allowed or denied, and what to grant",
     "can-i": "ask whether somebody may act as somebody else, for an action",
     "audit": "read audit logs: join ours and the cluster's",
+    "grant": "compile an intent (who may act as whom, for what) to RBAC",
+    "lint": "find mistakes in RBAC for impersonation",
+    "who-can": "tell who may act as somebody, for an action",
     "version": "print the version",
 }
 

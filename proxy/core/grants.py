@@ -11,7 +11,7 @@ Legacy impersonation is never granted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from proxy.core.access_check import AccessCheck
@@ -44,6 +44,9 @@ _LONGEST_STEM = 120
 _DIGEST_LENGTH = 8
 _STAR = "*"
 
+ANY = "any.understudy.invalid"
+"""In an identity of a need with patterns: every name of its kind, by a rule without names."""
+
 GrantObject = dict[str, object]
 """A role or a binding: texts, lists and dicts, as YAML writes them."""
 
@@ -58,7 +61,8 @@ class Need:
 
     In associated-node mode any node stands for the impersonator's own. `is_upgrade` says that the
     actions are requests to switch protocols. `has_patterns` says that a star at the end of a path
-    is meant as a rule means it; otherwise it is the request's own, which no rule can name alone.
+    is meant as a rule means it, and that ANY is everyone; otherwise a star is the request's own,
+    which no rule can name alone.
     """
 
     subject: Subject
@@ -115,7 +119,9 @@ def needed_checks(need: Need) -> tuple[AccessCheck, ...]:
         checks.update(dict.fromkeys(checks_of(_attempt(need, action))))
     for check in checks:
         _refuse_unnameable(check, has_patterns=need.has_patterns)
-    return tuple(checks)
+    if not need.has_patterns:
+        return tuple(checks)
+    return tuple(replace(check, name="") if check.name == ANY else check for check in checks)
 
 
 def checks_of(attempt: Attempt) -> tuple[AccessCheck, ...]:
