@@ -19,7 +19,8 @@ UNGRANTABLE = (
     "extra",
     "no constrained mode applies",
     "empty string group",
-    "a rule for",
+    "a rule for a",
+    "a rule for the path",
     "there can be no role",
 )
 
