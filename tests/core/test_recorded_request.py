@@ -131,6 +131,13 @@ def test_the_verb_tells_the_method(verb: str, uri: str) -> None:
         ({"verb": "impress"}, "has the verb impress"),
         ({"requestURI": "nowhere"}, "cannot be read"),
         ({"annotations": {"kube-understudy.io/wanted": "{"}}, "is not JSON"),
+        (
+            {
+                "annotations": {},
+                "responseStatus": {"message": 'User "bob" cannot impersonate resource "users"'},
+            },
+            "does not say of whom",
+        ),
     ],
 )
 def test_what_cannot_be_judged_says_why(change: dict[str, Any], words: str) -> None:

@@ -117,6 +117,7 @@ def test_the_walk_of_the_readme_goes_as_it_is_written(
     walk("kubectl --kubeconfig dana.yaml api-resources")
     denied, why, grant, allowed = commands_of_the_walk()
 
+    assert "Audit-Id" in walk(f"{denied[0]} -v=8").stderr
     for command, output in (denied, why, grant):
         done = walk(command)
         assert told(done.stdout + done.stderr) == told(output), done
