@@ -12,7 +12,7 @@ from proxy.sandbox.api_client import Answer
 from tests.explained.neighbours import Question
 from tests.parity.arena import Arena
 from tests.parity.audit_tail import Event
-from tests.parity.cases import Caller, CallerKind, Case, CaseSet, Half
+from tests.parity.cases import Caller, CallerKind, Case, CaseSet, Half, Rights
 from tests.parity.generator import make_sets
 from tests.parity.installation import install
 from tests.parity.renaming import FRESH, Renaming
@@ -30,6 +30,7 @@ class Seat:
     body: bytes | None
     client: Client
     name: str
+    has_rights: bool
     _sent: int = 0
 
     def send(self, question: Question) -> Answer:
@@ -65,10 +66,10 @@ def _seated(arena: Arena, cases: list[Case]) -> Generator[Seat, None, None]:
         question = _question(case, renaming)
         if question is None:
             continue
-        client = arena.subject.client(credentials[case.caller])
         body = None if case.body is None else renaming.realise_bytes(case.body)
-        with closing(client):
-            yield Seat(question, body, client, f"{renaming.suffix}-{number}")
+        has_rights = case.caller.rights != Rights()
+        with closing(arena.subject.client(credentials[case.caller])) as client:
+            yield Seat(question, body, client, f"{renaming.suffix}-{number}", has_rights)
 
 
 def _cases(seed: int, half: Half) -> Iterator[Case]:
@@ -81,11 +82,15 @@ def _cases(seed: int, half: Half) -> Iterator[Case]:
 
 
 def _alone(case: Case, number: int) -> Case:
-    """Give a case a caller whom nobody has ever met, with the same rights."""
+    """Give a case a caller whom nobody has ever met, with the same rights or, in turn, with none.
+
+    Whoever has none gets exactly what is granted; whoever has some may find a door opened by both.
+    """
     caller = case.caller
     if caller.kind is CallerKind.STATIC_TOKEN:
         caller = Caller(f"lone-{FRESH}", rights=caller.rights)
-    return replace(case, caller=replace(caller, name=f"{caller.name}-{number}"))
+    rights = caller.rights if number % 2 else Rights()
+    return replace(case, caller=replace(caller, name=f"{caller.name}-{number}", rights=rights))
 
 
 def _question(case: Case, renaming: Renaming) -> Question | None:

@@ -1,27 +1,39 @@
 """A denied request, its neighbours, and the grant that explain prints: before it and after it."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from proxy.core.identity import Identity
+from proxy.core.extra_rules import extra_fault
+from proxy.core.identity import MASTERS, Identity
 from proxy.sandbox.api_client import Answer, ApiClient, Manifest
-from proxy.sandbox.objects import apply, create_namespace
+from proxy.sandbox.objects import create_namespace, path_of
 from tests.explained.command import Desk, Document
 from tests.explained.neighbours import Question, neighbours
 from tests.support.impersonation import REVIEWS, is_refused_impersonation, poll
 
 Send = Callable[[Question], Answer]
 
-UNGRANTABLE = (
-    "system:masters",
-    "extra",
-    "no constrained mode applies",
-    "empty string group",
-    "a rule for",
-    "there can be no role",
-)
+# What explain says when no grant helps, and what must be so if it is right.
+HOPELESS: dict[str, Callable[[Question], bool]] = {
+    "the system:masters group": lambda question: MASTERS in question.wanted.groups,
+    "the empty string group": lambda question: "" in question.wanted.groups,
+    " in extra is not allowed": lambda question: extra_fault(question.wanted.extra) is not None,
+    "no constrained mode applies": lambda question: (
+        question.wanted.name.startswith(("system:node:", "system:serviceaccount:"))
+        and not question.wanted.is_bare
+    ),
+    "a rule for a group called *": lambda question: "*" in question.wanted.groups,
+    "a rule for a resource or an API group called *": lambda question: (
+        "*" in {question.action.group, question.action.resource}
+    ),
+    "a rule for the path": lambda question: question.path.endswith(b"*"),
+    "there can be no role in a namespace called": lambda question: (
+        re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", question.action.namespace) is None
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -51,18 +63,20 @@ class Bench:
     desk: Desk
     tally: Tally
 
-    def hold(self, caller: Identity, question: Question, send: Send) -> None:
+    def hold(self, caller: Identity, question: Question, send: Send, *, has_rights: bool) -> None:
         """Try one request that the proxy denies, and fail if the advice was wrong."""
         told = self._explain(caller, question)
         assert not told["mayAct"], (question, told)
         answer = send(question)
         assert told["answer"]["message"] == answer.json()["message"], (told["answer"], answer.body)
+        opened = self.tally.opened
         self.judge(caller, question, send, told)
+        assert has_rights or self.tally.opened == opened, (question, told["grant"])
 
     def judge(self, caller: Identity, question: Question, send: Send, told: Document) -> None:
         """Hold what was told against what happens."""
         if not told["grant"]:
-            self._check_hopeless(told)
+            self._check_hopeless(question, told)
             return
         beside = {
             what: one
@@ -93,18 +107,21 @@ class Bench:
     def _lacking(self, caller: Identity, question: Question) -> frozenset[str]:
         return _checks(self._explain(caller, question))
 
-    def _check_hopeless(self, told: Document) -> None:
+    def _check_hopeless(self, question: Question, told: Document) -> None:
         reason = told["noGrant"]
-        kind = next((kind for kind in UNGRANTABLE if kind in reason), None)
+        kind = next((kind for kind in HOPELESS if kind in reason), None)
         assert kind is not None, told
-        self.tally.hopeless[kind] += 1
+        assert HOPELESS[kind](question), (question, told)
+        self.tally.hopeless[kind.strip()] += 1
 
     def _apply(self, told: Document) -> None:
         for namespace in {one["metadata"].get("namespace") for one in told["grant"]} - {None}:
             if self.admin.request("GET", f"/api/v1/namespaces/{namespace}").status == 404:
                 create_namespace(self.admin, namespace)
         for manifest in told["grant"]:
-            apply(self.admin, manifest)
+            collection = path_of(manifest).rpartition("/")[0]
+            answer = self.admin.request("POST", collection, body=manifest)
+            assert answer.status == 201, (manifest, answer.body)
         for review in _missing(told):
             poll(partial(self._is_allowed, review), f"not seen: {review}")
 
