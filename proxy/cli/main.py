@@ -19,7 +19,12 @@ _COMMANDS = {
     "kubeconfig": "write a kubeconfig that goes through the proxy",
     "dev": "run a real control plane and the proxy on this machine, with a guided tour",
     "check-config": "check a config file",
+    "explain": "tell why a request is allowed or denied, and what to grant",
+    "can-i": "ask whether somebody may act as somebody else, for an action",
     "audit": "read audit logs: join ours and the cluster's",
+    "grant": "compile an intent (who may act as whom, for what) to RBAC",
+    "lint": "find mistakes in RBAC for impersonation",
+    "who-can": "tell who may act as somebody, for an action",
     "version": "print the version",
 }
 
