@@ -14,7 +14,15 @@ from proxy.core.audit_annotations import (
 )
 from proxy.core.audit_event import PLAIN_LINE, EventText, Stage, event_line
 from proxy.core.audit_policy import Recording
-from proxy.core.errors import AuditUnavailable, InternalError, UnreadableRequest
+from proxy.core.errors import (
+    AuditUnavailable,
+    BadRequest,
+    Forbidden,
+    InternalError,
+    UnreadableRequest,
+)
+from proxy.core.identity import Identity
+from proxy.core.impersonation_headers import read_wanted_identity
 from proxy.wire.exchange import Outcome
 
 _NOTHING_TOLD = Told()
@@ -123,9 +131,22 @@ class AuditedTrail(ListeningTrail):
             latencies_text(self._latencies(ended_at), verb=self._known_action.verb),
         )
         annotations = annotations_text(
-            self._admission, self._refusal, reviews=self._reviews, ending=ending
+            self._admission,
+            self._refusal,
+            reviews=self._reviews,
+            ending=ending,
+            wanted=self._denied_identity(),
         )
         self._write(recording, stage, ended_at, told=told, annotations=annotations)
+
+    def _denied_identity(self) -> Identity | None:
+        """Return whom a request that we forbade has asked for."""
+        if self._admission is not None or not isinstance(self._refusal, Forbidden):
+            return None
+        try:
+            return read_wanted_identity(self._request.headers)
+        except BadRequest:
+            return None
 
     def _heard(self, status: int) -> Heard:
         refusal = self._refusal

@@ -43,21 +43,18 @@ class AuditLogs:
         with ExitStack() as files:
             logs = [(path, True) for path in self._ours] + [(path, False) for path in self._cluster]
             streams = [
-                self._read(files.enter_context(_opened(path)), path, is_ours=is_ours)
+                self._read(files.enter_context(open_log(path)), path, is_ours=is_ours)
                 for path, is_ours in logs
             ]
             yield from heapq.merge(*streams, key=lambda entry: entry.moment)
 
     def _read(self, file: BinaryIO, path: Path, *, is_ours: bool) -> Iterator[Entry]:
-        try:
-            for line in file:
-                entry = _entry(line, is_ours=is_ours)
-                if entry is None:
-                    self.unreadable[str(path)] = self.unreadable.get(str(path), 0) + 1
-                else:
-                    yield entry
-        except _BROKEN as error:
-            raise LogError(f"cannot read {path}: {error}") from error
+        for line in read_lines(file, path):
+            entry = _entry(line, is_ours=is_ours)
+            if entry is None:
+                self.unreadable[str(path)] = self.unreadable.get(str(path), 0) + 1
+            else:
+                yield entry
 
 
 def _entry(line: bytes, *, is_ours: bool) -> Entry | None:
@@ -68,7 +65,15 @@ def _entry(line: bytes, *, is_ours: bool) -> Entry | None:
         return None
 
 
-def _opened(path: Path) -> BinaryIO:
+def read_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Give the lines of an opened log; `path` is named if it breaks off."""
+    try:
+        yield from file
+    except _BROKEN as error:
+        raise LogError(f"cannot read {path}: {error}") from error
+
+
+def open_log(path: Path) -> BinaryIO:
     """Open a log, whatever it is; the content tells whether it is compressed."""
     try:
         # The descriptor of standard input is not ours to close.

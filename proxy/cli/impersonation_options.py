@@ -1,10 +1,11 @@
 """The options that say whom to act as, spelled as kubectl spells them."""
 
 import argparse
+from collections.abc import Iterable
 
 from proxy.core.errors import Forbidden, SetupError
 from proxy.core.header_safety import check_header_safe
-from proxy.core.identity import Identity, extra_of, node_name, service_account
+from proxy.core.identity import Extra, Identity, extra_of, node_name, service_account
 
 _UNEXPANDED = "$("
 
@@ -31,7 +32,7 @@ def add_impersonation_options(parser: argparse.ArgumentParser, *, required: bool
         "--as-user-extra",
         action="append",
         default=[],
-        type=_extra,
+        type=extra_pair,
         metavar="KEY=VALUE",
         help="an extra; may be repeated, for one key too",
     )
@@ -39,16 +40,28 @@ def add_impersonation_options(parser: argparse.ArgumentParser, *, required: bool
 
 def wanted_identity(options: argparse.Namespace) -> Identity | None:
     """Return whom the options name, None without a name; WantedError for what never works."""
+    wanted = named_identity(options)
+    if wanted is not None:
+        _check(wanted)
+    return wanted
+
+
+def named_identity(options: argparse.Namespace) -> Identity | None:
+    """Return whom the options name, None without a name, whatever may come of it."""
     if options.as_user is None:
         if options.as_group or options.as_uid or options.as_user_extra:
             raise WantedError("--as-group, --as-uid and --as-user-extra need --as")
         return None
+    extra = collected_extra(options.as_user_extra)
+    return Identity(options.as_user, options.as_uid, tuple(options.as_group), extra)
+
+
+def collected_extra(pairs: Iterable[tuple[str, str]]) -> Extra:
+    """Return extras from an option that was given once for each value."""
     extra: dict[str, list[str]] = {}
-    for key, value in options.as_user_extra:
+    for key, value in pairs:
         extra.setdefault(key, []).append(value)
-    wanted = Identity(options.as_user, options.as_uid, tuple(options.as_group), extra_of(extra))
-    _check(wanted)
-    return wanted
+    return extra_of(extra)
 
 
 def _check(wanted: Identity) -> None:
@@ -68,7 +81,8 @@ def _check(wanted: Identity) -> None:
         raise WantedError(f"--as {wanted.name}: no service account has that name")
 
 
-def _extra(text: str) -> tuple[str, str]:
+def extra_pair(text: str) -> tuple[str, str]:
+    """Return the two halves of KEY=VALUE."""
     key, separator, value = text.partition("=")
     if not key or not separator:
         raise argparse.ArgumentTypeError("must be KEY=VALUE")

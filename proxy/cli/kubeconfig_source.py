@@ -89,7 +89,7 @@ def _current(files: list[_File]) -> str:
         current = file.content.get("current-context")
         if current and isinstance(current, str):
             return current
-    raise SourceError("no kubeconfig has a current context: name one by --from-context")
+    raise SourceError("no kubeconfig has a current context: name a context")
 
 
 def _entry(files: list[_File], section: str, name: str) -> tuple[Mapping[str, Any], Path]:

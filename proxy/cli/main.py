@@ -19,6 +19,8 @@ _COMMANDS = {
     "kubeconfig": "write a kubeconfig that goes through the proxy",
     "dev": "run a real control plane and the proxy on this machine, with a guided tour",
     "check-config": "check a config file",
+    "explain": "tell why a request is allowed or denied, and what to grant",
+    "can-i": "ask whether somebody may act as somebody else, for an action",
     "audit": "read audit logs: join ours and the cluster's",
     "version": "print the version",
 }

@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from proxy.core.admission import Admission
-from proxy.core.audit_event import go_duration, quoted
+from proxy.core.audit_event import go_duration, quoted, user_text
 from proxy.core.errors import Refusal
+from proxy.core.identity import Identity
 from proxy.core.modes import Mode
 
 DOMAIN = "kube-understudy.io"
@@ -16,6 +17,7 @@ _LATENCY = "apiserver.latency.k8s.io"
 LONG = timedelta(milliseconds=500)
 """A request that took longer tells its latencies."""
 _SECOND = timedelta(seconds=1)
+_LONGEST_IDENTITY = 8192
 _MODES = {mode: f'"{DOMAIN}/mode":"{mode.value}"' for mode in Mode}
 
 
@@ -42,9 +44,17 @@ class Latencies(NamedTuple):
 
 
 def annotations_text(
-    admission: Admission | None, refusal: Refusal | None, *, reviews: int, ending: Ending | None
+    admission: Admission | None,
+    refusal: Refusal | None,
+    *,
+    reviews: int,
+    ending: Ending | None,
+    wanted: Identity | None = None,
 ) -> str:
-    """Return the annotations as a member of an event, in the order of their keys."""
+    """Return the annotations as a member of an event, in the order of their keys.
+
+    `wanted` is whom a refused request asked for: its event names nobody whom it became.
+    """
     members: list[str] = []
     mode = None if admission is None else admission.mode
     if mode is not None or reviews:
@@ -56,6 +66,8 @@ def annotations_text(
         members.append(_member("first-failed-check", refusal.failed_check))
     if admission is not None and admission.warning is not None:
         members.append(_member("warning", admission.warning))
+    if wanted is not None and len(text := user_text(wanted)) <= _LONGEST_IDENTITY:
+        members.append(_member("wanted", text))
     if ending is not None:
         members += _ending_members(ending)
     # Each begins with its key, and no key is the beginning of another.

@@ -98,7 +98,7 @@ def plan_attempts(
 
     No attempt at all means that no mode applies which the configuration still allows.
     """
-    also_creates = rules.upgrade_needs_create and is_upgrade and _opens_terminal(action)
+    also_creates = rules.upgrade_needs_create and is_upgrade and opens_terminal(action)
     for mode in _modes_in_order(caller, wanted, rules, remembered):
         reviewed = _reviewed_caller(mode, caller.identity)
         yield Attempt(mode, reviewed, wanted, action, rules, also_creates)
@@ -112,6 +112,30 @@ def action_checks(attempt: Attempt) -> list[AccessCheck]:
     if attempt.also_creates:
         verbs.append("create")
     return [_action_check(attempt, verb) for verb in verbs]
+
+
+def check_on(action: Action, verb: str, *, user: Identity) -> AccessCheck:
+    """Return the check whether a user may use a verb on what an action is about."""
+    if not action.is_resource:
+        return AccessCheck(user, verb, is_resource=False, path=action.path)
+    return AccessCheck(
+        user,
+        verb,
+        group=action.group,
+        version=action.version,
+        resource=action.resource,
+        subresource=action.subresource,
+        namespace=action.namespace,
+        name=action.name,
+        fields=action.fields,
+        labels=action.labels,
+    )
+
+
+def opens_terminal(action: Action) -> bool:
+    """Tell whether an action is a stream into a pod that is asked for by GET."""
+    is_pod = action.resource == "pods" and action.group == ""
+    return is_pod and action.subresource in _TERMINAL_SUBRESOURCES and action.verb == "get"
 
 
 def identity_steps(attempt: Attempt) -> list[Step]:
@@ -135,11 +159,6 @@ def _modes_in_order(
     return modes
 
 
-def _opens_terminal(action: Action) -> bool:
-    is_pod = action.resource == "pods" and action.group == ""
-    return is_pod and action.subresource in _TERMINAL_SUBRESOURCES and action.verb == "get"
-
-
 def _reviewed_caller(mode: Mode, caller: Identity) -> Identity:
     """Return the caller as an authorizer may see it.
 
@@ -154,22 +173,7 @@ def _reviewed_caller(mode: Mode, caller: Identity) -> Identity:
 
 
 def _action_check(attempt: Attempt, verb: str) -> AccessCheck:
-    action = attempt.action
-    verb = attempt.mode.action_verb(verb)
-    if not action.is_resource:
-        return AccessCheck(attempt.caller, verb, is_resource=False, path=action.path)
-    return AccessCheck(
-        attempt.caller,
-        verb,
-        group=action.group,
-        version=action.version,
-        resource=action.resource,
-        subresource=action.subresource,
-        namespace=action.namespace,
-        name=action.name,
-        fields=action.fields,
-        labels=action.labels,
-    )
+    return check_on(attempt.action, attempt.mode.action_verb(verb), user=attempt.caller)
 
 
 def _identity_check(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from operator import attrgetter
 
-from proxy.authorization import access_reviews, decision_memory, gate
-from proxy.core import cache_keys, evaluation, modes, plan
+from proxy.authorization import decision_memory, gate
+from proxy.core import access_review, cache_keys, evaluation, modes, plan
 from proxy.core.access_check import AccessCheck
 from proxy.core.evaluation import Allowed, Answer, Denied, Evaluation
 from proxy.core.identity import Identity, ServiceAccount, node_name, service_account
@@ -139,8 +139,8 @@ def _constraint_not_audited() -> None:
 
 
 def _selectors_not_reviewed() -> None:
-    put(access_reviews, "field_review", lambda fields: [])
-    put(access_reviews, "label_review", lambda labels: [])
+    put(access_review, "field_review", lambda fields: [])
+    put(access_review, "label_review", lambda labels: [])
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -1,0 +1,101 @@
+"""`understudy can-i`: one answer to three questions, and an exit code."""
+
+import argparse
+import asyncio
+import os
+import sys
+
+from proxy.advice.asking import Advice, advise
+from proxy.advice.printing import Ink, document_text, ink_for
+from proxy.advice.verdict import Part, parts_of
+from proxy.cli.advice_options import add_cluster_options, add_output_option, chosen_cluster
+from proxy.cli.registry import Commands
+from proxy.cli.request_options import (
+    UsageError,
+    add_request_options,
+    check_usage,
+    decision_settings,
+    described_request,
+    fail_on_usage,
+    notes_on,
+)
+
+_DESCRIPTION = """\
+Ask whether a request through the proxy would be allowed: whether the caller may do the action on
+behalf of others, whether it may act as that identity, and whether that identity itself may do it.
+`kubectl auth can-i` knows only the last. The cluster is asked with your kubeconfig.
+"""
+_EPILOG = """\
+examples:
+  understudy can-i --user bob --as alice list pods -n web
+  understudy can-i --user system:serviceaccount:monitoring:agent \\
+    --extra authentication.kubernetes.io/node-name=node-1 --as system:node:node-1 get nodes node-1
+
+exit codes: 0 yes, 1 no (or nobody could be asked), 2 wrong options
+"""
+
+
+def register(commands: Commands) -> None:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "can-i",
+        help="ask whether somebody may act as somebody else, for an action",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_request_options(parser)
+    add_cluster_options(parser)
+    add_output_option(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the exit code")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask, answer, and tell by the exit code."""
+    try:
+        check_usage(options)
+    except UsageError as error:
+        fail_on_usage(options, error)
+    advice = asyncio.run(_advise(options))
+    is_allowed = advice.explanation.is_allowed
+    for note in notes_on(advice.explanation.request):
+        print(f"understudy: {note}", file=sys.stderr)
+    if not options.quiet:
+        sys.stdout.write(_answer(advice, options.output))
+    return 0 if is_allowed else 1
+
+
+async def _advise(options: argparse.Namespace) -> Advice:
+    settings = decision_settings(options)
+    async with chosen_cluster(options) as cluster:
+        return await advise(cluster, await described_request(options, cluster), settings)
+
+
+def _answer(advice: Advice, output: str) -> str:
+    explanation, parts = advice.explanation, parts_of(advice.explanation)
+    if output == "table":
+        ink = ink_for(sys.stdout, os.environ)
+        lines = [ink.good("yes") if explanation.is_allowed else ink.bad("no")]
+        lines += [_part_line(part, ink) for part in parts]
+        if explanation.told is not None and explanation.told.is_ours and advice.no_grant:
+            lines.append(f"  no grant can allow this: {advice.no_grant}")
+        return "\n".join(lines) + "\n"
+    document = {
+        "allowed": explanation.is_allowed,
+        "mode": None if explanation.mode is None else explanation.mode.value,
+        "parts": [
+            {"part": part.name, "allowed": part.allowed, "question": part.question}
+            for part in parts
+        ],
+        "message": None if explanation.told is None else explanation.told.message,
+        "noGrant": advice.no_grant or None,
+    }
+    return document_text(document, output)
+
+
+def _part_line(part: Part, ink: Ink) -> str:
+    said = ink.faint("--") if part.allowed is None else ink.bad("no")
+    if part.allowed:
+        said = ink.good("yes")
+    return f"  {part.name}: {said}  {part.question}"
