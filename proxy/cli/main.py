@@ -21,6 +21,7 @@ _COMMANDS = {
     "check-config": "check a config file",
     "explain": "tell why a request is allowed or denied, and what to grant",
     "can-i": "ask whether somebody may act as somebody else, for an action",
+    "report": "tell from audit logs who impersonates whom, and what to grant",
     "audit": "read audit logs: join ours and the cluster's",
     "version": "print the version",
 }
