@@ -61,18 +61,19 @@ def outlook(usage: Usage, caller: str = "bob") -> Outlook:
     return outlook_of(caller, usage.impersonators[caller])
 
 
-def rules(grants: Outlook) -> list[tuple[str, ...]]:
+def rules(found: Outlook) -> list[tuple[str, ...]]:
     """Return each rule as its scope, its verbs, and what it is about."""
+    grants: list[Any] = found.grants
     return [
         (
-            str(role["metadata"].get("namespace", "*")),
+            role["metadata"].get("namespace", "*"),
             " ".join(rule["verbs"]),
             " ".join(rule.get("nonResourceURLs") or rule["resources"]),
             " ".join(rule.get("resourceNames", ())),
         )
-        for role in grants.grants
-        if str(role["kind"]).endswith("Role")
-        for rule in role["rules"]  # type: ignore[attr-defined]  # a manifest
+        for role in grants
+        if role["kind"].endswith("Role")
+        for rule in role["rules"]
     ]
 
 
