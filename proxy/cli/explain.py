@@ -36,7 +36,7 @@ and nothing is changed.
 _EPILOG = """\
 examples:
   understudy explain --user bob --as alice list pods -n web
-  understudy explain --user bob --as alice create pods/exec shell -n web --grant-only \\
+  understudy explain --user bob --as alice list pods -n web --for-kubectl --grant-only \\
     | kubectl apply -f -
   understudy explain --audit-id 5c0ff1e5-... --audit-log audit.log
 
@@ -72,6 +72,11 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--grant-only", action="store_true", help="print what to apply, and nothing else"
     )
+    parser.add_argument(
+        "--for-kubectl",
+        action="store_true",
+        help="grant discovery as well, which kubectl visits before the deed itself",
+    )
     parser.set_defaults(run=run)
 
 
@@ -101,7 +106,8 @@ _FindRequest = Callable[[Cluster], Awaitable[Request]]
 async def _advise(options: argparse.Namespace, find_request: _FindRequest) -> Advice:
     settings = decision_settings(options)
     async with chosen_cluster(options) as cluster:
-        return await advise(cluster, await find_request(cluster), settings)
+        request = await find_request(cluster)
+        return await advise(cluster, request, settings, for_kubectl=options.for_kubectl)
 
 
 def _source(options: argparse.Namespace) -> tuple[Recorded | None, _FindRequest]:

@@ -23,6 +23,9 @@ _COMMANDS = {
     "can-i": "ask whether somebody may act as somebody else, for an action",
     "report": "tell from audit logs who impersonates whom, and what to grant",
     "audit": "read audit logs: join ours and the cluster's",
+    "grant": "compile an intent (who may act as whom, for what) to RBAC",
+    "lint": "find mistakes in RBAC for impersonation",
+    "who-can": "tell who may act as somebody, for an action",
     "version": "print the version",
 }
 

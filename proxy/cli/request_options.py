@@ -39,8 +39,8 @@ class UsageError(Exception):
     """The options do not go together; the text says how."""
 
 
-def add_request_options(parser: argparse.ArgumentParser) -> None:
-    """Add everything that describes a request."""
+def add_action_options(parser: argparse.ArgumentParser) -> None:
+    """Add everything that describes what a request does."""
     parser.add_argument("verb", nargs="?", metavar="VERB", help="get, list, create, ...")
     parser.add_argument(
         "resource",
@@ -61,6 +61,12 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method", default="GET", metavar="METHOD", help="with --raw; default: GET"
     )
+    parser.set_defaults(fail=parser.error)
+
+
+def add_request_options(parser: argparse.ArgumentParser) -> None:
+    """Add everything that describes a request."""
+    add_action_options(parser)
     group = parser.add_argument_group("who is calling")
     group.add_argument("--user", metavar="USER", help="the caller's user name")
     group.add_argument(
@@ -87,7 +93,6 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the proxy's config file, if its settings of impersonation are not the defaults",
     )
-    parser.set_defaults(fail=parser.error)
 
 
 def fail_on_usage(options: argparse.Namespace, error: UsageError) -> NoReturn:
@@ -102,6 +107,11 @@ def check_usage(options: argparse.Namespace) -> None:
         raise UsageError("say who is calling: --user")
     if not options.user:
         raise UsageError("--user: nobody is called that")
+    check_action_usage(options)
+
+
+def check_action_usage(options: argparse.Namespace) -> None:
+    """Refuse options that do not say one action."""
     if (options.raw is None) == (options.resource is None):
         raise UsageError("say what is asked for: VERB RESOURCE, or --raw PATH")
     if options.raw is not None and options.verb is not None:
@@ -112,7 +122,9 @@ def check_usage(options: argparse.Namespace) -> None:
 
 async def described_request(options: argparse.Namespace, cluster: Cluster) -> Request:
     """Return the request that the options describe."""
-    return Request(_caller(options), named_identity(options), await _action(options, cluster))
+    return Request(
+        _caller(options), named_identity(options), await described_action(options, cluster)
+    )
 
 
 def decision_settings(options: argparse.Namespace) -> Settings:
@@ -147,7 +159,8 @@ def _caller(options: argparse.Namespace) -> Caller:
     return Caller(Identity(options.user, options.uid, groups, extra))
 
 
-async def _action(options: argparse.Namespace, cluster: Cluster) -> Action:
+async def described_action(options: argparse.Namespace, cluster: Cluster) -> Action:
+    """Return the action that the options describe."""
     try:
         if options.raw is not None:
             return parse_action(options.method.upper().encode(), os.fsencode(options.raw))

@@ -11,7 +11,7 @@ Legacy impersonation is never granted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from proxy.core.access_check import AccessCheck
@@ -43,6 +43,10 @@ _MANAGED_BY = {"app.kubernetes.io/managed-by": "understudy"}
 _LONGEST_STEM = 120
 _DIGEST_LENGTH = 8
 _STAR = "*"
+_IDENTITY_VERBS = frozenset(mode.identity_verb for mode in Mode)
+
+ANY = "any.understudy.invalid"
+"""In an identity of a need with patterns: every name of its kind, by a rule without names."""
 
 GrantObject = dict[str, object]
 """A role or a binding: texts, lists and dicts, as YAML writes them."""
@@ -58,7 +62,8 @@ class Need:
 
     In associated-node mode any node stands for the impersonator's own. `is_upgrade` says that the
     actions are requests to switch protocols. `has_patterns` says that a star at the end of a path
-    is meant as a rule means it; otherwise it is the request's own, which no rule can name alone.
+    is meant as a rule means it, and that ANY is everyone; otherwise a star is the request's own,
+    which no rule can name alone.
     """
 
     subject: Subject
@@ -83,12 +88,17 @@ def grant_objects(needs: Iterable[Need], *, name: str | None = None) -> list[Gra
     return _objects(checks, name)
 
 
-def objects_for(subject: Subject, checks: Iterable[AccessCheck]) -> list[GrantObject]:
-    """Return the objects that have exactly these checks answered with yes. Raises Ungrantable."""
+def objects_for(
+    subject: Subject, checks: Iterable[AccessCheck], *, patterns: Iterable[AccessCheck] = ()
+) -> list[GrantObject]:
+    """Return the objects that have exactly these checks answered with yes. Raises Ungrantable.
+
+    A star at the end of a pattern's path is meant as a rule means it.
+    """
     needed = tuple(checks)
     for check in needed:
         _refuse_unnameable(check, has_patterns=False)
-    return _objects({subject: needed}, None)
+    return _objects({subject: (*needed, *patterns)}, None)
 
 
 def _objects(
@@ -115,7 +125,9 @@ def needed_checks(need: Need) -> tuple[AccessCheck, ...]:
         checks.update(dict.fromkeys(checks_of(_attempt(need, action))))
     for check in checks:
         _refuse_unnameable(check, has_patterns=need.has_patterns)
-    return tuple(checks)
+    if not need.has_patterns:
+        return tuple(checks)
+    return tuple(replace(check, name="") if check.name == ANY else check for check in checks)
 
 
 def checks_of(attempt: Attempt) -> tuple[AccessCheck, ...]:
@@ -178,6 +190,9 @@ def _refuse_unnameable(check: AccessCheck, *, has_patterns: bool) -> None:
         raise Ungrantable(f"a rule for the path {check.path} would allow more than this path")
     if _STAR in {check.group, check.resource}:
         raise Ungrantable("a rule for a resource or an API group called * would allow all of them")
+    if check.resource == "groups" and check.name == _STAR and check.verb in _IDENTITY_VERBS:
+        # Four groups and more are asked for as `*` first, whatever they are called.
+        raise Ungrantable("a rule for a group called * would allow any groups, four at a time")
     # A namespace has the form that it has in the name of a service account.
     if check.namespace and not service_account(f"system:serviceaccount:{check.namespace}:any"):
         raise Ungrantable(f"there can be no role in a namespace called {check.namespace!r}")

@@ -71,6 +71,11 @@ class ProxySide:
     ) -> None:
         self._cleanup.close()
 
+    @property
+    def config_file(self) -> Path:
+        """What it was told."""
+        return self._process.config_file
+
     def side(self) -> Side:
         """Return what the comparison needs to know of it."""
         return Side(

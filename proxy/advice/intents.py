@@ -1,0 +1,116 @@
+"""Intents before a cluster: what is granted there already, and whether they came true."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from proxy.advice.cluster import Cluster
+from proxy.advice.deciding import Decider
+from proxy.core.access_check import AccessCheck
+from proxy.core.catalogue import BUILT_IN, Catalogue, Resource
+from proxy.core.evaluation import Allowed
+from proxy.core.forbidden import check_summary
+from proxy.core.identity import Identity
+from proxy.core.intent import Intent
+from proxy.core.intent_trials import Trial, trials
+from proxy.core.intent_warnings import existing_warnings
+from proxy.core.modes import acting_identity
+from proxy.core.plan import check_on
+from proxy.core.rbac import Rbac, read_rbac
+
+_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_ROLE_KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+
+
+class Outcome(NamedTuple):
+    """What became of a trial."""
+
+    trial: Trial
+    is_allowed: bool
+
+    @property
+    def is_as_meant(self) -> bool:
+        """Tell whether the intent came true in this."""
+        return self.trial.is_meant == self.is_allowed
+
+
+async def verify(cluster: Cluster, intents: Sequence[Intent]) -> list[Outcome]:
+    """Ask whether everything meant is allowed, and its neighbours are not."""
+    decider = Decider(cluster)
+    planned = trials(intents)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(decider.decide(trial.caller, trial.wanted, trial.action))
+                for trial in planned
+            ]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+    return [
+        Outcome(trial, isinstance(task.result(), Allowed))
+        for trial, task in zip(planned, tasks, strict=True)
+    ]
+
+
+async def cluster_warnings(cluster: Cluster, intents: Sequence[Intent]) -> list[str]:
+    """Return what the cluster's present rights make of the intents."""
+    warnings = existing_warnings(intents, await cluster_rbac(cluster))
+    return warnings + await _own_rights(cluster, intents)
+
+
+async def cluster_rbac(cluster: Cluster) -> Rbac:
+    """Return the bindings of a cluster."""
+    return read_rbac(await cluster_objects(cluster))
+
+
+async def cluster_objects(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return every role and binding, with what a list leaves out of its items."""
+    found = await cluster.rbac()
+    lists = (found.roles, found.cluster_roles, found.role_bindings, found.cluster_role_bindings)
+    return [
+        {**thing, "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind}
+        for kind, things in zip(_ROLE_KINDS, lists, strict=True)
+        for thing in things
+    ]
+
+
+async def cluster_catalogue(cluster: Cluster) -> Catalogue:
+    """Return the resources that a cluster serves, beside those that every cluster does."""
+    pages = [await cluster.get(path, accept=_DISCOVERY) for path in ("/api", "/apis")]
+    groups = chain.from_iterable(page.get("items") or [] for page in pages)
+    return BUILT_IN.extended(chain.from_iterable(map(_resources, groups)))
+
+
+def _resources(group: dict[str, Any]) -> list[Resource]:
+    name = (group.get("metadata") or {}).get("name") or ""
+    found = []
+    for version in group.get("versions") or []:
+        for entry in version.get("resources") or []:
+            is_namespaced = entry.get("scope") == "Namespaced"
+            found.append(Resource(name, entry["resource"], is_namespaced))
+            found += [
+                Resource(name, f"{entry['resource']}/{below['subresource']}", is_namespaced)
+                for below in entry.get("subresources") or []
+            ]
+    return found
+
+
+async def _own_rights(cluster: Cluster, intents: Sequence[Intent]) -> list[str]:
+    """Return what targets may not do themselves, so that acting as them is of no use."""
+    checks: dict[AccessCheck, Identity] = {}
+    for trial in trials(intents):
+        if trial.is_meant and trial.action.is_resource:
+            mode = next(one.mode for one in intents if _is_target(one, trial))
+            acting = acting_identity(mode, trial.wanted)
+            checks[check_on(trial.action, trial.action.verb, user=acting)] = acting
+    answers = await cluster.review_all(list(checks))
+    return [
+        f"{acting.name} itself may not {check_summary(check)}, and acting as it does not help"
+        for (check, acting), answer in zip(checks.items(), answers, strict=True)
+        if not answer.allowed
+    ]
+
+
+def _is_target(intent: Intent, trial: Trial) -> bool:
+    return any(one.is_held_by(trial.caller.identity) for one in intent.impersonators)

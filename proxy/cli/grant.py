@@ -1,0 +1,169 @@
+"""`understudy grant`: from what somebody means to allow to the RBAC that allows it."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from proxy.advice.cluster import Cluster
+from proxy.advice.intents import Outcome, cluster_catalogue, cluster_warnings, verify
+from proxy.advice.printing import document_text, manifests_text, printable, table_lines
+from proxy.cli.advice_options import add_cluster_options, chosen_cluster
+from proxy.cli.registry import Commands
+from proxy.core.catalogue import BUILT_IN, Catalogue
+from proxy.core.errors import SetupError
+from proxy.core.forbidden import check_summary
+from proxy.core.intent import Intent
+from proxy.core.intent_reader import IntentError, read_intent
+from proxy.core.intent_warnings import union_warnings
+from proxy.core.plan import check_on
+
+_DESCRIPTION = """\
+Compile an intent (who may act as whom, for what, where) to the roles and bindings that allow it and
+no more: identities in authentication.k8s.io, actions where they happen, streams by get and create,
+lists with watches, and the discovery that kubectl begins with. What the rules allow beyond the
+intent is told as warnings.
+"""
+_EPILOG = """\
+an intent:
+  name: support-desk
+  mode: user-info                        # or serviceaccount, arbitrary-node, associated-node
+  impersonators:
+  - serviceAccount: tools/desk           # or user: NAME, or group: NAME
+  targets:
+  - user: alice                          # '*' is every user
+    groups: [developers]
+  actions:
+  - verbs: [get, list]
+    resources: [pods, pods/log, deployments.apps]
+  - verbs: [create]
+    resources: [pods/exec]
+    names: [web-0]
+  namespaces: [shop]                     # or '*'
+
+  understudy grant intent.yaml | kubectl apply -f -
+  understudy grant intent.yaml --verify
+
+exit codes: 0 printed, or all as meant; 1 cannot, or not as meant; 2 wrong options
+"""
+_WORDS = {True: "allowed", False: "denied"}
+
+
+class GrantError(SetupError):
+    """The file cannot be read."""
+
+
+def register(commands: Commands) -> None:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "grant",
+        help="compile an intent to RBAC",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("intent", type=Path, metavar="FILE", help="the intent; - is standard input")
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="ask the cluster, too: which resources it has, what the impersonators may do already, "
+        "and whether the targets may do it themselves",
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="print no RBAC, but run the intent as tests by access reviews: what it means must be "
+        "allowed, and what is next to that denied",
+    )
+    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
+    add_cluster_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the intent whole, then print or verify."""
+    documents = _documents(options.intent)
+    if options.cluster or options.verify:
+        return asyncio.run(_with_cluster(options, documents))
+    return _print(options, _intents(documents, BUILT_IN), [])
+
+
+async def _with_cluster(options: argparse.Namespace, documents: Sequence[object]) -> int:
+    async with chosen_cluster(options) as cluster:
+        intents = _intents(documents, await cluster_catalogue(cluster))
+        if options.verify:
+            return await _verify(cluster, intents)
+        warnings = await cluster_warnings(cluster, intents)
+    return _print(options, intents, warnings)
+
+
+def _print(options: argparse.Namespace, intents: Sequence[Intent], told: Sequence[str]) -> int:
+    objects = [thing for intent in intents for thing in intent.objects()]
+    if options.output == "json":
+        sys.stdout.write(
+            document_text({"apiVersion": "v1", "kind": "List", "items": objects}, "json")
+        )
+    else:
+        sys.stdout.write(manifests_text(objects))
+    for warning in (*union_warnings(intents), *told):
+        print(f"understudy: warning: {printable(warning)}", file=sys.stderr)
+    return 0
+
+
+async def _verify(cluster: Cluster, intents: Sequence[Intent]) -> int:
+    outcomes = await verify(cluster, intents)
+    wrong = [outcome for outcome in outcomes if not outcome.is_as_meant]
+    if wrong:
+        header = ("WHO", "AS", "ACTION", "WHAT", "EXPECTED", "FOUND")
+        print("\n".join(table_lines(header, map(_row, wrong))))
+    meant = sum(outcome.trial.is_meant for outcome in outcomes)
+    print(
+        f"{meant} meant, {len(outcomes) - meant} next to them: "
+        f"{len(outcomes) - len(wrong)} as meant, {len(wrong)} not"
+    )
+    return 1 if wrong else 0
+
+
+def _row(outcome: Outcome) -> tuple[str, ...]:
+    trial = outcome.trial
+    action = check_on(trial.action, trial.action.verb, user=trial.wanted)
+    return (
+        trial.caller.identity.name,
+        trial.wanted.name,
+        check_summary(action),
+        trial.what,
+        _WORDS[trial.is_meant],
+        _WORDS[outcome.is_allowed],
+    )
+
+
+def _documents(file: Path) -> list[object]:
+    try:
+        text = sys.stdin.read() if file == Path("-") else file.read_text("utf-8")
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except OSError as error:
+        raise GrantError(f"cannot read {file}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise GrantError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    if not documents:
+        raise GrantError(f"{file} holds no intent")
+    return documents
+
+
+def _intents(documents: Sequence[object], catalogue: Catalogue) -> list[Intent]:
+    intents: list[Intent] = []
+    problems: list[str] = []
+    for number, document in enumerate(documents, 1):
+        where = f"document {number}: " if len(documents) > 1 else ""
+        try:
+            intents.append(read_intent(document, catalogue))
+        except IntentError as error:
+            problems += [f"{where}{line}" for line in error.lines]
+    names = [intent.name for intent in intents]
+    problems += [f"two intents are called {name}" for name in {*names} if names.count(name) > 1]
+    if problems:
+        raise IntentError(problems)
+    return intents

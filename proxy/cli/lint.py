@@ -1,0 +1,149 @@
+"""`understudy lint`: mistakes in RBAC for impersonation, in files or in a cluster."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import yaml
+
+from proxy.advice.intents import cluster_catalogue, cluster_objects
+from proxy.advice.printing import Ink, document_text, ink_for, printable
+from proxy.cli.advice_options import add_cluster_options, add_output_option, chosen_cluster
+from proxy.cli.registry import Commands
+from proxy.core.errors import SetupError
+from proxy.core.lint import lint
+from proxy.core.lint_finding import Finding, Severity, Source
+
+_DESCRIPTION = """\
+Find RBAC for impersonation that never matches (a wrong API group, pod/exec, a Role for users,
+userextras/*, verbs that no request has) or that matches too much (verbs with a star, legacy rights
+beside constrained ones). Objects that are not about impersonation are left alone.
+"""
+_EPILOG = """\
+  understudy lint manifests/                    every .yaml, .yml and .json below
+  understudy grant intent.yaml | understudy lint -
+  understudy lint --cluster --context prod      every role and binding of a cluster
+
+exit codes: 0 nothing worse than a note, 1 errors or warnings, or cannot, 2 wrong options
+"""
+_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+_MANY_ACCOUNTS = "/api/v1/serviceaccounts"
+
+
+class LintError(SetupError):
+    """There is nothing to look at, or it cannot be read."""
+
+
+def register(commands: Commands) -> None:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "lint",
+        help="find mistakes in RBAC for impersonation",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "files", type=Path, nargs="*", metavar="FILE", help="or a directory; - is standard input"
+    )
+    parser.add_argument("--cluster", action="store_true", help="what is in a cluster")
+    parser.add_argument(
+        "--no-notes", action="store_true", help="leave out what may well be meant so"
+    )
+    add_output_option(parser)
+    add_cluster_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look at everything, then tell."""
+    if options.cluster == bool(options.files):
+        raise LintError("name files, or --cluster, and not both")
+    if options.cluster:
+        findings = asyncio.run(_cluster_findings(options))
+    else:
+        findings = lint(_sources(options.files))
+    if options.no_notes:
+        findings = [one for one in findings if one.severity is not Severity.NOTE]
+    if options.output == "table":
+        _tell(findings, ink_for(sys.stdout, os.environ))
+    else:
+        sys.stdout.write(document_text([_record(one) for one in findings], options.output))
+    return int(any(one.severity is not Severity.NOTE for one in findings))
+
+
+async def _cluster_findings(options: argparse.Namespace) -> list[Finding]:
+    async with chosen_cluster(options) as cluster:
+        objects = await cluster_objects(cluster)
+        accounts = await cluster.items(_MANY_ACCOUNTS)
+        catalogue = await cluster_catalogue(cluster)
+    objects += [{**account, "kind": "ServiceAccount"} for account in accounts]
+    sources = [Source("cluster", number, thing) for number, thing in enumerate(objects, 1)]
+    return lint(sources, catalogue, is_complete=True)
+
+
+def _sources(files: Sequence[Path]) -> list[Source]:
+    return [source for file in _expanded(files) for source in _documents(file)]
+
+
+def _expanded(files: Sequence[Path]) -> Iterator[Path]:
+    for file in files:
+        if file.is_dir():
+            yield from sorted(one for one in file.rglob("*") if one.suffix in _SUFFIXES)
+        else:
+            yield file
+
+
+def _documents(file: Path) -> list[Source]:
+    try:
+        text = sys.stdin.read() if file == Path("-") else file.read_text("utf-8")
+        documents = list(yaml.safe_load_all(text))
+    except OSError as error:
+        raise LintError(f"cannot read {file}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LintError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    return [
+        Source(str(file), number, document)
+        for number, document in enumerate(documents, 1)
+        if isinstance(document, dict)
+    ]
+
+
+def _tell(findings: Sequence[Finding], ink: Ink) -> None:
+    for finding in findings:
+        source = finding.source
+        paint = ink.faint if finding.severity is Severity.NOTE else ink.bad
+        where = f"{source.file}:{source.document}: {_object(source)} {finding.path}"
+        head = f"{paint(finding.severity)} {ink.strong(finding.code)}"
+        print(f"{printable(where)}: {head}: {printable(finding.why)}")
+        print(f"    {printable(finding.remedy)}")
+    counts = [sum(one.severity is severity for one in findings) for severity in Severity]
+    told = ", ".join(
+        f"{count} {severity}{'' if count == 1 else 's'}"
+        for count, severity in zip(counts, Severity, strict=True)
+    )
+    print(told if findings else "no mistake found")
+
+
+def _object(source: Source) -> str:
+    where = f"{source.namespace}/" if source.namespace else ""
+    return f"{source.kind} {where}{source.name}"
+
+
+def _record(finding: Finding) -> dict[str, object]:
+    source = finding.source
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "file": source.file,
+        "document": source.document,
+        "kind": source.kind,
+        "namespace": source.namespace or None,
+        "name": source.name,
+        "path": finding.path,
+        "why": finding.why,
+        "remedy": finding.remedy,
+    }

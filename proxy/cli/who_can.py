@@ -1,0 +1,165 @@
+"""`understudy who-can`: who may act as somebody, for an action."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from proxy.advice.confirming import Told, confirmed
+from proxy.advice.intents import cluster_rbac
+from proxy.advice.printing import document_text, table_lines
+from proxy.cli.advice_options import add_cluster_options, add_output_option, chosen_cluster
+from proxy.cli.impersonation_options import add_impersonation_options, named_identity
+from proxy.cli.registry import Commands
+from proxy.cli.request_options import (
+    UsageError,
+    add_action_options,
+    check_action_usage,
+    described_action,
+    fail_on_usage,
+)
+from proxy.core.action import Action
+from proxy.core.identity import ANONYMOUS, Identity
+from proxy.core.modes import Mode
+from proxy.core.rbac import Rbac
+from proxy.core.subjects import NOBODY
+from proxy.core.who_can import (
+    ANY_NODE,
+    Found,
+    Holder,
+    identity_holders,
+    master_holders,
+    node_holders,
+)
+
+_DESCRIPTION = """\
+Read a cluster's RBAC and tell who may act as somebody for an action: by which mode, by which roles,
+and whether the API server says so, too. Groups cannot be listed, so an answer may be a group, or a
+user together with a group. Rights by other authorizers than RBAC are not found. The API server is
+meant, without what the proxy is configured to refuse.
+"""
+_EPILOG = """\
+examples:
+  understudy who-can --as alice list pods -n web
+  understudy who-can --as-any-node get secrets -A
+  understudy who-can --as-masters
+
+exit codes: 0 told, 1 cannot, or the API server disagrees about somebody, 2 wrong options
+"""
+
+
+def register(commands: Commands) -> None:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "who-can",
+        help="tell who may act as somebody, for an action",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_action_options(parser)
+    add_impersonation_options(parser, required=False)
+    parser.add_argument(
+        "--as-any-node", action="store_true", help="as any node at all, or as the own one"
+    )
+    parser.add_argument(
+        "--as-masters",
+        action="store_true",
+        help="in the group system:masters, by legacy impersonation: for every action",
+    )
+    add_cluster_options(parser)
+    add_output_option(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask and tell."""
+    try:
+        _check_usage(options)
+    except UsageError as error:
+        fail_on_usage(options, error)
+    told = asyncio.run(_find(options))
+    if options.output == "table":
+        _print_table(told)
+    else:
+        sys.stdout.write(document_text([_record(one) for one in told], options.output))
+    return 0 if all(one.is_confirmed for one in told) else 1
+
+
+def _check_usage(options: argparse.Namespace) -> None:
+    wanted = [options.as_user is not None, options.as_any_node, options.as_masters]
+    if wanted.count(True) != 1:
+        raise UsageError("say as whom: --as, --as-any-node or --as-masters")
+    if not options.as_masters:
+        check_action_usage(options)
+    elif options.verb is not None or options.raw is not None:
+        raise UsageError("--as-masters is for every action: none is named with it")
+
+
+async def _find(options: argparse.Namespace) -> list[Told]:
+    async with chosen_cluster(options) as cluster:
+        rbac = await cluster_rbac(cluster)
+        if options.as_masters:
+            return await confirmed(cluster, master_holders(rbac), Action("get", "/"))
+        action = await described_action(options, cluster)
+        return await confirmed(cluster, _acting(options, rbac, action), action)
+
+
+def _acting(options: argparse.Namespace, rbac: Rbac, action: Action) -> list[Found]:
+    if options.as_any_node:
+        return node_holders(rbac, action)
+    wanted = named_identity(options)
+    assert wanted is not None  # the usage was checked
+    return identity_holders(rbac, wanted, action)
+
+
+def _print_table(told: Sequence[Told]) -> None:
+    if not told:
+        print("nobody, as far as RBAC tells")
+        return
+    header = ("WHO", "AS", "MODE", "BY", "REVIEWED")
+    rows = [
+        (
+            _who(one.holder),
+            _as(one.wanted),
+            one.holder.mode.value,
+            ", ".join(one.holder.roles) or "the API server itself",
+            "allowed" if one.is_confirmed else "DENIED",
+        )
+        for one in told
+    ]
+    print("\n".join(table_lines(header, rows)))
+
+
+def _who(holder: Holder) -> str:
+    base = holder.name
+    if not base:
+        on_node = holder.mode is Mode.ASSOCIATED_NODE
+        base = "any service account" if on_node else "anybody logged in"
+    elif base == ANONYMOUS:
+        base = "anybody, without logging in"
+    if not holder.groups:
+        return base
+    groups = " and ".join(holder.groups)
+    return f"{base} in {groups}" if holder.name else f"group {groups}"
+
+
+def _as(wanted: Identity) -> str:
+    name = wanted.name
+    if name == NOBODY:
+        name = "any user"
+    elif name.endswith(f":{ANY_NODE}"):
+        name = "any node"
+    return f"{name} in {', '.join(wanted.groups)}" if wanted.groups else name
+
+
+def _record(told: Told) -> dict[str, object]:
+    holder = told.holder
+    return {
+        "user": holder.name or None,
+        "groups": list(holder.groups),
+        "mode": holder.mode.value,
+        "as": _as(told.wanted),
+        "roles": list(holder.roles),
+        "reviewed": told.is_confirmed,
+    }
