@@ -101,6 +101,16 @@ def test_a_grant_for_an_identity_and_its_action() -> None:
     assert outlook(usage).broken == []
 
 
+def test_every_identity_and_every_action_is_granted() -> None:
+    usage = usage_of(event(), event("carol"), event(verb="watch"))
+
+    assert rules(outlook(usage)) == [
+        ("*", "impersonate-on:user-info:list impersonate-on:user-info:watch", "pods", ""),
+        ("*", "impersonate:user-info", "users", "alice carol"),
+    ]
+    assert any("each of these identities" in note for note in outlook(usage).notes)
+
+
 def test_what_constrained_modes_did_needs_no_grant() -> None:
     usage = usage_of(event(constraint="impersonate:user-info"))
 
