@@ -12,6 +12,7 @@ from proxy.advice.usage_events import (
     ImpersonationReader,
     UnreadableEvent,
     UsedAction,
+    caller_groups,
 )
 from proxy.core.identity import Identity
 
@@ -85,6 +86,8 @@ class ModeUse:
 class Impersonator:
     """Everything about one user who acted as others; modes by name, `none` for what has none."""
 
+    groups: tuple[str, ...] = ()
+    """As its first event says."""
     requests: Count = field(default_factory=Count)
     modes: dict[str, ModeUse] = field(default_factory=dict)
     beyond: int = 0
@@ -135,10 +138,11 @@ class Usage:
         self._note_time(seen.received_at)
         somebody = self.impersonators.get(seen.caller)
         if somebody is None:
-            if not self._takes_room(len(seen.caller)):
+            if not self._takes_room(len(seen.caller) + sum(map(len, caller_groups(event)))):
                 self.beyond += seen.is_over
                 return
-            somebody = self.impersonators[seen.caller] = Impersonator()
+            groups = caller_groups(event)
+            somebody = self.impersonators[seen.caller] = Impersonator(groups)
         somebody.requests.add(seen)
         use = somebody.modes.get(seen.mode)
         if use is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from proxy.advice.printing import Ink, printable, table_lines
 from proxy.advice.usage import Count, Impersonator, ModeUse, Places, Usage
 from proxy.advice.usage_events import NO_MODE, OWN_NODE, UsedAction
-from proxy.advice.usage_grants import Outlook, action_text, identity_text, outlook_of
+from proxy.advice.usage_grants import Granted, Outlook, action_text, identity_text, outlook_of
 from proxy.core.identity import Identity
 
 _MOST_ROWS = 20
@@ -21,6 +21,8 @@ class Report:
     usage: Usage
     lines: int
     unreadable: int
+    granted: Granted | None = None
+    """What the cluster has granted to each already; None if it was not asked."""
 
     def outlooks(self) -> Iterator[tuple[str, Impersonator, Outlook]]:
         """Give each impersonator with what becomes of it; who used legacy most comes first.
@@ -29,7 +31,8 @@ class Report:
         """
         everybody = self.usage.impersonators
         for name in sorted(everybody, key=lambda name: (-everybody[name].requests.legacy, name)):
-            yield name, everybody[name], outlook_of(name, everybody[name])
+            granted = None if self.granted is None else self.granted[name]
+            yield name, everybody[name], outlook_of(name, everybody[name], granted)
 
 
 def report_head(report: Report) -> dict[str, object]:
@@ -75,6 +78,7 @@ def impersonator_document(name: str, somebody: Impersonator, outlook: Outlook) -
                 }
                 for broken in outlook.broken
             ],
+            **({} if outlook.missing is None else {"missing": outlook.missing}),
             "notes": outlook.notes,
             "grants": outlook.grants,
         },
@@ -196,17 +200,30 @@ def _namespaces_text(action: UsedAction, places: Places) -> str:
     return ", ".join(shown) + (f" +{more}" if more > 0 else "")
 
 
+def _kept_lines(outlook: Outlook, ink: Ink) -> Iterator[str]:
+    missing = outlook.missing
+    if missing is None and outlook.grants:
+        yield f"{ink.good('kept')}     by {len(outlook.grants) // 2} roles (--grant-only)"
+    if missing is None:
+        return
+    if not missing:
+        yield f"{ink.good('kept')}     by what is granted already"
+    for check in missing[:_MOST_ROWS]:
+        yield f"{ink.bad('missing')}  {printable(check)}"
+    if len(missing) > _MOST_ROWS:
+        yield f"... and {len(missing) - _MOST_ROWS} more (-o json)"
+
+
 def _outlook_lines(outlook: Outlook, ink: Ink) -> Iterator[str]:
     yield ink.strong("without legacy impersonation")
-    if outlook.grants:
-        yield f"{ink.good('kept')}    by {len(outlook.grants) // 2} roles (--grant-only)"
+    yield from _kept_lines(outlook, ink)
     for broken in outlook.broken:
-        yield f"{ink.bad('broken')}  {printable(broken.what)}: {broken.requests} requests"
-        yield f"        {printable(broken.reason)}"
+        yield f"{ink.bad('broken')}   {printable(broken.what)}: {broken.requests} requests"
+        yield f"         {printable(broken.reason)}"
         if broken.remedy:
-            yield f"        instead: {broken.remedy}"
+            yield f"         instead: {broken.remedy}"
     for note in outlook.notes:
-        yield ink.faint(f"note    {printable(note)}")
+        yield ink.faint(f"note     {printable(note)}")
 
 
 def _summary(report: Report) -> Iterator[str]:

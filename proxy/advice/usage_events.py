@@ -135,6 +135,11 @@ class ImpersonationReader:
         return known
 
 
+def caller_groups(event: Event) -> tuple[str, ...]:
+    """Return the groups of the user who was authenticated."""
+    return _texts(_mapping(event, "user").get("groups"))
+
+
 def reason_without_legacy(wanted: Identity) -> str | None:
     """Return why no grant can make this identity without legacy, or None if one can."""
     somebody = Caller(Identity(""))

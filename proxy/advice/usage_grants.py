@@ -1,7 +1,8 @@
 """What somebody's legacy impersonations come to without it: grants that mend, and what none can."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from proxy.advice.usage import Impersonator, ModeUse
 from proxy.advice.usage_events import (
@@ -11,12 +12,17 @@ from proxy.advice.usage_events import (
     UsedAction,
     reason_without_legacy,
 )
+from proxy.core.access_check import AccessCheck
 from proxy.core.action import Action
+from proxy.core.forbidden import check_summary
 from proxy.core.grants import GrantObject, Need, Ungrantable, grant_objects, needed_checks
 from proxy.core.hopeless import NO_MODE as NO_MODE_REASON
 from proxy.core.identity import MASTERS, Identity
 from proxy.core.modes import Mode
 from proxy.core.rbac import Subject, subject_of
+
+Granted = Mapping[str, Collection[AccessCheck]]
+"""The checks that a cluster answers with yes already, for each impersonator."""
 
 _ANY_NODE = Identity("system:node:any")
 _STREAMING = frozenset({"exec", "attach", "portforward"})
@@ -41,25 +47,49 @@ class Outlook:
     grants: list[GrantObject] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    missing: list[str] | None = None
+    """The checks that the cluster answers with no today; None if it was not asked."""
 
 
-def outlook_of(name: str, somebody: Impersonator) -> Outlook:
-    """Return the grants that keep working what was used by legacy, and what they cannot keep."""
+class Needed(NamedTuple):
+    """An identity or an action that must be granted, and the checks that are about it alone."""
+
+    need: Need
+    checks: tuple[AccessCheck, ...]
+
+
+def outlook_of(
+    name: str, somebody: Impersonator, granted: Collection[AccessCheck] | None = None
+) -> Outlook:
+    """Return the grants that keep working what was used by legacy, and what they cannot keep.
+
+    What is granted already, if that is known, is not granted again.
+    """
     outlook = Outlook()
-    subject = subject_of(Identity(name))
-    needs: list[Need] = []
-    for mode, use in somebody.modes.items():
-        if mode == NO_MODE:
-            outlook.broken += _hopeless(use)
-        else:
-            needs += _needs(subject, Mode(mode), use, outlook)
-    outlook.grants = grant_objects(needs)
+    needed = needed_by(name, somebody, outlook)
+    if granted is not None:
+        needed = [one for one in needed if any(check not in granted for check in one.checks)]
+        checks = dict.fromkeys(check for one in needed for check in one.checks)
+        outlook.missing = [check_summary(check) for check in checks if check not in granted]
+    outlook.grants = grant_objects(one.need for one in needed)
     if somebody.beyond:
         outlook.notes.append(
             f"{somebody.beyond} requests named more than is kept apart (--most): they are counted, "
             "and not in the grants"
         )
     return outlook
+
+
+def needed_by(name: str, somebody: Impersonator, outlook: Outlook) -> list[Needed]:
+    """Return what has to be granted; what cannot be is told to the outlook."""
+    subject = subject_of(Identity(name))
+    needed: list[Needed] = []
+    for mode, use in somebody.modes.items():
+        if mode == NO_MODE:
+            outlook.broken += _hopeless(use)
+        else:
+            needed += _needed_in(subject, Mode(mode), use, outlook)
+    return needed
 
 
 def identity_text(wanted: Identity) -> str:
@@ -102,39 +132,41 @@ def _remedy(wanted: Identity, reason: str) -> str:
     return ""
 
 
-def _needs(subject: Subject, mode: Mode, use: ModeUse, outlook: Outlook) -> list[Need]:
+def _needed_in(subject: Subject, mode: Mode, use: ModeUse, outlook: Outlook) -> list[Needed]:
     """Return what must be granted in a mode: each action and each identity once."""
     identities = {wanted: count for wanted, count in use.identities.items() if count.needs_grant}
     if not identities:
         return []
     somebody = _as_target(next(iter(identities)))
-    needs: list[Need] = []
+    needed: list[Needed] = []
     for action, used, requests in _actions(use):
         is_pattern = action.path in PATTERNS
         need = Need(subject, mode, somebody, (action,), has_patterns=is_pattern)
-        if _is_grantable(need, f"{used.verb} {action_text(used)}", requests, outlook):
-            needs.append(need)
-    if not needs:
+        checks = _checks(need, f"{used.verb} {action_text(used)}", requests, outlook)
+        if checks:
+            needed.append(Needed(need, checks[:1]))
+    if not needed:
         return []
     for wanted, count in identities.items():
-        need = replace(needs[0], wanted=_as_target(wanted))
-        if _is_grantable(need, identity_text(wanted), count.legacy, outlook):
-            needs.append(need)
+        need = replace(needed[0].need, wanted=_as_target(wanted))
+        checks = _checks(need, identity_text(wanted), count.legacy, outlook)
+        if checks:
+            needed.append(Needed(need, checks[1:]))
     outlook.notes += _notes(mode, use, len(identities))
-    return needs
+    return needed
 
 
 def _as_target(wanted: Identity) -> Identity:
     return _ANY_NODE if wanted == OWN_NODE else wanted
 
 
-def _is_grantable(need: Need, what: str, requests: int, outlook: Outlook) -> bool:
+def _checks(need: Need, what: str, requests: int, outlook: Outlook) -> tuple[AccessCheck, ...]:
+    """Return the check on the action, and those on the identity; nothing if no grant can help."""
     try:
-        needed_checks(need)
+        return needed_checks(need)
     except Ungrantable as error:
         outlook.broken.append(Broken(what, str(error), "", requests))
-        return False
-    return True
+        return ()
 
 
 def _actions(use: ModeUse) -> Iterator[tuple[Action, UsedAction, int]]:

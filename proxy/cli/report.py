@@ -1,10 +1,12 @@
 """`understudy report`: who impersonates whom, what to grant, and what breaks without legacy."""
 
 import argparse
+import asyncio
 import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -19,6 +21,7 @@ from proxy.advice.usage_document import (
     report_texts,
 )
 from proxy.advice.usage_events import UnreadableEvent
+from proxy.advice.usage_grants import Granted
 from proxy.cli.audit_logs import open_log, read_lines
 from proxy.cli.progress import Progress
 from proxy.cli.registry import Commands
@@ -39,6 +42,7 @@ _EPILOG = """\
 examples:
   understudy report audit.log audit-*.log.gz
   understudy report --grant-only audit.log | kubectl apply -f -
+  understudy report --cluster audit.log
   kubectl logs deploy/understudy -c audit | understudy report -o json -
 
 Names of objects are left out of the grants; requests that the target itself was forbidden are, too.
@@ -95,12 +99,24 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--grant-only", action="store_true", help="print what to apply, and nothing else"
     )
+    group = parser.add_argument_group("which cluster to ask")
+    group.add_argument(
+        "--cluster",
+        action="store_true",
+        help="ask what is granted already: tell and grant only what is missing",
+    )
+    group.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="default: as kubectl finds it"
+    )
+    group.add_argument("--context", default="", metavar="NAME", help="default: the current one")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read all logs, then print."""
+    """Read all logs, ask the cluster if told to, then print."""
     report = _read(options)
+    if options.cluster:
+        report = replace(report, granted=_granted(report, options))
     try:
         for text in _texts(report, options):
             sys.stdout.write(text)
@@ -110,6 +126,18 @@ def run(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
     return 0
+
+
+def _granted(report: Report, options: argparse.Namespace) -> Granted:
+    # Only who asks a cluster waits for the libraries that do.
+    from proxy.advice.usage_granted import granted_to  # noqa: PLC0415
+    from proxy.cli.advice_options import chosen_cluster  # noqa: PLC0415
+
+    async def ask() -> Granted:
+        async with chosen_cluster(options) as cluster:
+            return await granted_to(cluster, report.usage)
+
+    return asyncio.run(ask())
 
 
 def _texts(report: Report, options: argparse.Namespace) -> Iterator[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.advice.usage import Count, Usage, UsageLimits
 from proxy.advice.usage_events import OWN_NODE, UnreadableEvent, UsedAction
-from proxy.advice.usage_grants import Outlook, outlook_of
+from proxy.advice.usage_grants import Outlook, needed_by, outlook_of
 from proxy.core.identity import Identity
 
 ROBOT = "system:serviceaccount:ci:robot"
@@ -115,6 +115,33 @@ def test_what_constrained_modes_did_needs_no_grant() -> None:
     usage = usage_of(event(constraint="impersonate:user-info"))
 
     assert outlook(usage) == Outlook()
+
+
+def test_what_is_granted_already_is_not_granted_again() -> None:
+    usage = usage_of(event(), event("carol"), event(verb="watch"))
+    bob = usage.impersonators["bob"]
+    checks = [check for one in needed_by("bob", bob, Outlook()) for check in one.checks]
+
+    nothing_granted = outlook_of("bob", bob, frozenset())
+    all_granted = outlook_of("bob", bob, frozenset(checks))
+    some_granted = outlook_of("bob", bob, {one for one in checks if one.name != "carol"})
+
+    assert nothing_granted.missing == [
+        "impersonate-on:user-info:list pods",
+        "impersonate-on:user-info:watch pods",
+        "impersonate:user-info users.authentication.k8s.io alice",
+        "impersonate:user-info users.authentication.k8s.io carol",
+    ]
+    assert nothing_granted.grants == outlook(usage).grants
+    assert (all_granted.missing, all_granted.grants) == ([], [])
+    assert some_granted.missing == ["impersonate:user-info users.authentication.k8s.io carol"]
+    assert "watch" not in str(some_granted.grants)
+
+
+def test_the_groups_of_an_impersonator_are_known() -> None:
+    usage = usage_of(event(user={"groups": ["ops", 7]}))
+
+    assert usage.impersonators["bob"].groups == ("ops",)
 
 
 def test_what_the_target_itself_may_not_do_is_not_granted() -> None:

@@ -27,7 +27,7 @@ def test_its_settings_are_settings(block: str) -> None:
 def test_its_commands_can_be_given(command: str) -> None:
     words = command.partition(">")[0].split()[1:]
 
-    assert parser_for(words).parse_args(words)
+    assert callable(parser_for(words).parse_args(words).run)
 
 
 def test_its_other_commands_exist() -> None:

@@ -13,7 +13,7 @@ from proxy.sandbox.api_client import ApiClient, Manifest
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.control_plane import ControlPlane
-from proxy.sandbox.identities import Credential
+from proxy.sandbox.identities import Credential, write_kubeconfig
 from proxy.sandbox.objects import apply
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
@@ -131,6 +131,19 @@ def wishes(cast: Cast, rights: Rights) -> list[Wish]:
     ]
 
 
+@pytest.fixture
+def cluster(
+    control_plane: ControlPlane, plain_api_server: ApiServer, tmp_path: Path
+) -> tuple[str, str]:
+    """Options that ask the cluster, as somebody who may ask about others."""
+    credential = control_plane.clients.issue_client("asker", groups=["system:masters"])
+    server = plain_api_server
+    kubeconfig = write_kubeconfig(
+        tmp_path / "asker.yaml", url=server.url, ca_pem=server.ca_pem, credential=credential
+    )
+    return "--cluster", f"--kubeconfig={kubeconfig}"
+
+
 def report(log: Path, callers: set[str], *options: str) -> subprocess.CompletedProcess[str]:
     chosen = [f"--impersonator={name}" for name in sorted(callers)]
     done = subprocess.run(
@@ -144,7 +157,11 @@ def report(log: Path, callers: set[str], *options: str) -> subprocess.CompletedP
 
 
 def test_the_printed_grants_keep_everything_working_without_legacy(
-    door: Door, understudy: Understudy, wishes: list[Wish], admin: ApiClient
+    door: Door,
+    understudy: Understudy,
+    wishes: list[Wish],
+    admin: ApiClient,
+    cluster: tuple[str, str],
 ) -> None:
     by_legacy = [door.ask(wish) for wish in wishes]
     last = wishes[-1].caller
@@ -154,7 +171,9 @@ def test_the_printed_grants_keep_everything_working_without_legacy(
     behind = Door(understudy.client, understudy.audit_log)
     refused = [behind.ask(wish) for wish in wishes]
 
-    done = report(door.audit_log, {wish.caller.name for wish in wishes}, "--grant-only")
+    callers = {wish.caller.name for wish in wishes}
+    missing = report(door.audit_log, callers, *cluster).stdout
+    done = report(door.audit_log, callers, "--grant-only")
     for manifest in yaml.safe_load_all(done.stdout):
         apply(admin, manifest)
 
@@ -162,6 +181,9 @@ def test_the_printed_grants_keep_everything_working_without_legacy(
     assert set(refused) == {403}
     for wish, status in zip(wishes, by_legacy, strict=True):
         poll(lambda w=wish, s=status: behind.ask(w) == s, f"{wish} does not work")  # type: ignore[misc]
+    assert missing.count("missing  impersonate") > len(callers)
+    assert "missing" not in report(door.audit_log, callers, *cluster).stdout
+    assert report(door.audit_log, callers, "--grant-only", *cluster).stdout == ""
     assert "impersonate\n" not in done.stdout
     assert done.stderr == ""
     # What was not done is not granted.
