@@ -41,16 +41,22 @@ _understudy() {
     done
     (( ${#described} )) && _describe 'understudy' described
 }
-(( $+functions[compdef] )) && compdef _understudy understudy
+if [ "$funcstack[1]" = "_understudy" ]; then
+    _understudy  # loaded from a directory of $fpath, by the first completion
+elif (( $+functions[compdef] )); then
+    compdef _understudy understudy
+fi
 """
 
 FISH = r"""# fish completion for understudy; in config.fish: understudy completion fish | source
 function __understudy_complete
-    set -l words (commandline -opc)[2..-1] (commandline -ct)
-    for line in (understudy completion words -- $words 2>/dev/null)
+    set -l words (commandline -opc)
+    set -e words[1]
+    set -l current (commandline -ct)
+    for line in (understudy completion words -- $words "$current" 2>/dev/null)
         switch $line
             case ':0'
-                __fish_complete_path (commandline -ct)
+                __fish_complete_path "$current"
             case ':*'
             case '*'
                 echo $line

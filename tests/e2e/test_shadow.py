@@ -25,6 +25,7 @@ from tests.support.impersonation import (
 )
 
 PODS = "/api/v1/namespaces/default/pods"
+OUTCOMES = (("dropped", ""), ("would-deny", "user-info"))
 SHADOWED = "understudy_shadow_requests_total"
 
 
@@ -154,3 +155,32 @@ def test_a_reload_turns_the_shadow_off(
 
     poll(lambda: bool(judgements(understudy, "shadow-on")), "the shadow has not judged")
     assert judgements(understudy, "shadow-off") == []
+
+
+def test_a_flood_is_served_whole_and_judged_in_part(
+    understudy: Understudy, cast: Cast, rights: Rights, robot: Caller
+) -> None:
+    crowd = cast.user("crowd")
+    rights.grant(crowd, may("get"))
+    understudy.reload(shadow={"enabled": True, "inFlight": 1, "queueSize": 1, "perSecond": 1})
+    before = {outcome: shadowed(understudy, *outcome) for outcome in OUTCOMES}
+    try:
+        client = understudy.client(robot.credential)
+        with client.connect() as connection:
+            statuses = [
+                connection.request(
+                    "GET", f"{PODS}/none-{number}", headers=as_user(crowd.name)
+                ).status
+                for number in range(60)
+            ]
+        poll(
+            lambda: sum(shadowed(understudy, *one) - before[one] for one in OUTCOMES) == 60,
+            "the shadow has not counted everything",
+        )
+    finally:
+        understudy.reload(shadow={"enabled": True}, successTTL="0s")
+
+    # There are no such pods, and not one request is refused for the shadow's sake.
+    assert set(statuses) == {404}
+    assert shadowed(understudy, "dropped", "") - before["dropped", ""] > 0
+    assert shadowed(understudy, "would-deny", "user-info") > before["would-deny", "user-info"]
