@@ -7,7 +7,7 @@ from proxy.advice.cluster import Cluster
 from proxy.core.access_check import AccessCheck
 from proxy.core.action import Action
 from proxy.core.admission import DEFAULT_GUARDS, Guards
-from proxy.core.explaining import explain
+from proxy.core.explaining import Telling, explain
 from proxy.core.explanation import Circumstances, Explanation, Request
 from proxy.core.grants import GrantObject, Ungrantable, objects_for
 from proxy.core.intent import DISCOVERY
@@ -44,13 +44,8 @@ async def advise(
 
     What is granted `for_kubectl` includes discovery, which it visits before the deed itself.
     """
-    telling = explain(request, await _circumstances(cluster, request, settings))
-    try:
-        check = next(telling)
-        while True:
-            check = telling.send(await cluster.review(check))
-    except StopIteration as told:
-        explanation: Explanation = told.value
+    circumstances = await _circumstances(cluster, request, settings)
+    explanation = await _drive(cluster, explain(request, circumstances))
     visits = await _missing_visits(cluster, explanation) if for_kubectl else []
     return advice_on(explanation, visits=visits)
 
@@ -65,6 +60,16 @@ def advice_on(explanation: Explanation, *, visits: Sequence[AccessCheck] = ()) -
     except Ungrantable as error:
         return Advice(explanation, no_grant=str(error))
     return Advice(explanation, tuple(objects))
+
+
+async def _drive(cluster: Cluster, telling: Telling) -> Explanation:
+    try:
+        check = next(telling)
+        while True:
+            check = telling.send(await cluster.review(check))
+    except StopIteration as told:
+        explanation: Explanation = told.value
+        return explanation
 
 
 async def _missing_visits(cluster: Cluster, explanation: Explanation) -> list[AccessCheck]:

@@ -7,7 +7,7 @@ import json
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -73,7 +73,8 @@ def read_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
         raise LogError(f"cannot read {path}: {error}") from error
 
 
-def open_log(path: Path) -> BinaryIO:
+@contextmanager
+def open_log(path: Path) -> Iterator[BinaryIO]:
     """Open a log, whatever it is; the content tells whether it is compressed."""
     try:
         # The descriptor of standard input is not ours to close.
@@ -83,4 +84,5 @@ def open_log(path: Path) -> BinaryIO:
         is_packed = file.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
     except OSError as error:
         raise LogError(f"cannot read {path}: {error.strerror}") from error
-    return gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[return-value]  # it reads alike
+    with file:
+        yield gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[misc]  # it reads alike

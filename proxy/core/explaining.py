@@ -194,12 +194,12 @@ class _Notes:
     def _complete(self, attempt: Attempt) -> Generator[AccessCheck, Answer, None]:
         """Ask what the evaluation left out because it had stopped, and keep every no."""
         for step in (*action_checks(attempt), *identity_steps(attempt)):
-            wave: tuple[AccessCheck, ...] = ()
             if isinstance(step, StarCheck):
                 # Everything of a kind is more than what is asked for here: each is granted alone.
                 star = yield from self._ask_beyond(attempt.mode, step.check)
                 wave = () if star.allowed else step.individual_checks()
-            elif isinstance(step, AccessCheck):
+            else:
+                assert not isinstance(step, RefusedStep)  # `look_for_grant` has looked
                 wave = (step,)
             for check in wave:
                 answer = yield from self._ask_beyond(attempt.mode, check)

@@ -103,7 +103,12 @@ def _wanted(event: Event) -> Identity | None:
             raise UnreadableEvent(f"its annotation {DOMAIN}/wanted is not JSON") from error
         return _identity(told) if isinstance(told, dict) else None
     became = _identity(_mapping(event, "impersonatedUser"))
-    return None if became is None else wanted_from(became)
+    if became is not None:
+        return wanted_from(became)
+    # Who is taken for acting as themselves here would be told a wrong story.
+    if " cannot impersonate" in _text(_mapping(event, "responseStatus"), "message"):
+        raise UnreadableEvent("an impersonation was denied, and the event does not say of whom")
+    return None
 
 
 def _action(event: Event) -> Action:

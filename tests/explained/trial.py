@@ -1,11 +1,13 @@
 """A denied request, its neighbours, and the grant that explain prints: before it and after it."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from proxy.core.identity import Identity
+from proxy.core.extra_rules import extra_fault
+from proxy.core.identity import MASTERS, Identity
 from proxy.sandbox.api_client import Answer, ApiClient, Manifest
 from proxy.sandbox.objects import create_namespace, path_of
 from tests.explained.command import Desk, Document
@@ -14,15 +16,24 @@ from tests.support.impersonation import REVIEWS, is_refused_impersonation, poll
 
 Send = Callable[[Question], Answer]
 
-UNGRANTABLE = (
-    "system:masters",
-    "extra",
-    "no constrained mode applies",
-    "empty string group",
-    "a rule for a",
-    "a rule for the path",
-    "there can be no role",
-)
+# What explain says when no grant helps, and what must be so if it is right.
+HOPELESS: dict[str, Callable[[Question], bool]] = {
+    "the system:masters group": lambda question: MASTERS in question.wanted.groups,
+    "the empty string group": lambda question: "" in question.wanted.groups,
+    " in extra is not allowed": lambda question: extra_fault(question.wanted.extra) is not None,
+    "no constrained mode applies": lambda question: (
+        question.wanted.name.startswith(("system:node:", "system:serviceaccount:"))
+        and not question.wanted.is_bare
+    ),
+    "a rule for a group called *": lambda question: "*" in question.wanted.groups,
+    "a rule for a resource or an API group called *": lambda question: (
+        "*" in {question.action.group, question.action.resource}
+    ),
+    "a rule for the path": lambda question: question.path.endswith(b"*"),
+    "there can be no role in a namespace called": lambda question: (
+        re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", question.action.namespace) is None
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -65,7 +76,7 @@ class Bench:
     def judge(self, caller: Identity, question: Question, send: Send, told: Document) -> None:
         """Hold what was told against what happens."""
         if not told["grant"]:
-            self._check_hopeless(told)
+            self._check_hopeless(question, told)
             return
         beside = {
             what: one
@@ -96,11 +107,12 @@ class Bench:
     def _lacking(self, caller: Identity, question: Question) -> frozenset[str]:
         return _checks(self._explain(caller, question))
 
-    def _check_hopeless(self, told: Document) -> None:
+    def _check_hopeless(self, question: Question, told: Document) -> None:
         reason = told["noGrant"]
-        kind = next((kind for kind in UNGRANTABLE if kind in reason), None)
+        kind = next((kind for kind in HOPELESS if kind in reason), None)
         assert kind is not None, told
-        self.tally.hopeless[kind] += 1
+        assert HOPELESS[kind](question), (question, told)
+        self.tally.hopeless[kind.strip()] += 1
 
     def _apply(self, told: Document) -> None:
         for namespace in {one["metadata"].get("namespace") for one in told["grant"]} - {None}:
