@@ -98,7 +98,7 @@ class Impersonator:
 class UsageLimits:
     """What is kept apart, and how much of it."""
 
-    entries: int = 100_000
+    entries: int = 50_000
     """Distinct impersonators, identities and actions by namespace; long ones count as several."""
     namespaces: int = 20
     """Namespaces of one action that are kept apart; more count as all of them."""

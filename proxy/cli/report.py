@@ -92,7 +92,7 @@ def register(commands: Commands) -> None:
         type=_positive,
         default=limits.entries,
         metavar="N",
-        help="keep so many impersonators, identities and actions apart, about 500 bytes each "
+        help="keep so many impersonators, identities and actions apart, about 2 kB each "
         f"({limits.entries}); what goes beyond is counted, and not granted",
     )
     parser.add_argument("-o", "--output", choices=OUTPUTS, default=OUTPUTS[0])
