@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,3 +113,33 @@ async def test_equal_requests_cost_one_judgement(
         "impersonate-on:user-info:list",
         "impersonate:user-info",
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "classes"),
+    [
+        ({}, ["Gate"]),
+        ({"shadow": {"enabled": True}}, ["ShadowingGate", "Gate"]),
+        (
+            {"shadow": {"enabled": True}, "boundPodLookup": True},
+            ["PlacingGate", "ShadowingGate", "Gate"],
+        ),
+    ],
+    ids=["off", "on", "on, and where callers run is known before"],
+)
+async def test_no_request_meets_a_shadow_that_is_off(
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    settings: Section,
+    classes: list[str],
+) -> None:
+    async with running_proxy(
+        settings_for(api, certificates, tmp_path, impersonation=settings)
+    ) as proxy:
+        gate: Any = proxy._pipeline.decisions.gate
+        met = [gate]
+        while hasattr(met[-1], "_gate"):
+            met.append(met[-1]._gate)
+
+    assert [type(one).__name__ for one in met] == classes
