@@ -20,6 +20,7 @@ from proxy.audit.policy_keeper import PolicyKeeper
 from proxy.audit.recorder import Recorder
 from proxy.authentication.trust import Trust, TrustKeeper
 from proxy.authentication.trust_sources import FilesAndCluster
+from proxy.authorization.breaker import Breaker
 from proxy.core.audit_policy import AuditPolicy
 from proxy.core.errors import Refusal
 from proxy.pipeline import Pipeline
@@ -35,6 +36,7 @@ from proxy.telemetry.audit_policy_metrics import AuditPolicyMetrics
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.serving_metrics import ServingMetrics
+from proxy.telemetry.shadow_metrics import ShadowMetrics
 from proxy.telemetry.upstream_metrics import UpstreamMetrics
 from proxy.upstream.own_account import Clocks
 from proxy.upstream.side import UpstreamSide, upstream_side
@@ -105,7 +107,15 @@ class Proxy:
         # Of the settings in force: our name may become known only after a reload.
         self._guards = nameless_guards(settings)
         self._serving_metrics = ServingMetrics(metrics.registry)
-        self._tools = Tools(self._clock, _wall_clock, tasks, upstream.reviewer.client, metrics)
+        self._tools = Tools(
+            self._clock,
+            _wall_clock,
+            tasks,
+            upstream.reviewer.client,
+            metrics,
+            breaker=Breaker(self._clock),
+            shadow_metrics=ShadowMetrics(metrics.registry),
+        )
         self._trust = TrustKeeper(
             FilesAndCluster(where_trust_is(settings), upstream.reviewer.client),
             counter=self._serving_metrics,

@@ -1,6 +1,7 @@
 """Settings in, the parts of each room out: who is built from what, and nothing that runs."""
 
 import logging
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,8 +27,10 @@ from proxy.authorization.bound_pods import BoundPods, KubernetesPodReader
 from proxy.authorization.breaker import Breaker
 from proxy.authorization.decision_memory import DecisionMemory, Memory, ModeMemory
 from proxy.authorization.gate import Gate
-from proxy.authorization.placement import PlacingGate
+from proxy.authorization.placement import DecidingGate, PlacingGate
 from proxy.authorization.review_desk import ReviewDesk
+from proxy.authorization.shadow import ShadowTools
+from proxy.authorization.shadowing import ShadowingGate, build_shadow
 from proxy.core.admission import Guards
 from proxy.core.extra_policy import ExtraPolicy
 from proxy.core.forwarding_headers import NO_RULES, ForwardingRules, folded_name
@@ -45,6 +48,7 @@ from proxy.settings.model import Settings
 from proxy.telemetry.audit_metrics import AuditMetrics
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.shadow_metrics import ShadowMetrics
 from proxy.telemetry.token_metrics import TokenMetrics
 from proxy.upstream.credential_source import CredentialSource
 from proxy.wire.tasks import Tasks
@@ -67,6 +71,9 @@ class Tools:
     client: ApiClient
     """For our own calls."""
     metrics: Metrics
+    breaker: Breaker
+    """Whether access reviews are answered at all; whatever the rules are."""
+    shadow_metrics: ShadowMetrics
 
 
 def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) -> Authenticator:
@@ -135,7 +142,7 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
     desk = ReviewDesk(
         KubernetesAccessReviewer(tools.client),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
-        breaker=Breaker(tools.clock),
+        breaker=tools.breaker,
         counter=tools.metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
         tasks=tools.tasks,
@@ -163,9 +170,20 @@ def decisions_by(settings: Settings, gate: Gate, tools: Tools) -> Decisions:
         limits=impersonation_limits(settings.impersonation),
         constrained=settings.impersonation.constrained,
     )
+    deciding: DecidingGate = gate
+    if settings.impersonation.shadow.enabled:
+        shadow = build_shadow(
+            settings.impersonation,
+            tools.client,
+            metrics=tools.shadow_metrics,
+            tools=ShadowTools(
+                tools.clock, random.random, lambda: tools.breaker.is_open, tools.tasks
+            ),
+        )
+        deciding = ShadowingGate(gate, shadow)
     if settings.impersonation.bound_pod_lookup:
-        return Decisions(read_wanted, PlacingGate(gate, _bound_pods(settings, tools)))
-    return Decisions(read_wanted, gate)
+        return Decisions(read_wanted, PlacingGate(deciding, _bound_pods(settings, tools)))
+    return Decisions(read_wanted, deciding)
 
 
 def _bound_pods(settings: Settings, tools: Tools) -> BoundPods:

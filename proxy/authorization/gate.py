@@ -49,6 +49,8 @@ class AccessReviewer(Protocol):
 class DecisionWitness(Protocol):
     """Learns how one decision came about."""
 
+    audit_id: bytes
+
     def is_reviewed(self, count: int) -> None:
         """Learn how many answers had to be asked for; not told when memory had them all."""
         ...

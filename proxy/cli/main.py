@@ -4,11 +4,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from proxy.core.errors import SetupError
 
 _EXIT_FAILURE = 1
 _EXIT_INTERRUPTED = 130
+# Whoever calls us by kubectl is told so in our usage.
+_PLUGIN_FILE, _PLUGIN = "kubectl-understudy", "kubectl understudy"
 
 # Each is a module of this package. Only the one that is asked for is imported, so that a proxy in
 # production never loads the sandbox.
@@ -21,10 +24,12 @@ _COMMANDS = {
     "check-config": "check a config file",
     "explain": "tell why a request is allowed or denied, and what to grant",
     "can-i": "ask whether somebody may act as somebody else, for an action",
+    "report": "tell from audit logs who impersonates whom, and what to grant",
     "audit": "read audit logs: join ours and the cluster's",
     "grant": "compile an intent (who may act as whom, for what) to RBAC",
     "lint": "find mistakes in RBAC for impersonation",
     "who-can": "tell who may act as somebody, for an action",
+    "completion": "print a shell's completion script",
     "version": "print the version",
 }
 
@@ -32,7 +37,7 @@ _COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser(given).parse_args(given)
+    options = parser_for(given).parse_args(given)
     try:
         code: int = options.run(options)
     except SetupError as error:
@@ -49,9 +54,10 @@ def run() -> None:
     sys.exit(main())
 
 
-def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+def parser_for(given: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser for a command line; only the command that is named there is complete."""
     parser = argparse.ArgumentParser(
-        prog="understudy",
+        prog=_PLUGIN if Path(sys.argv[0]).name == _PLUGIN_FILE else "understudy",
         description="An impersonating reverse proxy before kube-apiserver: constrained "
         "impersonation (KEP-5284) for any cluster.",
     )

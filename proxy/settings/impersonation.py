@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt
 
+from proxy.settings.shadow import ShadowSettings
 from proxy.settings.strict import StrictModel
 from proxy.settings.values import Duration, Timeout
 
@@ -108,3 +109,6 @@ class ImpersonationSettings(StrictModel):
 
     reviews: ReviewSettings = ReviewSettings()
     """The questions we ask the API server."""
+
+    shadow: ShadowSettings = ShadowSettings()
+    """Judge what legacy impersonation has allowed by the constrained rules, and tell; no more."""

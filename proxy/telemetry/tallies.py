@@ -25,10 +25,10 @@ class CounterTally(Collector):
         self._counts: dict[Labels, float] = {}
         registry.register(self)
 
-    def add(self, labels: Labels) -> None:
-        """Count one."""
+    def add(self, labels: Labels, count: float = 1.0) -> None:
+        """Count one, or several of a kind."""
         counts = self._counts
-        counts[labels] = counts.get(labels, 0.0) + 1.0
+        counts[labels] = counts.get(labels, 0.0) + count
 
     def describe(self) -> Iterable[Metric]:
         """Tell the registry which names are taken."""

@@ -375,6 +375,8 @@ async def test_equal_requests_at_once_are_decided_once_however_they_overlap() ->
 
 
 class Witness:
+    audit_id = b"a-1"
+
     def __init__(self) -> None:
         self.counts: list[int] = []
 

@@ -149,6 +149,12 @@ class ScriptedApiServer:
     review_headers: tuple[str, ...] = ()
     seen_reviews: list[SeenRequest] = field(default_factory=list)
     review_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    held_verbs: str = ""
+    """Access reviews of verbs that begin so are answered when `held_gate` opens."""
+    held_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    held: int = 0
+    refused_verbs: str = ""
+    """Access reviews of verbs that begin so are answered 500."""
     own_name: str = OWN_NAME
     own_groups: list[str] = field(default_factory=list)
     has_self_reviews: bool = True
@@ -285,11 +291,15 @@ class ScriptedApiServer:
         self.reviews.append(request)
         self.under_review.append(request.target)
         await self.review_gate.wait()
+        if self.held_verbs and _verb(review).startswith(self.held_verbs):
+            self.held += 1
+            await self.held_gate.wait()
         self.under_review.remove(request.target)
         review["status"] = self._review_status(request, review)
+        is_refused = self.refused_verbs and _verb(review).startswith(self.refused_verbs)
         await connection.respond(
             json.dumps(review).encode(),
-            status=self.review_status,
+            status="500 Internal Server Error" if is_refused else self.review_status,
             headers=("Content-Type: application/json", *self.review_headers),
         )
 
@@ -311,6 +321,13 @@ class ScriptedApiServer:
             return self.token_statuses[token]
         user = self.tokens.get(token)
         return {"authenticated": user is not None, "user": {"username": user or ""}}
+
+
+def _verb(review: dict[str, dict[str, Any]]) -> str:
+    spec = review["spec"]
+    attributes = spec.get("resourceAttributes") or spec.get("nonResourceAttributes") or {}
+    verb: str = attributes.get("verb", "")
+    return verb
 
 
 def violations_of(request: SeenRequest, own_authorization: list[list[str]]) -> list[str]:
@@ -347,6 +364,7 @@ async def scripted_api_server(
     finally:
         server.close()
         api.review_gate.set()
+        api.held_gate.set()
         for connection in list(api.connections.values()):
             await connection.cut()
             await connection.closed.wait()

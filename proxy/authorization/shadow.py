@@ -1,0 +1,246 @@
+"""What would become of a request if legacy impersonation were off? Judged beside its way, and told.
+
+Nothing here decides anything: a request is handed over after it was admitted, nobody waits for its
+judgement, and what is found out is kept apart from what decisions are made by. Reviews have a desk,
+a ration and a breaker of their own, so that those of real decisions never wait behind them, and a
+failure here says nothing there.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from proxy.authorization.decision_memory import DecisionMemory
+from proxy.authorization.gate import AccessReviewer
+from proxy.core.action import Action
+from proxy.core.errors import Refusal, TooManyRequests
+from proxy.core.evaluation import Allowed, Answer, Question, Recall, Verdict, evaluate
+from proxy.core.forbidden import check_summary
+from proxy.core.hopeless import hopeless_reason
+from proxy.core.identity import Caller, Identity
+from proxy.core.legacy_policy import LegacyAction, LegacyPolicy
+from proxy.core.modes import applicable_modes
+from proxy.core.plan import Attempt, DecisionRules, plan_attempts
+from proxy.core.short_memory import ShortMemory
+from proxy.fairness.rationing import Ration, Rationing
+from proxy.telemetry.logs import fields
+from proxy.wire.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+_NO_MODE = "none"
+_DROPPED = ("dropped", "")
+# All are one line before the ration: it bounds what the shadow costs, not what a caller may cost.
+_EVERYBODY = ""
+_REMEMBERED = 4096
+# Of what a client can make long. With the numbers above it bounds what waits and is remembered.
+_LONGEST_REQUEST = 8192
+
+
+class ShadowedRequest(NamedTuple):
+    """What is judged; equal ones have the same judgement."""
+
+    caller: Caller
+    wanted: Identity
+    action: Action
+    is_upgrade: bool
+
+
+class Judgement(NamedTuple):
+    """What the constrained rules would have said, and the first check that fails, if one does."""
+
+    outcome: str
+    mode: str
+    missing: str = ""
+
+
+class ShadowCounter(Protocol):
+    """Counts what was found out."""
+
+    def shadowed(self, outcome: str, mode: str, count: int = 1) -> None:
+        """Count requests: would-allow, would-deny, dropped or error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowLimits:
+    """How much the shadow may cost, and how long a judgement counts for equal requests."""
+
+    sample: float = 1.0
+    queue_size: int = 1000
+    in_flight: int = 4
+    per_second: float = 50.0
+    ttl_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowTools:
+    """What a shadow needs from its surroundings."""
+
+    clock: Callable[[], float]
+    chance: Callable[[], float]
+    """A number from 0 up to 1, another one each time."""
+    is_troubled: Callable[[], bool]
+    """Whether real decisions get no answers: then nobody else is to ask."""
+    tasks: Tasks
+
+
+def constrained_rules(rules: DecisionRules) -> DecisionRules:
+    """Return the same rules without legacy impersonation."""
+    return replace(
+        rules,
+        constrained=True,
+        legacy=LegacyPolicy(LegacyAction.DENY),
+        recalls_legacy=False,
+    )
+
+
+class Shadow:
+    """Judges in bounded numbers what it is handed; what it cannot take is dropped and counted."""
+
+    def __init__(
+        self,
+        rules: DecisionRules,
+        *,
+        reviewer: AccessReviewer,
+        counter: ShadowCounter,
+        limits: ShadowLimits,
+        tools: ShadowTools,
+    ) -> None:
+        """`rules` are those of real decisions."""
+        self._rules = constrained_rules(rules)
+        self._reviewer = reviewer
+        self._counter = counter
+        self._sample = limits.sample
+        self._tools = tools
+        self._most_pending = limits.queue_size + limits.in_flight
+        self._free = limits.in_flight
+        ration = Ration(limits.per_second, max(limits.per_second, 1.0))
+        self._rationing = Rationing(ration, tools.clock, refusal="too many to be judged")
+        # Beside the grants that were found, denials as well: they deny nothing to anybody here.
+        self._judged = ShortMemory[ShadowedRequest, Judgement](
+            _REMEMBERED, limits.ttl_seconds, tools.clock
+        )
+        self._decisions = DecisionMemory(
+            ttl_seconds=limits.ttl_seconds,
+            legacy_ttl_seconds=0.0,
+            entries=_REMEMBERED,
+            clock=tools.clock,
+        )
+        self._queue: deque[tuple[ShadowedRequest, bytes]] = deque()
+        self._pending: dict[ShadowedRequest, int] = {}
+        """How many equal requests each judgement that is to come is for."""
+
+    def offer(self, request: ShadowedRequest, audit_id: bytes) -> None:
+        """Take a request that legacy impersonation has allowed, or leave it; at once."""
+        if self._sample < 1 and self._tools.chance() >= self._sample:
+            return
+        known = self._judged.recall(request)
+        if known is not None:
+            self._counter.shadowed(known.outcome, known.mode)
+        elif request in self._pending:
+            self._pending[request] += 1
+        elif not self._has_room_for(request):
+            self._counter.shadowed(*_DROPPED)
+        else:
+            self._pending[request] = 1
+            self._queue.append((request, audit_id))
+            if self._free:
+                self._free -= 1
+                self._tools.tasks.keep(self._work())
+
+    def _has_room_for(self, request: ShadowedRequest) -> bool:
+        if len(self._pending) >= self._most_pending or self._tools.is_troubled():
+            return False
+        if _length(request) > _LONGEST_REQUEST:
+            return False
+        try:
+            self._rationing.spend(_EVERYBODY)
+        except TooManyRequests:
+            return False
+        return True
+
+    async def _work(self) -> None:
+        """Judge what waits until nothing does."""
+        try:
+            while self._queue:
+                request, audit_id = self._queue.popleft()
+                try:
+                    self._tell(request, audit_id, await self._judge(request))
+                finally:
+                    del self._pending[request]
+        finally:
+            self._free += 1
+
+    def _tell(self, request: ShadowedRequest, audit_id: bytes, judgement: Judgement) -> None:
+        self._counter.shadowed(judgement.outcome, judgement.mode, self._pending[request])
+        if judgement.outcome.startswith("would-"):
+            self._judged.learn(request, judgement)
+        is_denial = judgement.outcome == "would-deny"
+        log.log(
+            logging.INFO if is_denial else logging.DEBUG,
+            "legacy impersonation judged",
+            extra=fields(
+                audit_id=audit_id.decode(),
+                outcome=judgement.outcome,
+                mode=judgement.mode,
+                caller=request.caller.identity.name,
+                target=request.wanted.name,
+                missing=judgement.missing,
+            ),
+        )
+
+    async def _judge(self, request: ShadowedRequest) -> Judgement:
+        try:
+            verdict = await self._verdict(request)
+        except TooManyRequests:
+            return Judgement(*_DROPPED)
+        except Refusal:
+            return Judgement("error", "")
+        if isinstance(verdict, Allowed):
+            return Judgement("would-allow", verdict.mode.value)
+        reason = hopeless_reason(self._attempts(request))
+        if reason is not None or verdict.first_failure is None:
+            return Judgement("would-deny", _NO_MODE, reason or verdict.reason)
+        mode = applicable_modes(request.caller, request.wanted)[0]
+        return Judgement("would-deny", mode.value, check_summary(verdict.first_failure))
+
+    async def _verdict(self, request: ShadowedRequest) -> Verdict:
+        """Decide as the gate would, from no history, and with nothing asked ahead."""
+        evaluation = evaluate(self._attempts(request))
+        try:
+            question = next(evaluation)
+            while True:
+                question = evaluation.send(await self._answer(question))
+        except StopIteration as decided:
+            verdict: Verdict = decided.value
+            if isinstance(verdict, Allowed):
+                for layer in verdict.learned:
+                    self._decisions.learn(verdict.attempt, layer)
+            return verdict
+
+    def _attempts(self, request: ShadowedRequest) -> Iterator[Attempt]:
+        return plan_attempts(
+            request.caller,
+            request.wanted,
+            request.action,
+            rules=self._rules,
+            is_upgrade=request.is_upgrade,
+        )
+
+    async def _answer(self, question: Question) -> Answer:
+        if isinstance(question, Recall):
+            return Answer(self._decisions.knows(question.attempt, question.layer))
+        return await asyncio.shield(self._reviewer.begin(question.check))
+
+
+def _length(request: ShadowedRequest) -> int:
+    """Return about how much a request takes that its client has chosen."""
+    wanted, action = request.wanted, request.action
+    extras = sum(len(key) + sum(map(len, values)) for key, values in wanted.extra)
+    selectors = len(str((action.fields, action.labels))) if action.fields or action.labels else 0
+    identity = len(wanted.name) + len(wanted.uid) + sum(map(len, wanted.groups)) + extras
+    return identity + len(action.path) + selectors

@@ -1,0 +1,79 @@
+"""A gate whose legacy admissions are judged a second time, beside the request's way."""
+
+from kubernetes_asyncio.client import ApiClient
+
+from proxy.authorization.access_reviews import KubernetesAccessReviewer
+from proxy.authorization.breaker import Breaker
+from proxy.authorization.gate import DecisionWitness
+from proxy.authorization.placement import DecidingGate
+from proxy.authorization.review_desk import ReviewDesk
+from proxy.authorization.shadow import Shadow, ShadowedRequest, ShadowLimits, ShadowTools
+from proxy.core.action import Action
+from proxy.core.admission import Admission
+from proxy.core.identity import Caller, Identity
+from proxy.core.modes import Mode
+from proxy.fairness.rationing import Ration, Rationing
+from proxy.settings.decisions import decision_rules
+from proxy.settings.impersonation import ImpersonationSettings
+from proxy.telemetry.shadow_metrics import ShadowMetrics
+
+_TOO_MANY_REVIEWS = "too many access reviews for this caller"
+
+
+class ShadowingGate:
+    """Decides nothing: it hands over what legacy impersonation has allowed, and goes on."""
+
+    def __init__(self, gate: DecidingGate, shadow: Shadow) -> None:
+        self._gate = gate
+        self._shadow = shadow
+
+    async def admit(
+        self,
+        caller: Caller,
+        wanted: Identity | None,
+        action: Action,
+        *,
+        is_upgrade: bool = False,
+        witness: DecisionWitness | None = None,
+    ) -> Admission:
+        """Return the permit to forward or refuse."""
+        admission = await self._gate.admit(
+            caller, wanted, action, is_upgrade=is_upgrade, witness=witness
+        )
+        if admission.mode is Mode.LEGACY and wanted is not None:
+            audit_id = b"" if witness is None else witness.audit_id
+            self._shadow.offer(ShadowedRequest(caller, wanted, action, is_upgrade), audit_id)
+        return admission
+
+
+def build_shadow(
+    settings: ImpersonationSettings,
+    client: ApiClient,
+    *,
+    metrics: ShadowMetrics,
+    tools: ShadowTools,
+) -> Shadow:
+    """Return what judges by these settings; only the client is shared with real decisions."""
+    reviews, limits = settings.reviews, settings.shadow
+    ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
+    desk = ReviewDesk(
+        KubernetesAccessReviewer(client),
+        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
+        breaker=Breaker(tools.clock),
+        counter=metrics,
+        limits=(limits.in_flight, reviews.timeout_seconds),
+        tasks=tools.tasks,
+    )
+    return Shadow(
+        decision_rules(settings),
+        reviewer=desk,
+        counter=metrics,
+        limits=ShadowLimits(
+            limits.sample,
+            limits.queue_size,
+            limits.in_flight,
+            limits.per_second,
+            settings.success_ttl_seconds,
+        ),
+        tools=tools,
+    )

@@ -1,0 +1,34 @@
+"""What is counted about requests judged in the shadow; label values come from closed sets."""
+
+from prometheus_client import CollectorRegistry, Counter
+
+from proxy.telemetry.tallies import CounterTally
+
+
+class ShadowMetrics:
+    """What the constrained rules would have said. Never of whom."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = CounterTally(
+            "understudy_shadow_requests_total",
+            "Requests that legacy impersonation allowed, by what the constrained rules would have "
+            "said: would-allow, would-deny, dropped (not judged) or error (no answer). The mode is "
+            "the one that would allow it, or the first that could; none if no grant ever can.",
+            ("outcome", "mode"),
+            registry=registry,
+        )
+        self._reviews = Counter(
+            "understudy_shadow_reviews_total",
+            "SubjectAccessReviews sent to judge such requests, by outcome: allowed, denied or "
+            "error.",
+            ("outcome",),
+            registry=registry,
+        )
+
+    def shadowed(self, outcome: str, mode: str, count: int = 1) -> None:
+        """Count requests; `mode` is empty where nothing was judged."""
+        self._requests.add((outcome, mode), count)
+
+    def review_ended(self, outcome: str) -> None:
+        """Count one review; `outcome` is allowed, denied or error."""
+        self._reviews.labels(outcome).inc()

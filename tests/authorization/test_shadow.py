@@ -1,0 +1,266 @@
+import asyncio
+import logging
+from collections import Counter
+
+import pytest
+
+from proxy.authorization.shadow import Shadow, ShadowedRequest, ShadowLimits, ShadowTools
+from proxy.authorization.shadowing import ShadowingGate
+from proxy.core.access_check import AccessCheck
+from proxy.core.action import Action, parse_action
+from proxy.core.admission import Admission, admit_as, admit_self
+from proxy.core.errors import Forbidden, TooManyRequests, UpstreamUnavailable
+from proxy.core.evaluation import Allowed, Answer
+from proxy.core.identity import Caller, Identity
+from proxy.core.modes import Mode, acting_identity
+from proxy.core.plan import Attempt, DecisionRules
+from proxy.wire.tasks import Tasks
+from tests.support.clock import FakeClock
+
+BOB = Caller(Identity("bob", groups=("system:authenticated",)))
+ALICE = Identity("alice")
+LIST_PODS = parse_action(b"GET", b"/api/v1/pods")
+BOTH_HALVES = ("impersonate-on:user-info:list pods", "impersonate:user-info users")
+
+
+class Authorizer:
+    """Allows what it is told to, at once or when its gate is opened."""
+
+    def __init__(self, *grants: str) -> None:
+        self.grants = set(grants)
+        self.asked: list[str] = []
+        self.failure: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.tasks = Tasks(lambda error: None)
+
+    def begin(self, check: AccessCheck) -> asyncio.Task[Answer]:
+        self.asked.append(f"{check.verb} {check.resource}{check.path}")
+        if self.failure is not None:
+            raise self.failure
+        return self.tasks.start(self._answer(self.asked[-1]))
+
+    async def _answer(self, question: str) -> Answer:
+        await self.gate.wait()
+        return Answer(question in self.grants)
+
+
+class Counts:
+    def __init__(self) -> None:
+        self.seen: Counter[tuple[str, str]] = Counter()
+
+    def shadowed(self, outcome: str, mode: str, count: int = 1) -> None:
+        self.seen[outcome, mode] += count
+
+
+class House:
+    """A shadow with its surroundings."""
+
+    def __init__(self, *grants: str, limits: ShadowLimits | None = None) -> None:
+        self.clock = FakeClock()
+        self.authorizer = Authorizer(*grants)
+        self.counts = Counts()
+        self.chances = [0.9, 0.1]
+        self.is_troubled = False
+        self.failures: list[BaseException] = []
+        self.tasks = Tasks(self.failures.append)
+        self.shadow = Shadow(
+            DecisionRules(),
+            reviewer=self.authorizer,
+            counter=self.counts,
+            limits=limits or ShadowLimits(),
+            tools=ShadowTools(
+                self.clock, lambda: self.chances.pop(0), lambda: self.is_troubled, self.tasks
+            ),
+        )
+
+    def offer(self, wanted: Identity = ALICE, action: Action = LIST_PODS) -> None:
+        self.shadow.offer(ShadowedRequest(BOB, wanted, action, is_upgrade=False), b"audit-1")
+
+    async def judged(self, wanted: Identity = ALICE) -> dict[tuple[str, str], int]:
+        self.offer(wanted)
+        await self.settle()
+        return dict(self.counts.seen)
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert self.failures == []
+
+
+async def test_what_the_constrained_rules_would_allow() -> None:
+    house = House(*BOTH_HALVES)
+
+    assert await house.judged() == {("would-allow", "user-info"): 1}
+    assert house.authorizer.asked == list(BOTH_HALVES)
+
+
+async def test_what_they_would_deny_is_told_with_the_first_missing_check(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    house = House(BOTH_HALVES[0])
+
+    with caplog.at_level(logging.INFO):
+        seen = await house.judged()
+
+    assert seen == {("would-deny", "user-info"): 1}
+    (line,) = caplog.records
+    told = str(vars(line))
+    assert "impersonate:user-info users.authentication.k8s.io alice" in told
+    assert all(word in told for word in ("audit-1", "bob", "alice", "would-deny"))
+
+
+async def test_legacy_rights_count_for_nothing_here() -> None:
+    house = House("impersonate users")
+
+    assert await house.judged() == {("would-deny", "user-info"): 1}
+    assert house.authorizer.asked == [BOTH_HALVES[0]]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Identity("system:node:n1", groups=("system:nodes",)),
+        Identity("system:serviceaccount:a:b", uid="u"),
+        Identity("alice", groups=("system:masters",)),
+        Identity("alice", extra=(("Bad Key", ("v",)),)),
+    ],
+    ids=["node with groups", "service account with a uid", "masters", "bad extra"],
+)
+async def test_what_no_grant_can_open_is_told_apart(wanted: Identity) -> None:
+    house = House(*BOTH_HALVES)
+
+    assert await house.judged(wanted) == {("would-deny", "none"): 1}
+
+
+async def test_equal_requests_are_judged_once_and_all_counted() -> None:
+    house = House(*BOTH_HALVES)
+
+    for _ in range(3):
+        house.offer()
+    await house.settle()
+    house.offer()
+
+    assert house.counts.seen == {("would-allow", "user-info"): 4}
+    assert len(house.authorizer.asked) == 2
+
+
+async def test_a_judgement_counts_for_a_short_time_only() -> None:
+    house = House()
+    await house.judged()
+    house.authorizer.grants |= set(BOTH_HALVES)
+
+    house.clock.advance(11)
+
+    assert await house.judged() == {("would-deny", "user-info"): 1, ("would-allow", "user-info"): 1}
+
+
+async def test_what_does_not_fit_the_queue_is_dropped_and_counted() -> None:
+    house = House(*BOTH_HALVES, limits=ShadowLimits(queue_size=3, in_flight=2))
+    house.authorizer.gate.clear()
+
+    for number in range(10):
+        house.offer(Identity(f"user-{number}"))
+    await house.settle()
+    assert house.counts.seen == {("dropped", ""): 5}
+    assert len(house.authorizer.asked) == 2
+    house.authorizer.gate.set()
+    await house.settle()
+    await house.settle()
+
+    assert house.counts.seen == {("dropped", ""): 5, ("would-allow", "user-info"): 5}
+
+
+async def test_more_than_the_ration_is_dropped_and_counted() -> None:
+    house = House(*BOTH_HALVES, limits=ShadowLimits(per_second=2, queue_size=100))
+
+    for number in range(5):
+        house.offer(Identity(f"user-{number}"))
+    await house.settle()
+    house.clock.advance(1)
+    house.offer(Identity("user-9"))
+    await house.settle()
+
+    assert house.counts.seen == {("dropped", ""): 3, ("would-allow", "user-info"): 3}
+
+
+async def test_nobody_is_asked_while_real_decisions_get_no_answers() -> None:
+    house = House(*BOTH_HALVES)
+    house.is_troubled = True
+
+    assert await house.judged() == {("dropped", ""): 1}
+    assert house.authorizer.asked == []
+
+
+async def test_a_giant_is_dropped_instead_of_kept() -> None:
+    house = House(*BOTH_HALVES)
+
+    seen = await house.judged(Identity("alice", groups=tuple("g" * 100 for _ in range(100))))
+
+    assert seen == {("dropped", ""): 1}
+
+
+@pytest.mark.parametrize(
+    ("failure", "outcome"),
+    [
+        (UpstreamUnavailable("access cannot be reviewed"), "error"),
+        (TooManyRequests("too many", retry_after_seconds=1), "dropped"),
+    ],
+)
+async def test_no_answer_is_no_judgement_and_not_remembered(
+    failure: Exception, outcome: str
+) -> None:
+    house = House(*BOTH_HALVES)
+    house.authorizer.failure = failure
+    assert await house.judged() == {(outcome, ""): 1}
+
+    house.authorizer.failure = None
+
+    assert await house.judged() == {(outcome, ""): 1, ("would-allow", "user-info"): 1}
+
+
+async def test_a_sample_is_chosen_by_chance() -> None:
+    house = House(*BOTH_HALVES, limits=ShadowLimits(sample=0.5))
+
+    assert await house.judged() == {}
+    assert await house.judged() == {("would-allow", "user-info"): 1}
+
+
+class Gate:
+    """Admits everybody in one mode, or nobody."""
+
+    def __init__(self, mode: Mode | None) -> None:
+        self._mode = mode
+
+    async def admit(
+        self,
+        caller: Caller,
+        wanted: Identity | None,
+        action: Action,
+        *,
+        is_upgrade: bool = False,
+        witness: object = None,
+    ) -> Admission:
+        if self._mode is None:
+            raise Forbidden("no")
+        if wanted is None:
+            return admit_self(caller)
+        attempt = Attempt(self._mode, caller.identity, wanted, action, DecisionRules())
+        return admit_as(caller, Allowed(attempt, acting_identity(self._mode, wanted)))
+
+
+async def test_only_legacy_admissions_are_judged() -> None:
+    house = House(*BOTH_HALVES)
+
+    for wanted, mode in ((None, Mode.LEGACY), (ALICE, Mode.USER_INFO)):
+        await ShadowingGate(Gate(mode), house.shadow).admit(BOB, wanted, LIST_PODS)
+    with pytest.raises(Forbidden):
+        await ShadowingGate(Gate(None), house.shadow).admit(BOB, ALICE, LIST_PODS)
+    await house.settle()
+    assert house.counts.seen == {}
+
+    admission = await ShadowingGate(Gate(Mode.LEGACY), house.shadow).admit(BOB, ALICE, LIST_PODS)
+    await house.settle()
+
+    assert admission.mode is Mode.LEGACY
+    assert house.counts.seen == {("would-allow", "user-info"): 1}

@@ -1,0 +1,145 @@
+"""The shadow before an API server that does not answer it: requests never feel it."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.app import Proxy, running_proxy
+from tests.scenarios.conftest import Section, settings_for, wait_until_it_admits
+from tests.support.certificates import Certificates
+from tests.support.http_client import HttpClient, connected
+from tests.support.scripted_api_server import ScriptedApiServer
+
+IN_FLIGHT, QUEUE = 2, 5
+# A filter that knows only the unrestricted verb, so that every impersonation is by legacy.
+IMPERSONATION: Section = {
+    "constrained": False,
+    "reviews": {"timeout": "60s"},
+    "shadow": {"enabled": True, "inFlight": IN_FLIGHT, "queueSize": QUEUE},
+}
+SHADOWED = "understudy_shadow_requests_total"
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    proxy: Proxy
+    client: HttpClient
+
+    def count(self, outcome: str, mode: str = "") -> float:
+        registry = self.proxy._tools.metrics.registry
+        return registry.get_sample_value(SHADOWED, {"outcome": outcome, "mode": mode}) or 0.0
+
+    async def statuses(self, users: range) -> set[int]:
+        return {
+            (await self.client.request(headers=[("Impersonate-User", f"user-{number}")])).status
+            for number in users
+        }
+
+
+@pytest.fixture
+def impersonation_settings() -> Section:
+    return IMPERSONATION
+
+
+@pytest.fixture
+async def shadowed(
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    context_of: Callable[[str | None], ssl.SSLContext],
+    sections: dict[str, Section],
+) -> AsyncIterator[Shadowed]:
+    settings = settings_for(api, certificates, tmp_path, **sections)
+    async with running_proxy(settings) as proxy:
+        await wait_until_it_admits(proxy.address, context_of("early"))
+        async with connected(proxy.address, context_of("alice")) as client:
+            yield Shadowed(proxy, client)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - only its metrics tell
+            await asyncio.sleep(0.01)
+
+
+async def test_a_hanging_shadow_is_felt_by_nobody_and_drops_what_it_cannot_hold(
+    api: ScriptedApiServer, shadowed: Shadowed
+) -> None:
+    api.held_verbs = "impersonate:"
+
+    statuses = await shadowed.statuses(range(30))
+
+    assert statuses == {200}
+    assert len(api.requests) >= 30
+    await until(lambda: api.held == IN_FLIGHT)
+    assert shadowed.count("dropped") == 30 - IN_FLIGHT - QUEUE
+    api.held_gate.set()
+    await until(lambda: shadowed.count("would-allow", "user-info") == IN_FLIGHT + QUEUE)
+    # Real decisions were never part of it.
+    assert shadowed.proxy._tools.breaker.is_open is False
+
+
+async def test_failing_reviews_of_the_shadow_do_not_open_the_breaker_of_decisions(
+    api: ScriptedApiServer, shadowed: Shadowed
+) -> None:
+    api.refused_verbs = "impersonate-on:"
+
+    for first in range(0, 12, 3):
+        assert await shadowed.statuses(range(first, first + 3)) == {200}
+        await until(lambda: shadowed.count("error") >= first + 3)  # noqa: B023 - used at once
+
+    assert shadowed.proxy._tools.breaker.is_open is False
+    assert await shadowed.statuses(range(100, 103)) == {200}
+
+
+async def test_equal_requests_cost_one_judgement(
+    api: ScriptedApiServer, shadowed: Shadowed
+) -> None:
+    statuses = await shadowed.statuses(range(1)) | await shadowed.statuses(range(1))
+    await until(lambda: shadowed.count("would-allow", "user-info") == 2)
+
+    asked = [
+        (spec.get("resourceAttributes") or spec["nonResourceAttributes"])["verb"]
+        for spec in api.reviewed_access
+    ]
+
+    assert statuses == {200}
+    assert sorted(verb for verb in asked if ":" in verb) == [
+        "impersonate-on:user-info:list",
+        "impersonate:user-info",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "classes"),
+    [
+        ({}, ["Gate"]),
+        ({"shadow": {"enabled": True}}, ["ShadowingGate", "Gate"]),
+        (
+            {"shadow": {"enabled": True}, "boundPodLookup": True},
+            ["PlacingGate", "ShadowingGate", "Gate"],
+        ),
+    ],
+    ids=["off", "on", "on, and where callers run is known before"],
+)
+async def test_no_request_meets_a_shadow_that_is_off(
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    settings: Section,
+    classes: list[str],
+) -> None:
+    async with running_proxy(
+        settings_for(api, certificates, tmp_path, impersonation=settings)
+    ) as proxy:
+        gate: Any = proxy._pipeline.decisions.gate
+        met = [gate]
+        while hasattr(met[-1], "_gate"):
+            met.append(met[-1]._gate)
+
+    assert [type(one).__name__ for one in met] == classes
