@@ -1,4 +1,4 @@
-"""Every link from one of our documents to another leads somewhere, to its heading if it names one."""
+"""Every link from one of our documents to another leads somewhere, to its heading if any."""
 
 import re
 from pathlib import Path
