@@ -32,7 +32,7 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Proxy, str]]:
         settings = settings_for(api, certificates, tmp_path)
         with ReservedPort() as port:
             admin = AdminSettings.model_validate({"address": f"{LOOPBACK}:{port.number}"})
-            log = AuditLogSettings(path=tmp_path / "audit.log")
+            log = AuditLogSettings.model_validate({"path": str(tmp_path / "audit.log")})
             update = {"admin": admin, "audit": AuditSettings(log=log)}
             async with running_proxy(settings.model_copy(update=update)) as proxy:
                 yield proxy, f"http://{LOOPBACK}:{port.number}/metrics"
