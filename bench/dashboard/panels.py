@@ -1,5 +1,6 @@
 """The dashboard's panels as values: what is asked, and how it is shown."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +16,14 @@ class Query:
     template: str
     legend: str
 
-    def expression(self, interval: str) -> str:
+    def expression(self, interval: str, step: str = "1m") -> str:
         """Return the expression with every variable filled in: all jobs, all replicas."""
-        filled = self.template.replace("$__rate_interval", interval)
+        filled = self.template.replace("$__rate_interval", interval).replace("$__interval", step)
         return filled.replace("$job", ".*").replace("$instance", ".*")
 
     def label(self, labels: Mapping[str, str]) -> str:
-        """Return what the legend calls a series."""
-        text = self.legend
-        for name, value in labels.items():
-            text = text.replace("{{" + name + "}}", value or "none")
-        return text
+        """Return what the legend calls a series; a label that it does not have is empty."""
+        return re.sub(r"{{(\w+)}}", lambda match: labels.get(match[1], ""), self.legend).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +34,7 @@ class Panel:
     title: str
     description: str
     unit: str
+    decimals: int | None
     is_stacked: bool
     place: Mapping[str, int]
     queries: tuple[Query, ...]
@@ -51,6 +50,7 @@ def panels(dashboard: Mapping[str, Any]) -> Iterator[Panel]:
             title=panel["title"],
             description=panel.get("description", ""),
             unit=defaults.get("unit", "short"),
+            decimals=defaults.get("decimals"),
             is_stacked=stacking.get("mode") == "normal",
             place=panel["gridPos"],
             queries=tuple(

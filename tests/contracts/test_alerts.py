@@ -127,8 +127,10 @@ CASES = {
         after="2h",
     ),
     "UnderstudyReloadRefused": Case(
-        one("understudy_certificate_reloads_total", "0x55 1x100", outcome="refused"),
-        one("understudy_certificate_reloads_total", "0+1" + LONG, outcome="used"),
+        one("understudy_certificate_reloads_total", "0x55 1x100", outcome="refused")
+        | one("understudy_client_ca_reloads_total", "0x100", outcome="refused"),
+        one("understudy_certificate_reloads_total", "0+1" + LONG, outcome="used")
+        | one("understudy_client_ca_reloads_total", "7" + LONG, outcome="refused"),
     ),
     "UnderstudyAuditEventsLost": Case(
         one(LOST, "0x55 8x100", backend="log", reason="buffer-full"),

@@ -10,7 +10,7 @@ DOCUMENT = (ROOT / "docs" / "operations.md").read_text()
 READINESS = DOCUMENT.partition("## Production readiness, question by question")[2]
 # The KEP's question, and the words under which it is answered here.
 QUESTIONS = {
-    "How can this feature be enabled / disabled in a live cluster?": "switched on and off in a live",
+    "How can it be enabled / disabled in a live cluster?": "switched on and off in a live cluster?",
     "Does enabling the feature change any default behavior?": "Does switching it on change",
     "Can the feature be disabled once it has been enabled?": "Can it be rolled back",
     "What happens if we reenable the feature?": "and switched on again?",
