@@ -175,6 +175,14 @@ async def test_nobody_else_does(
     assert await scraper.get("/metrics", *shown) == (status, told)
 
 
+@pytest.mark.parametrize("shown", [(), ("Bearer ",), ("Basic good",), ("Bearer a", "Bearer b")])
+async def test_without_one_token_nothing_is_asked(
+    scraper: Scraper, server: ApiServer, shown: tuple[str, ...]
+) -> None:
+    assert (await scraper.get("/metrics", *shown))[0] == 401
+    assert server.reviewed == []
+
+
 async def test_health_is_for_everybody(scraper: Scraper, server: ApiServer) -> None:
     assert await scraper.get("/livez") == (200, "ok")
     assert (await scraper.get("/readyz"))[0] == 503

@@ -188,6 +188,7 @@ async def test_connections_to_the_api_server_are_counted(
     assert await shown.value("understudy_upstream_connections", state="idle") == 1
     assert await shown.value("understudy_upstream_connections_opened_total") == 1
     assert await shown.value("understudy_upstream_reachable") == 1
+    assert await shown.value("understudy_healthcheck", page="readyz", check="upstream") == 1
 
     api.stop_listening()
     for connection in list(api.connections.values()):
