@@ -26,7 +26,7 @@ from proxy.observation import VERSION, metrics_guard, watch_clients
 from proxy.pipeline import Pipeline
 from proxy.serving.certificates import LoadedCertificates, ServingCertificates, load_certificates
 from proxy.serving.drain import Drain
-from proxy.serving.in_flight import InFlight
+from proxy.serving.in_flight import InFlight, PlacesPerCaller
 from proxy.serving.listener import Listener
 from proxy.serving.open_files import allow_open_files
 from proxy.settings.audit_policy import load_audit_policy
@@ -151,6 +151,9 @@ class Proxy:
             reads=settings.serving.limits.reads_in_flight,
             writes=settings.serving.limits.writes_in_flight,
             counter=self._serving_metrics,
+            per_caller=PlacesPerCaller(
+                settings.serving.limits.caller_percent, settings.serving.limits.caller_long_running
+            ),
         )
         self._gate = build_gate(settings, self._tools)
         self._authenticator = build_authenticator(settings, self._tools, self._trust)

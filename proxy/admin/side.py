@@ -39,8 +39,8 @@ class AdminSide:
         HealthMetrics(pages, registry)
         # The API server's own healthz is deprecated. Whoever still asks for ours restarts us for
         # it, more likely than not: so it says what livez says.
-        pages["healthz"] = HealthPage("healthz", [PING, *live])
-        self._server = AdminServer(MetricsPage(registry, guard), pages)
+        healthz = HealthPage("healthz", [PING, *live])
+        self._server = AdminServer(MetricsPage(registry, guard), {**pages, "healthz": healthz})
 
     async def start(self, tasks: Tasks, *, refresh_seconds: float) -> None:
         """Listen, if there is an address, and keep the certificate fresh."""

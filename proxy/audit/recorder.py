@@ -27,17 +27,15 @@ _NOT_ADMITTED = "none"
 _LONGEST_NAME = 256
 
 
+RequestKey = tuple[str, int, bool, str | None, bool]
+"""Verb, status, whether it may last, mode (None: as the caller itself), whether it was warned."""
+
+
 class RequestCounter(Protocol):
     """Counts requests when they have ended."""
 
-    def request_ended(
-        self, verb: str, status: int, *, is_long: bool, mode: str | None, is_warned: bool
-    ) -> None:
-        """Count a request; `mode` is None for who acts as itself, `none` for who may not act."""
-        ...
-
-    def request_took(self, verb: str, seconds: float) -> None:
-        """Count how long a request took that is not long-running."""
+    def request_ended(self, key: RequestKey, seconds: float) -> None:
+        """Count a request, and how long it took."""
         ...
 
     def request_refused(self, refusal: Refusal) -> None:
@@ -153,15 +151,9 @@ class Trail:
         verb = "unreadable" if action is None else action.verb
         is_long = action is not None and action.is_long_running
         is_long = is_long or status == SWITCHING_PROTOCOLS
-        counter.request_ended(
-            verb,
-            status,
-            is_long=is_long,
-            mode=_NOT_ADMITTED if admission is None else admission.mode,
-            is_warned=admission is not None and admission.warning is not None,
-        )
-        if not is_long:
-            counter.request_took(verb, took)
+        mode = _NOT_ADMITTED if admission is None else admission.mode
+        is_warned = admission is not None and admission.warning is not None
+        counter.request_ended((verb, status, is_long, mode, is_warned), took)
         if self._refusal is not None:
             counter.request_refused(self._refusal)
 
