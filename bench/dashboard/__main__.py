@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench.dashboard.drama import SECONDS, cast, play
 from bench.dashboard.panels import DASHBOARD, Panel, panels
@@ -54,7 +55,7 @@ def record() -> list[Series]:
 def _replica(control_plane: ControlPlane, server: ApiServer) -> Iterator[tuple[ProxyProcess, str]]:
     """Run a proxy with an audit log; yield it, and where its metrics are."""
     with ReservedPort() as port, tempfile.TemporaryDirectory() as directory:
-        settings = {
+        settings: dict[str, dict[str, Any]] = {
             "admin": {"address": f"{LOOPBACK}:{port.number}"},
             "audit": {"log": {"path": str(Path(directory) / "audit.log")}},
         }

@@ -61,8 +61,9 @@ CASES = {
         one("understudy_canary_allowed", "1" + LONG), one("understudy_canary_allowed", "0" + LONG)
     ),
     "UnderstudyOwnRightsMissing": Case(
-        one("understudy_own_rights_missing_total", "0x55 1x100"),
-        one("understudy_own_rights_missing_total", "7" + LONG)
+        one("understudy_own_rights_missing_total", "0x5 1x10 2x10 3x10 4x100"),
+        # Twelve at once, when the API server was restarted.
+        one("understudy_own_rights_missing_total", "0x30 12x100")
         | one("understudy_own_rights", "0" + LONG, identity="forwarder", finding="missing"),
     ),
     "UnderstudyOwnRightsExcessive": Case(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from proxy import wiring
-from proxy.core import admission, errors, evaluation
+from proxy.core import errors, evaluation
 from proxy.core.access_check import AccessCheck
 from proxy.core.forbidden import forbidden_message
 from proxy.core.go_url import _target_fault
@@ -26,7 +26,6 @@ GAP = "…"
 # Told to clients elsewhere in the document, as examples that the last tests here make anew.
 IN_THE_SERVERS_WORDS = "in the API server's words"
 INDIRECT = {
-    "UID_NOT_TAKEN": [admission.UID_NOT_TAKEN],
     "denied.reason": [evaluation.LEGACY_DISABLED],
     "forbidden_message(check, denied.reason)": [IN_THE_SERVERS_WORDS],
     "_target_fault(target)": [_target_fault(target) for target in (b"*", b"/#", b"/ ")],
@@ -92,14 +91,26 @@ def told() -> Iterator[tuple[int, str]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in codes:
                 code = codes[ast.unparse(node.func)]
-                yield from ((code, message) for message in _messages(node.args[0]))
+                yield from ((code, message) for message in _messages(node.args[0], tree))
             if isinstance(node, ast.ClassDef) and node.name in codes:
                 yield from ((codes[node.name], text) for text in _fixed_messages(node))
 
 
-def _messages(argument: ast.expr) -> list[str]:
+def _messages(argument: ast.expr, module: ast.Module) -> list[str]:
+    """Return what an argument can be: a text, a constant of the module, or one of two."""
     text = template(argument)
-    return INDIRECT[ast.unparse(argument)] if text is None else [text]
+    if text is not None:
+        return [text]
+    if ast.unparse(argument) in INDIRECT:
+        return INDIRECT[ast.unparse(argument)]
+    if isinstance(argument, ast.IfExp):
+        return [*_messages(argument.body, module), *_messages(argument.orelse, module)]
+    for statement in module.body:
+        if isinstance(statement, ast.Assign) and ast.unparse(argument) in map(
+            ast.unparse, statement.targets
+        ):
+            return _messages(statement.value, module)
+    raise AssertionError(f"nobody knows what {ast.unparse(argument)} is")
 
 
 def _fixed_messages(node: ast.ClassDef) -> Iterator[str]:
