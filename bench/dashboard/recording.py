@@ -23,6 +23,7 @@ class Recording:
         """`pages` are URLs of metrics by the name of the replica."""
         self._pages = pages
         self._samples: dict[_Key, list[tuple[float, float]]] = {}
+        self._lock = threading.Lock()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._collect)
 
@@ -36,8 +37,9 @@ class Recording:
 
     @property
     def series(self) -> list[Series]:
-        """All that was collected."""
-        return [Series(dict(key), samples) for key, samples in self._samples.items()]
+        """All that was collected so far."""
+        with self._lock:
+            return [Series(dict(key), tuple(kept)) for key, kept in self._samples.items()]
 
     def _collect(self) -> None:
         while not self._is_over.wait(_SCRAPE_SECONDS):
@@ -51,8 +53,11 @@ class Recording:
     def _keep(self, instance: str, page: str) -> None:
         # The wall clock, in milliseconds: samples are compared with ends of certificates.
         now = time.time_ns() // 1_000_000 / 1000
-        for family in text_string_to_metric_families(page):
-            for sample in family.samples:
+        samples = [
+            sample for family in text_string_to_metric_families(page) for sample in family.samples
+        ]
+        with self._lock:
+            for sample in samples:
                 labels = {**sample.labels, "__name__": sample.name, "instance": instance}
                 key = tuple(sorted({**labels, "job": JOB}.items()))
                 self._samples.setdefault(key, []).append((now, sample.value))

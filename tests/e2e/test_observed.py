@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.dashboard.programs import Expression, Matcher
+from bench.dashboard.programs import Expression, Matcher, Window, evaluate
+from bench.dashboard.recording import Recording
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
@@ -29,6 +30,7 @@ from tests.support.impersonation import (
     may_be,
     may_do,
     may_impersonate,
+    poll,
 )
 from tests.support.kubectl import Kubectl
 from tests.support.observed import TARGET_LABELS, as_prometheus_reads, expressions
@@ -157,6 +159,18 @@ def test_every_query_refers_to_what_a_proxy_shows(past: Past) -> None:
 
     assert len(shown) > 60
     assert wrong == set()
+
+
+def test_every_query_can_be_answered(past: Past) -> None:
+    """One that is well written can still add up what must not be: that shows on real series."""
+    with Recording({"a": past.understudy.metrics_url, "b": past.understudy.metrics_url}) as made:
+        poll(lambda: any(len(one.samples) > 2 for one in made.series), "nothing is recorded")
+    moments = [at for one in made.series for at, _ in one.samples]
+    window = Window(min(moments), max(moments), 1.0)
+
+    answers = evaluate(window, made.series, [text for _, text in expressions()])
+
+    assert sum(bool(series) for series in answers) > len(answers) / 2
 
 
 @pytest.mark.parametrize(
