@@ -13,7 +13,7 @@ import yaml
 from tests.support.maps import ROOT
 from tests.support.observed import alerts, groups, run_promtool
 
-pytestmark = pytest.mark.timeout(600)  # the first one may have to build promtool
+pytestmark = pytest.mark.timeout(1200)  # the first one may have to build promtool
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 ROW = re.compile(r"^\| `(Understudy\w+)` \|", re.MULTILINE)

@@ -12,7 +12,7 @@ import pytest
 from bench.dashboard.panels import DASHBOARD, Panel, panels
 from tests.support.observed import as_prometheus_reads, expressions
 
-pytestmark = pytest.mark.timeout(600)  # the first one may have to build Prometheus' parser
+pytestmark = pytest.mark.timeout(1200)  # the first one may have to build Prometheus' parser
 
 DOCUMENT = json.loads(DASHBOARD.read_text())
 PANELS = list(panels(DOCUMENT))

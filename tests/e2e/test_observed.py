@@ -35,7 +35,7 @@ from tests.support.impersonation import (
 from tests.support.kubectl import Kubectl
 from tests.support.observed import TARGET_LABELS, as_prometheus_reads, expressions
 
-pytestmark = pytest.mark.timeout(600)  # the first one may have to build Prometheus' parser
+pytestmark = pytest.mark.timeout(1200)  # the first one may have to build Prometheus' parser
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
