@@ -97,8 +97,9 @@ wheel: $(READY) ## Build the wheel into dist/
 
 LOCK := uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --quiet
-lock: ## Resolve the newest versions anew into the two lock files (needs uv on the PATH)
+lock: ## Resolve the newest versions anew into the lock files (needs uv on the PATH)
 	$(LOCK) pyproject.toml -o requirements.lock
+	$(LOCK) --extra otel -c requirements.lock pyproject.toml -o requirements-otel.lock
 	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean: ## Remove what the other targets made here (the built control plane stays in its cache)
