@@ -105,8 +105,9 @@ wheel: $(READY) ## Build the wheel into dist/
 
 LOCK := uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --quiet
-lock: ## Resolve the newest versions anew into the two lock files (needs uv on the PATH)
+lock: ## Resolve the newest versions anew into the lock files (needs uv on the PATH)
 	$(LOCK) pyproject.toml -o requirements.lock
+	$(LOCK) --extra otel -c requirements.lock pyproject.toml -o requirements-otel.lock
 	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
 

@@ -22,7 +22,7 @@ from proxy.authentication.trust import Trust, TrustKeeper
 from proxy.authentication.trust_sources import FilesAndCluster
 from proxy.core.audit_policy import AuditPolicy
 from proxy.core.errors import Refusal
-from proxy.observation import VERSION, metrics_guard, watch_clients
+from proxy.observation import VERSION, metrics_guard, tracing_by, watch_clients
 from proxy.pipeline import Pipeline
 from proxy.serving.certificates import LoadedCertificates, ServingCertificates, load_certificates
 from proxy.serving.drain import Drain
@@ -80,11 +80,12 @@ async def running_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
         proxy = Proxy(
             settings, certificates, upstream, metrics, tasks=tasks, audit_policy=audit_policy
         )
-        try:
-            await proxy.start(settings)
-            yield proxy
-        finally:
-            await proxy.stop()
+        async with tracing_by(settings.tracing, proxy.recorder, upstream.forwarder):
+            try:
+                await proxy.start(settings)
+                yield proxy
+            finally:
+                await proxy.stop()
 
 
 class Proxy:
@@ -135,7 +136,7 @@ class Proxy:
         )
         ProgramMetrics(metrics.registry, version=VERSION)
         requests = RequestMetrics(metrics.registry)
-        recorder = Recorder(_wall_clock, counter=requests)
+        self.recorder = Recorder(_wall_clock, counter=requests)
         self._policy_keeper: PolicyKeeper | None = None
         if self._audit.sink is not None:
             book = AuditBook(
@@ -144,7 +145,7 @@ class Proxy:
                 body_bytes=settings.audit.body_bytes,
                 clock=time.monotonic,
             )
-            recorder = AuditRecorder(_wall_clock, book, counter=requests)
+            self.recorder = AuditRecorder(_wall_clock, book, counter=requests)
             counter = AuditPolicyMetrics(metrics.registry)
             self._policy_keeper = PolicyKeeper(book, load_audit_policy, counter)
         self._in_flight = InFlight(
@@ -157,7 +158,7 @@ class Proxy:
         )
         self._gate = build_gate(settings, self._tools)
         self._authenticator = build_authenticator(settings, self._tools, self._trust)
-        self._pipeline = self._build_pipeline(settings, recorder)
+        self._pipeline = self._build_pipeline(settings, self.recorder)
         self._pipeline.audit_room = self._audit.room
         self._listener = Listener(
             context=certificates.context,

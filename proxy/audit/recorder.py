@@ -15,6 +15,7 @@ from proxy.core.audit_id import new_audit_id
 from proxy.core.errors import Refusal, UnreadableRequest
 from proxy.core.identity import Caller
 from proxy.telemetry.logs import EventLog
+from proxy.telemetry.tracing import RequestFacts, Tracing
 from proxy.wire.exchange import ExchangeObserver, Outcome
 from proxy.wire.head import SWITCHING_PROTOCOLS, RequestHead
 from proxy.wire.peer import Peer
@@ -24,6 +25,7 @@ access_log = EventLog("understudy.access", "request")
 _ID_BYTES = 16
 _IDS_AT_ONCE = 256
 _NOT_ADMITTED = "none"
+_UNREADABLE = "unreadable"
 _LONGEST_NAME = 256
 
 
@@ -57,6 +59,8 @@ class Recorder:
         self.wall_clock = wall_clock
         self.clock = clock
         self.counter = counter
+        # Who makes spans, if anybody does.
+        self.tracing: Tracing | None = None
         self._random = b""
         self._used = 0
 
@@ -106,6 +110,8 @@ class Trail:
         self._admission: Admission | None = None
         self._refusal: Refusal | None = None
         self.audit_id = audit_id
+        if recorder.tracing is not None:
+            recorder.tracing.begin((audit_id, id(request)), request.headers)
 
     @property
     def observer(self) -> ExchangeObserver | None:
@@ -143,12 +149,29 @@ class Trail:
         took = self._recorder.clock() - self._opened_at
         if self._recorder.counter is not None:
             self._count(self._recorder.counter, outcome, took)
+        if self._recorder.tracing is not None:
+            self._trace(self._recorder.tracing, outcome, took)
         if access_log.is_enabled:
             access_log.write(ended_at, self._summary(outcome, took))
 
+    def _trace(self, tracing: Tracing, outcome: Outcome, took: float) -> None:
+        action, admission = self._action, self._admission
+        facts = RequestFacts(
+            verb=_UNREADABLE if action is None else action.verb,
+            resource="" if action is None else action.resource,
+            method=self._request.method.decode("ascii", "replace"),
+            status=outcome.status,
+            mode=_NOT_ADMITTED if admission is None else admission.mode,
+            called_after=self._called_after,
+            decided_after=self._decided_after,
+            took=took,
+            is_forwarded=admission is not None,
+        )
+        tracing.ended((self.audit_id, id(self._request)), facts)
+
     def _count(self, counter: RequestCounter, outcome: Outcome, took: float) -> None:
         action, admission, status = self._action, self._admission, outcome.status
-        verb = "unreadable" if action is None else action.verb
+        verb = _UNREADABLE if action is None else action.verb
         is_long = action is not None and action.is_long_running
         is_long = is_long or status == SWITCHING_PROTOCOLS
         mode = _NOT_ADMITTED if admission is None else admission.mode

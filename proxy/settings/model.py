@@ -15,6 +15,7 @@ from proxy.settings.impersonation import ImpersonationSettings
 from proxy.settings.logs import LogSettings
 from proxy.settings.serving import ServingSettings
 from proxy.settings.strict import StrictModel
+from proxy.settings.tracing import TracingSettings
 from proxy.settings.upstream import UpstreamSettings
 
 API_VERSION = "kube-understudy.io/v1alpha1"
@@ -50,6 +51,9 @@ class Settings(StrictModel):
 
     log: LogSettings = LogSettings()
     """Our own log."""
+
+    tracing: TracingSettings = TracingSettings()
+    """Spans of our own, for those who collect them."""
 
     @model_validator(mode="after")
     def _someone_can_log_in(self) -> "Settings":

@@ -24,7 +24,7 @@ from proxy.telemetry.tracebacks import traceback_text
 _encode_anything = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
 # At DEBUG these print whole requests and answers, tokens included.
-_TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "urllib3")
+_TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry", "urllib3")
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
