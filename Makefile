@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get bench-audit bench-report compiled \
+	dashboard-picture \
 	test-compiled soak wheel \
 	lock clean
 
@@ -77,6 +78,13 @@ bench-audit: $(READY) ## CPU of an audit event, with and without in one run (CON
 bench-report: $(READY) ## A week of audit, a million events: seconds of CPU and memory of `understudy report`
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak --log-cli-level=info tests/cli/test_report.py $(ARGS)
 
+# matplotlib is for this alone, so it stays beside the environment of everything else.
+DRAWING := build/drawing
+dashboard-picture: $(READY) ## Play a drama before two proxies and draw the Grafana dashboard of it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  --upgrade --target $(DRAWING) -r requirements-docs.lock
+	PYTHONPATH=$(DRAWING) $(BIN)/python -m bench.dashboard docs/images/dashboard.png
+
 soak: $(READY) ## The same tests with full sizes
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
 
@@ -100,9 +108,11 @@ wheel: $(READY) ## Build the wheel into dist/
 
 LOCK := uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --quiet
-lock: ## Resolve the newest versions anew into the two lock files (needs uv on the PATH)
+lock: ## Resolve the newest versions anew into the lock files (needs uv on the PATH)
 	$(LOCK) pyproject.toml -o requirements.lock
+	$(LOCK) --extra otel -c requirements.lock pyproject.toml -o requirements-otel.lock
 	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
 
 clean: ## Remove what the other targets made here (the built control plane stays in its cache)
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*

@@ -83,7 +83,7 @@ class CallerFinder(Protocol):
 class Places(Protocol):
     """Stage: is there a place for one more?"""
 
-    def enter(self, exchange: ClientExchange, action: Action) -> None:
+    def enter(self, exchange: ClientExchange, action: Action, caller: Caller) -> None:
         """Take a place until the exchange ends, or refuse."""
         ...
 
@@ -198,7 +198,7 @@ class Pipeline:
             exchange.peer, request.headers, target=request.target, upgrade=request.upgrade
         )
         trail.is_called_by(caller)
-        self._in_flight.enter(exchange, action)
+        self._in_flight.enter(exchange, action, caller)
         wanted = request.headers.derive(decisions.read_wanted)
         admission = await decisions.gate.admit(
             caller, wanted, action, is_upgrade=request.upgrade is not None, witness=trail

@@ -80,10 +80,11 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
     """Return what finds out who is calling."""
     reviews = settings.authentication.token_review
     ration = Ration(reviews.per_address_per_second, reviews.per_address_burst)
+    metrics = TokenMetrics(tools.metrics.registry)
     desk = TokenDesk(
         KubernetesTokenReviewer(tools.client, audiences=reviews.audiences),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_TOKENS),
-        counter=TokenMetrics(tools.metrics.registry),
+        counter=metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
         clock=tools.clock,
     )
@@ -93,6 +94,7 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
         clock=tools.clock,
         tasks=tools.tasks,
     )
+    metrics.watch_memory(lambda: (tokens.remembered, tokens.asked))
     return Authenticator(
         trust,
         tokens if reviews.enabled else None,
@@ -139,6 +141,7 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
     impersonation = settings.impersonation
     reviews = impersonation.reviews
     ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
+    tools.metrics.watch_breaker(lambda: tools.breaker.is_open)
     desk = ReviewDesk(
         KubernetesAccessReviewer(tools.client),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),

@@ -144,6 +144,8 @@ class TokenAuthenticator:
         self._callers = ShortMemory[bytes, Caller](_REMEMBERED_TOKENS, success_ttl_seconds, clock)
         self._refused = ShortMemory[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
         self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
+        # Plain numbers: this is asked with every request that brings a token.
+        self.remembered = self.asked = 0
 
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
         """Return whose token this is; `address` is where it came from.
@@ -152,7 +154,10 @@ class TokenAuthenticator:
         """
         key = hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
         caller = self._callers.recall(key)
-        if caller is None and not self._refused.recall(key):
+        if caller is not None or self._refused.recall(key):
+            self.remembered += 1
+        else:
+            self.asked += 1
             caller = await self._ask_once(key, token, address)
         if caller is None:
             raise Unauthorized

@@ -23,12 +23,15 @@ BUILD_SECONDS = 1200
 _FLAGS = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
 
 
-def go_program(name: str, source: Path, *, package: str = ".") -> Path:
-    """Return a program of a module, of its root package unless told; OSError, SubprocessError."""
+def go_program(name: str, source: Path, *, package: str = ".", tags: str = "") -> Path:
+    """Return a program of a module, of its root package unless told; OSError, SubprocessError.
+
+    `tags` are Go's build tags, with commas.
+    """
 
     def build(directory: Path) -> None:
         subprocess.run(  # noqa: S603 - our own sources, by the toolchain on the PATH
-            ["go", "build", *_FLAGS, "-o", directory / name, package],  # noqa: S607
+            ["go", "build", *_FLAGS, f"-tags={tags}", "-o", directory / name, package],  # noqa: S607
             cwd=source,
             env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"},
             capture_output=True,
@@ -37,7 +40,7 @@ def go_program(name: str, source: Path, *, package: str = ".") -> Path:
             check=True,
         )
 
-    return build_once(f"{name}-{_source_digest(source, package)}", build) / name
+    return build_once(f"{name}-{_source_digest(source, package + tags)}", build) / name
 
 
 def build_once(name: str, build: Callable[[Path], None]) -> Path:

@@ -4,55 +4,125 @@ As at the API server, what reads and what may change something are counted apart
 can crowd out the other, and long-running requests are not counted: they cost next to nothing while
 they wait. It stands after authentication, so strangers take no place from callers, and before the
 reviews, so a flood of callers is not multiplied into a flood of questions.
+
+One caller may take only a part of the places: a client that takes none of its answers holds them.
 """
 
+import sys
+from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.core.action import Action
 from proxy.core.errors import TooManyRequests
+from proxy.core.identity import Caller
 from proxy.wire.exchange import ClientExchange, Outcome
 
 # The native server's sets; every other verb may change something.
 _READING_VERBS = frozenset(("get", "list", "watch"))
 _RETRY_AFTER_SECONDS = 1
+_MOST_KNOWN = 1024
+_TOO_MANY = "too many requests, please try again later"
+_TOO_MANY_OF_ONE = "too many requests of this caller at a time, please try again later"
 
 
 class TurnedAwayCounter(Protocol):
     """Learns who was told to come again."""
 
     def request_turned_away(self, kind: str) -> None:
-        """Count one request; `kind` is read or write."""
+        """Count one request; `kind` is read, write, or caller: too many of one."""
         ...
 
 
 class _Lane:
     """The places for one kind of request."""
 
-    __slots__ = ("_limit", "taken")
+    __slots__ = ("_guests", "_limit", "_per_caller", "taken")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, per_caller: int) -> None:
         self._limit = limit
+        self._per_caller = per_caller
+        self._guests: dict[str, _Guest] = {}
         self.taken = 0
 
-    def enter(self, exchange: ClientExchange) -> bool:
+    def enter(self, exchange: ClientExchange, caller: str) -> None:
+        """Take a place; raises `_Full` if there is none, or none for this caller."""
         if self.taken >= self._limit:
-            return False
+            raise _Full
+        guest = self._guests.get(caller)
+        if guest is None:
+            guest = self._welcome(caller)
+        elif guest.held >= self._per_caller:
+            raise _FullForCaller
+        guest.held += 1
         self.taken += 1
         # An exchange ends exactly once, however it ends, and then gives its place back; one that
         # is over already gives it back at once.
-        exchange.when_ended(self._leave)
-        return True
+        exchange.when_ended(guest.leave)
 
-    def _leave(self, _outcome: Outcome) -> None:
-        self.taken -= 1
+    def _welcome(self, caller: str) -> "_Guest":
+        """Return a caller that is not known, and forget those who have left if they are many."""
+        if len(self._guests) >= _MOST_KNOWN:
+            self._guests = {name: one for name, one in self._guests.items() if one.held}
+        guest = self._guests[caller] = _Guest(self)
+        return guest
+
+
+class _Guest:
+    """A caller, and how many places it has."""
+
+    __slots__ = ("_lane", "held")
+
+    def __init__(self, lane: _Lane) -> None:
+        self._lane = lane
+        self.held = 0
+
+    def leave(self, _outcome: Outcome) -> None:
+        """Give one back."""
+        self.held -= 1
+        self._lane.taken -= 1
+
+
+class _Full(Exception):
+    """There is no place."""
+
+
+class _FullForCaller(_Full):
+    """There is one, but not for a caller that has so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacesPerCaller:
+    """How many places one caller may take."""
+
+    percent: int = 100
+    """Of the places for reads, and of those for writes; at least one."""
+    long_running: int = 0
+    """Requests that may last; 0: any number."""
+
+    def of(self, limit: int) -> int:
+        """Return how many of these places one caller may take."""
+        return -(-limit * self.percent // 100)
+
+
+_ALL_FOR_ONE = PlacesPerCaller()
 
 
 class InFlight:
     """Has a place for each request that is being served."""
 
-    def __init__(self, *, reads: int, writes: int, counter: TurnedAwayCounter) -> None:
-        self._reads = _Lane(reads)
-        self._writes = _Lane(writes)
+    def __init__(
+        self,
+        *,
+        reads: int,
+        writes: int,
+        counter: TurnedAwayCounter,
+        per_caller: PlacesPerCaller = _ALL_FOR_ONE,
+    ) -> None:
+        self._reads = _Lane(reads, per_caller.of(reads))
+        self._writes = _Lane(writes, per_caller.of(writes))
+        # Nobody counts them all: they cost next to nothing while they wait.
+        lasting = per_caller.long_running
+        self._lasting = _Lane(sys.maxsize, lasting) if lasting else None
         self._counter = counter
 
     @property
@@ -60,18 +130,25 @@ class InFlight:
         """How many reads and how many writes are being served."""
         return self._reads.taken, self._writes.taken
 
-    def enter(self, exchange: ClientExchange, action: Action) -> None:
+    def enter(self, exchange: ClientExchange, action: Action, caller: Caller) -> None:
         """Take a place until the exchange ends, or refuse with 429.
 
         The request has reached nobody yet, so it is safe to ask the client to repeat it.
         """
         if action.is_long_running or exchange.request.upgrade is not None:
-            return
-        is_read = action.verb in _READING_VERBS
-        lane = self._reads if is_read else self._writes
-        if not lane.enter(exchange):
-            self._counter.request_turned_away("read" if is_read else "write")
+            lane, kind = self._lasting, "caller"
+            if lane is None:
+                return
+        elif action.verb in _READING_VERBS:
+            lane, kind = self._reads, "read"
+        else:
+            lane, kind = self._writes, "write"
+        try:
+            lane.enter(exchange, caller.identity.name)
+        except _Full as full:
+            is_callers = isinstance(full, _FullForCaller)
+            self._counter.request_turned_away("caller" if is_callers else kind)
             raise TooManyRequests(
-                "too many requests, please try again later",
+                _TOO_MANY_OF_ONE if is_callers else _TOO_MANY,
                 retry_after_seconds=_RETRY_AFTER_SECONDS,
-            )
+            ) from None

@@ -1,9 +1,13 @@
 """The section `serving`: the port clients connect to, and how much they may ask of it."""
 
-from pydantic import Field, PositiveInt, model_validator
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from proxy.settings.strict import StrictModel
 from proxy.settings.values import Address, Duration, FilePath, Timeout
+
+Percent = Annotated[int, Field(ge=1, le=100)]
 
 
 class ServingLimitSettings(StrictModel):
@@ -32,6 +36,12 @@ class ServingLimitSettings(StrictModel):
 
     writes_in_flight: PositiveInt = 200
     """The same for requests that may change something."""
+
+    caller_percent: Percent = 75
+    """How much of both, in percent, one caller may take; more of its requests are told 429."""
+
+    caller_long_running: NonNegativeInt = 0
+    """Watches, logs, exec and the like of one caller; more are told 429. 0: any number."""
 
 
 class ShutdownSettings(StrictModel):

@@ -54,8 +54,14 @@ class AuditMetrics:
         self._failures.labels(backend, reason).inc()
 
     def watch_waiting(self, backend: str, count: Callable[[], int]) -> None:
-        """Show how many events wait, as it is when somebody asks."""
+        """Show how many events wait, as it is when somebody asks.
+
+        Losses are shown from then on, too: a counter that first appears with its first loss has
+        not increased, as Prometheus sees it, and nobody would be told.
+        """
         self._waiting.labels(backend).set_function(count)
+        for reason in ("buffer-full", "refused", "shutdown"):
+            self._lost.labels(backend, reason)
 
     def request_rejected(self) -> None:
         """Count a request that was refused."""

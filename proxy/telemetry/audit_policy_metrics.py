@@ -13,6 +13,9 @@ class AuditPolicyMetrics:
             ("outcome",),
             registry=registry,
         )
+        # From the start, so that the first one is an increase.
+        for outcome in ("used", "refused"):
+            self._reads.labels(outcome)
 
     def audit_policy_read(self, *, used: bool) -> None:
         """Count a policy file that was read again, used or refused."""

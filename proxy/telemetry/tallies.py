@@ -15,6 +15,11 @@ from prometheus_client.utils import floatToGoString  # what the library itself w
 Labels = tuple[str, ...]
 
 
+def bucket_names(bounds: Sequence[float]) -> list[str]:
+    """Return what buckets with these upper bounds are called, and the one for all the rest."""
+    return [floatToGoString(bound) for bound in (*bounds, float("inf"))]  # type: ignore[no-untyped-call]
+
+
 class CounterTally(Collector):
     """A counter, by label values from a closed set."""
 
@@ -76,8 +81,7 @@ class HistogramTally(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return what was counted so far; each bucket holds all that are not longer."""
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
-        bounds = (*self._bounds, float("inf"))
-        names: list[str] = [floatToGoString(bound) for bound in bounds]  # type: ignore[no-untyped-call]
+        names = bucket_names(self._bounds)
         for labels, counts in self._counts.items():
             buckets: list[tuple[str, float]] = []
             total = 0

@@ -73,6 +73,15 @@ class Forwarder:
         # Replaced when other headers are a front proxy's.
         self.rules = NO_RULES
 
+    def dress_heads(self, dress: Callable[[ClientExchange, bytes, bytes], bytes]) -> None:
+        """Let somebody add to every head what says nothing of who we are, by exchange and id."""
+        write_head = self._write_head
+
+        def dressed(exchange: ClientExchange, admission: Admission, audit_id: bytes) -> bytes:
+            return dress(exchange, audit_id, write_head(exchange, admission, audit_id))
+
+        self._write_head = dressed
+
     async def forward(
         self,
         exchange: ClientExchange,

@@ -1,13 +1,15 @@
+import itertools
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
-from proxy.audit.recorder import Recorder, Trail
+from proxy.audit.recorder import Recorder, RequestKey, Trail
 from proxy.core.action import parse_action
 from proxy.core.admission import admit_self
-from proxy.core.errors import Forbidden
+from proxy.core.errors import Forbidden, Refusal, UnreadableRequest
 from proxy.core.header_lines import HeaderLines
 from proxy.core.identity import Caller, Identity
 from proxy.wire.body import NO_BODY
@@ -35,8 +37,13 @@ class Clock:
         return self.now
 
 
+def seconds() -> Callable[[], float]:
+    """Return a clock that goes on by a quarter each time."""
+    return (0.25 * turn for turn in itertools.count()).__next__
+
+
 def opened(audit_id: bytes | None = b"id-1") -> Trail:
-    return Recorder(Clock()).open(REQUEST, Peer("10.1.2.3"), audit_id)
+    return Recorder(Clock(), clock=seconds()).open(REQUEST, Peer("10.1.2.3"), audit_id)
 
 
 def test_a_request_leaves_one_line_with_what_became_known(
@@ -54,7 +61,9 @@ def test_a_request_leaves_one_line_with_what_became_known(
     (record,) = caplog.records
     line = vars(record)["understudy_fields"]
     assert (line["audit_id"], line["caller"], line["verb"]) == ("id-1", "bob", "list")
-    assert (line["code"], line["bytes"], line["seconds"]) == (200, 85, 0.25)
+    assert (line["code"], line["bytes"], line["seconds"]) == (200, 85, 0.75)
+    durations = ("authentication_seconds", "decision_seconds", "upstream_seconds")
+    assert [line[name] for name in durations] == [0.25, 0.25, 0.25]
     assert trail.observer is None
 
 
@@ -94,3 +103,74 @@ def test_nothing_is_logged_below_the_chosen_level(caplog: pytest.LogCaptureFixtu
         trail.ended(Outcome(200, 0, is_complete=True))
 
     assert caplog.records == []
+
+
+def refused_line(
+    refusal: Refusal, request: RequestHead, caplog: pytest.LogCaptureFixture
+) -> dict[str, object]:
+    trail = Recorder(Clock(), clock=seconds()).open(request, Peer("10.1.2.3"), b"id-1")
+    trail.is_called_by(BOB)
+    trail.is_refused(refusal)
+    with caplog.at_level(logging.INFO):
+        trail.ended(Outcome(refusal.code, 10, is_complete=True))
+    line: dict[str, object] = vars(caplog.records[0])["understudy_fields"]
+    return line
+
+
+def test_whom_a_refused_caller_wanted_to_be_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    wanted = [(b"impersonate-user", b"alice\xff" + b"x" * 1000)]
+    request = REQUEST._replace(headers=HeaderLines(wanted))
+
+    line = refused_line(Forbidden("no"), request, caplog)
+
+    assert line["acting"] is None
+    assert str(line["wanted"]).startswith("alice\ufffdxxx")
+    assert len(str(line["wanted"])) == 256
+    # It was decided, and nobody was asked to carry it out.
+    assert (line["authentication_seconds"], line["decision_seconds"]) == (0.25, 0.25)
+    assert "upstream_seconds" not in line
+
+
+def test_what_cannot_be_read_is_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    refusal = UnreadableRequest("unable to determine kind from url, /api/v1/watch?token=SECRET")
+
+    line = refused_line(refusal, REQUEST, caplog)
+
+    assert line["refusal"] == "unreadable request"
+
+
+class Counted:
+    def __init__(self) -> None:
+        self.keys: list[RequestKey] = []
+        self.refusals: list[Refusal] = []
+
+    def request_ended(self, key: RequestKey, seconds: float) -> None:
+        self.keys.append(key)
+
+    def request_refused(self, refusal: Refusal) -> None:
+        self.refusals.append(refusal)
+
+
+def test_a_request_is_counted_once_whether_it_is_logged_or_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    counted = Counted()
+    recorder = Recorder(Clock(), counter=counted)
+    served, tunnel, unread = (recorder.open(REQUEST, Peer("10.1.2.3"), None) for _ in range(3))
+    served.acts(parse_action(b"GET", b"/api/v1/pods?watch=1"))
+    tunnel.acts(parse_action(b"GET", b"/apis/a.b/v1/machines/c/console"))
+    served.is_called_by(BOB)
+    served.is_admitted(admit_self(BOB))
+
+    with caplog.at_level(logging.ERROR):
+        served.ended(Outcome(200, 85, is_complete=True))
+        tunnel.ended(Outcome(101, 85, is_complete=True))
+        unread.is_refused(Forbidden("no"))
+        unread.ended(Outcome(0, 0, is_complete=False))
+
+    assert counted.keys == [
+        ("watch", 200, True, None, False),
+        ("get", 101, True, "none", False),
+        ("unreadable", 0, False, "none", False),
+    ]
+    assert [refusal.message for refusal in counted.refusals] == ["no"]

@@ -142,7 +142,14 @@ def use(understudy: ProxyProcess, token: str, *, header: Canary, query: Canary) 
     ]
     ways += [[bearer, ("X-Fail", failure)] for failure in FAILURES]
     target = f"/api/v1/pods?access_token={query.value}"
-    return [nobody.request("GET", target, headers=[*way, *beside]) for way in ways]
+    answers = [nobody.request("GET", target, headers=[*way, *beside]) for way in ways]
+    # What the API server cannot read it repeats to its client, query and all.
+    unreadable = f"/api/v1/watch?access_token={query.value}"
+    answers.append(nobody.request("GET", unreadable, headers=[bearer, *beside]))
+    body = {"kind": "Secret", "apiVersion": "v1", "stringData": {"a": header.value}}
+    secrets = "/api/v1/namespaces/default/secrets"
+    answers.append(nobody.request("POST", secrets, headers=[bearer, *beside], body=body))
+    return answers
 
 
 def use_by_web_socket(understudy: ProxyProcess, token: str) -> list[str]:

@@ -79,6 +79,8 @@ async def test_one_guess_too_many_is_a_429_and_costs_no_review(
     async with connect("alice") as client:
         assert (await client.request()).status == 200
     assert await counted(metrics_url) == {
+        'understudy_token_cache_lookups_total{result="hit"} 1.0',
+        f'understudy_token_cache_lookups_total{{result="miss"}} {len(guesses) + 2}.0',
         'understudy_token_review_duration_seconds_count{outcome="authenticated"} 1.0',
         f'understudy_token_review_duration_seconds_count{{outcome="refused"}} {len(guesses)}.0',
         'understudy_tokens_turned_away_total{reason="address"} 1.0',

@@ -6,7 +6,8 @@ import pytest
 
 from proxy.core.action import parse_action
 from proxy.core.errors import TooManyRequests
-from proxy.serving.in_flight import InFlight
+from proxy.core.identity import Caller, Identity
+from proxy.serving.in_flight import InFlight, PlacesPerCaller
 from proxy.wire.body import CHUNKED
 from proxy.wire.exchange import ClientExchange, Outcome
 from tests.serving.listening import Place, Receiver, held
@@ -60,7 +61,12 @@ async def begin(
 
 
 def enter(places: InFlight, exchange: ClientExchange) -> None:
-    places.enter(exchange, parse_action(exchange.request.method, exchange.request.target))
+    enter_as("alice", places, exchange)
+
+
+def enter_as(name: str, places: InFlight, exchange: ClientExchange) -> None:
+    action = parse_action(exchange.request.method, exchange.request.target)
+    places.enter(exchange, action, Caller(Identity(name)))
 
 
 async def test_reads_and_writes_have_places_of_their_own(
@@ -196,3 +202,63 @@ async def test_everybody_who_asked_hears_of_the_end_in_turn(
 
     assert heard == ["first", "second 204"]
     assert len(place.handler.outcomes) == 1
+
+
+async def test_one_caller_leaves_places_for_others(
+    place: Place, clients: list[HttpClient], counter: Counter
+) -> None:
+    places = InFlight(reads=4, writes=1, counter=counter, per_caller=PlacesPerCaller(percent=25))
+    first = await begin(place, clients[0], "GET", POD)
+    enter_as("alice", places, first)
+    second = await begin(place, clients[1], "GET", POD)
+
+    with pytest.raises(TooManyRequests) as refused:
+        enter_as("alice", places, second)
+
+    assert (refused.value.code, refused.value.retry_after_seconds) == (429, 1)
+    assert (places.taken, counter.kinds) == ((1, 0), ["caller"])
+    enter_as("bob", places, second)
+    assert places.taken == (2, 0)
+
+    first.respond(200, [], b"")
+    second.respond(200, [], b"")
+    enter_as("alice", places, await begin(place, clients[0], "GET", POD))
+    assert places.taken == (1, 0)
+    # What is small is not divided: nobody is locked out.
+    enter_as("alice", places, await begin(place, clients[1], "PUT", POD))
+    assert places.taken == (1, 1)
+
+
+async def test_long_running_requests_of_one_caller_may_have_a_limit(
+    place: Place, clients: list[HttpClient], counter: Counter
+) -> None:
+    places = InFlight(
+        reads=1, writes=1, counter=counter, per_caller=PlacesPerCaller(long_running=1)
+    )
+    watch = await begin(place, clients[0], "GET", "/api/v1/pods?watch=1")
+    enter_as("alice", places, watch)
+    console = await begin(place, clients[1], "GET", "/apis/a.b/v1/machines/c/console", UPGRADE)
+
+    with pytest.raises(TooManyRequests):
+        enter_as("alice", places, console)
+
+    enter_as("bob", places, console)
+    watch.abort()
+    enter_as("alice", places, await begin(place, clients[2], "GET", f"{POD}/log"))
+    assert (places.taken, counter.kinds) == ((0, 0), ["caller"])
+
+
+async def test_those_who_have_left_take_no_memory_and_those_who_stay_are_known(
+    place: Place, clients: list[HttpClient], counter: Counter
+) -> None:
+    places = InFlight(reads=4, writes=1, counter=counter, per_caller=PlacesPerCaller(percent=25))
+    enter_as("alice", places, await begin(place, clients[0], "GET", POD))
+    for number in range(3000):
+        exchange = await begin(place, clients[1], "GET", POD)
+        enter_as(f"caller-{number}", places, exchange)
+        exchange.respond(200, [], b"")
+        await clients[1].read_response()
+
+    assert len(places._reads._guests) <= 1025
+    with pytest.raises(TooManyRequests):
+        enter_as("alice", places, await begin(place, clients[2], "GET", POD))

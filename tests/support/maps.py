@@ -11,7 +11,7 @@ import pytest
 from tests.support.ran import FAILED, PASSED
 
 ROOT = Path(__file__).parents[2]
-TEST_ID = re.compile(r"`(tests/[\w/]+\.py::test_\w+)`")
+TEST_ID = re.compile(r"`(tests/[\w/]+\.py::(?:Test\w+::)?test_\w+)`")
 MODULE = re.compile(r"`(proxy/[\w/]+\.py)`")
 
 

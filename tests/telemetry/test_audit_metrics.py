@@ -22,3 +22,15 @@ def test_every_fate_of_an_event_has_its_series() -> None:
         "understudy_audit_requests_rejected_total 1.0",
     ):
         assert line in page
+
+
+def test_a_backend_shows_that_it_has_lost_nothing() -> None:
+    """Or its first loss would be no increase of anything."""
+    registry = CollectorRegistry()
+
+    AuditMetrics(registry).watch_waiting("log", lambda: 0)
+
+    page = generate_latest(registry).decode()
+    for reason in ("buffer-full", "refused", "shutdown"):
+        line = f'understudy_audit_events_lost_total{{backend="log",reason="{reason}"}} 0.0'
+        assert line in page

@@ -1,0 +1,85 @@
+"""`python -m bench.dashboard FILE.png`: play a drama before two proxies, and draw the dashboard."""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.dashboard.drama import SECONDS, cast, play
+from bench.dashboard.panels import DASHBOARD, Panel, panels
+from bench.dashboard.picture import draw
+from bench.dashboard.programs import Series, Window, evaluate
+from bench.dashboard.recording import Recording
+from proxy.sandbox.api_server import ApiServer, ApiServerOptions
+from proxy.sandbox.binaries import find_binaries
+from proxy.sandbox.control_plane import ControlPlane
+from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.proxy_process import ProxyProcess
+
+REPLICAS = ("understudy-1", "understudy-2")
+# Scraped every second, so ten seconds are what minutes are elsewhere.
+INTERVAL, STEP = "10s", "1s"
+STEP_SECONDS = 1.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the picture, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.dashboard", description=__doc__)
+    parser.add_argument("file", type=Path, help="where the picture goes")
+    file: Path = parser.parse_args(arguments).file
+    recorded = record()
+    shown = list(panels(json.loads(DASHBOARD.read_text())))
+    draw(shown, answers(shown, recorded), file)
+    print(f"{len(recorded)} series, {len(shown)} panels: {file}")
+    return 0
+
+
+def record() -> list[Series]:
+    """Return what two proxies showed during the drama."""
+    with ControlPlane(find_binaries()) as control_plane, ExitStack() as running:
+        options = ApiServerOptions(name="upstream", constrained_impersonation=False)
+        server = running.enter_context(closing(control_plane.start_api_server(options)))
+        parts = cast(control_plane, server)
+        proxies = [running.enter_context(_replica(control_plane, server)) for _ in REPLICAS]
+        pages = {name: url for name, (_, url) in zip(REPLICAS, proxies, strict=True)}
+        with Recording(pages) as recording:
+            play(server, [process for process, _ in proxies], parts)
+        return recording.series
+
+
+@contextmanager
+def _replica(control_plane: ControlPlane, server: ApiServer) -> Iterator[tuple[ProxyProcess, str]]:
+    """Run a proxy with an audit log; yield it, and where its metrics are."""
+    with ReservedPort() as port, tempfile.TemporaryDirectory() as directory:
+        settings: dict[str, dict[str, Any]] = {
+            "admin": {"address": f"{LOOPBACK}:{port.number}"},
+            "audit": {"log": {"path": str(Path(directory) / "audit.log")}},
+        }
+        with ProxyProcess(control_plane, server, settings=settings) as process:
+            yield process, f"http://{LOOPBACK}:{port.number}/metrics"
+
+
+def answers(shown: Sequence[Panel], recorded: Sequence[Series]) -> list[list[Series]]:
+    """Return each panel's series, over all that was recorded, named as its legend names them."""
+    moments = [at for one in recorded for at, _ in one.samples]
+    # What comes after the drama is only the last watches, which end by themselves.
+    window = Window(min(moments), min(max(moments), min(moments) + SECONDS), STEP_SECONDS)
+    queries = [query for panel in shown for query in panel.queries]
+    texts = [query.expression(INTERVAL, STEP) for query in queries]
+    found = iter(evaluate(window, recorded, texts))
+    return [
+        [
+            Series({"label": query.label(one.labels)}, one.samples)
+            for query in panel.queries
+            for one in next(found)
+        ]
+        for panel in shown
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

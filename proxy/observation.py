@@ -1,0 +1,78 @@
+"""Who may see us, and what is shown of whom: the parts that the admin port is built from."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+
+from kubernetes_asyncio.client import ApiClient
+
+from proxy.admin.metrics_guard import MetricsGuard
+from proxy.audit.recorder import Recorder
+from proxy.authentication.bearer_token import KubernetesTokenReviewer
+from proxy.authorization.access_reviews import KubernetesAccessReviewer
+from proxy.serving.carrier import Kind
+from proxy.serving.in_flight import InFlight
+from proxy.serving.listener import Listener
+from proxy.settings.admin import AdminSettings
+from proxy.settings.tracing import TracingSettings
+from proxy.telemetry.serving_metrics import ServingMetrics
+from proxy.telemetry.tracing import start_tracing
+from proxy.upstream.forwarder import Forwarder
+from proxy.wire.exchange import ClientExchange
+
+try:
+    VERSION = version("kube-understudy")
+except PackageNotFoundError:  # run from its source
+    VERSION = "unknown"
+
+
+def metrics_guard(settings: AdminSettings, client: ApiClient) -> MetricsGuard | None:
+    """Return who decides about scrapers, asking as the reviewer; None if everybody is welcome."""
+    if not settings.metrics_need_token:
+        return None
+    # A scraper's token is one for the API server, as for every other component of a cluster.
+    return MetricsGuard(KubernetesTokenReviewer(client), KubernetesAccessReviewer(client))
+
+
+@asynccontextmanager
+async def tracing_by(
+    settings: TracingSettings, recorder: Recorder, forwarder: Forwarder
+) -> AsyncIterator[None]:
+    """Make spans of every request, and tell the API server of them, if somebody collects them."""
+    if settings.endpoint is None:
+        yield
+        return
+    rate = settings.sampling_rate_per_million
+    start = partial(start_tracing, settings.endpoint, sampling_rate_per_million=rate)
+    tracing = await asyncio.to_thread(start)
+
+    def dress(exchange: ClientExchange, audit_id: bytes, head: bytes) -> bytes:
+        return tracing.dress((audit_id, id(exchange.request)), head)
+
+    recorder.tracing = tracing
+    forwarder.dress_heads(dress)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(tracing.stop)
+
+
+def watch_clients(metrics: ServingMetrics, listener: Listener, in_flight: InFlight) -> None:
+    """Let the metrics show who is being served."""
+
+    def count(kind: Kind) -> int:
+        exchanges = (connection.exchange for connection in listener.connections)
+        return sum(exchange is not None and exchange.kind is kind for exchange in exchanges)
+
+    metrics.watch_clients(
+        lambda: len(listener.connections),
+        {
+            "read": lambda: in_flight.taken[0],
+            "write": lambda: in_flight.taken[1],
+            "stream": lambda: count(Kind.STREAM),
+            "tunnel": lambda: count(Kind.TUNNEL),
+        },
+    )
+    metrics.watch_handshakes(lambda: listener.handshake_failures)

@@ -1,0 +1,28 @@
+"""The section `tracing`: spans of our own, for those who collect them."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from proxy.settings.strict import StrictModel
+
+PerMillion = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+def _read_url(value: str) -> str:
+    url = urlsplit(value)
+    if url.scheme not in ("http", "https") or not url.hostname or url.username is not None:
+        # Not repeated: somebody may have put a password into it.
+        raise ValueError("must be the URL of a collector, such as http://collector:4318/v1/traces")
+    return value
+
+
+class TracingSettings(StrictModel):
+    """Spans of our own."""
+
+    endpoint: Annotated[str, AfterValidator(_read_url)] | None = None
+    """Where spans are sent, by OTLP over HTTP; needs the extra `otel`. Absent: there are none."""
+
+    sampling_rate_per_million: PerMillion = 0
+    """How many of the requests that come without a trace begin one; one that comes is kept."""
