@@ -86,8 +86,8 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
         success_ttl_seconds=reviews.success_ttl_seconds,
         clock=tools.clock,
         tasks=tools.tasks,
+        lookups=metrics,
     )
-    metrics.watch_memory(lambda: (tokens.remembered, tokens.asked))
     return Authenticator(
         trust,
         tokens if reviews.enabled else None,
@@ -135,7 +135,7 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
     reviews = impersonation.reviews
     ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
     breaker = Breaker(tools.clock)
-    tools.metrics.watch_breaker(lambda: breaker.is_open)
+    tools.metrics.watch_breaker(breaker)
     desk = ReviewDesk(
         KubernetesAccessReviewer(tools.client),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
