@@ -93,8 +93,8 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
         success_ttl_seconds=reviews.success_ttl_seconds,
         clock=tools.clock,
         tasks=tools.tasks,
+        lookups=metrics,
     )
-    metrics.watch_memory(lambda: (tokens.remembered, tokens.asked))
     return Authenticator(
         trust,
         tokens if reviews.enabled else None,
@@ -141,7 +141,7 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
     impersonation = settings.impersonation
     reviews = impersonation.reviews
     ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
-    tools.metrics.watch_breaker(lambda: tools.breaker.is_open)
+    tools.metrics.watch_breaker(tools.breaker)
     desk = ReviewDesk(
         KubernetesAccessReviewer(tools.client),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),

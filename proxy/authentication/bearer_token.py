@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, ApiException
@@ -127,6 +128,16 @@ def _texts(values: object) -> list[str]:
     return texts
 
 
+class Lookups(Protocol):
+    """How often a review was remembered, and how often not.
+
+    Plain numbers: they grow with every request that brings a token.
+    """
+
+    hits: int
+    misses: int
+
+
 class TokenAuthenticator:
     """Reviews each token once at a time and remembers a yes for `success_ttl_seconds`."""
 
@@ -137,6 +148,7 @@ class TokenAuthenticator:
         success_ttl_seconds: float,
         clock: Callable[[], float],
         tasks: Tasks,
+        lookups: Lookups,
     ) -> None:
         self._desk = desk
         self._tasks = tasks
@@ -144,8 +156,7 @@ class TokenAuthenticator:
         self._callers = ShortMemory[bytes, Caller](_REMEMBERED_TOKENS, success_ttl_seconds, clock)
         self._refused = ShortMemory[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
         self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
-        # Plain numbers: this is asked with every request that brings a token.
-        self.remembered = self.asked = 0
+        self._lookups = lookups
 
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
         """Return whose token this is; `address` is where it came from.
@@ -155,9 +166,9 @@ class TokenAuthenticator:
         key = hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
         caller = self._callers.recall(key)
         if caller is not None or self._refused.recall(key):
-            self.remembered += 1
+            self._lookups.hits += 1
         else:
-            self.asked += 1
+            self._lookups.misses += 1
             caller = await self._ask_once(key, token, address)
         if caller is None:
             raise Unauthorized

@@ -36,22 +36,22 @@ class TurnedAwayCounter(Protocol):
 class _Lane:
     """The places for one kind of request."""
 
-    __slots__ = ("_guests", "_limit", "_per_caller", "taken")
+    __slots__ = ("_guests", "limit", "per_caller", "taken")
 
     def __init__(self, limit: int, per_caller: int) -> None:
-        self._limit = limit
-        self._per_caller = per_caller
+        self.limit = limit
+        self.per_caller = per_caller
         self._guests: dict[str, _Guest] = {}
         self.taken = 0
 
     def enter(self, exchange: ClientExchange, caller: str) -> None:
         """Take a place; raises `_Full` if there is none, or none for this caller."""
-        if self.taken >= self._limit:
+        if self.taken >= self.limit:
             raise _Full
         guest = self._guests.get(caller)
         if guest is None:
             guest = self._welcome(caller)
-        elif guest.held >= self._per_caller:
+        elif guest.held >= self.per_caller:
             raise _FullForCaller
         guest.held += 1
         self.taken += 1
@@ -118,17 +118,22 @@ class InFlight:
         counter: TurnedAwayCounter,
         per_caller: PlacesPerCaller = _ALL_FOR_ONE,
     ) -> None:
-        self._reads = _Lane(reads, per_caller.of(reads))
-        self._writes = _Lane(writes, per_caller.of(writes))
-        # Nobody counts them all: they cost next to nothing while they wait.
-        lasting = per_caller.long_running
-        self._lasting = _Lane(sys.maxsize, lasting) if lasting else None
+        self._reads, self._writes = _Lane(0, 0), _Lane(0, 0)
+        # There is no limit for all of them: they cost next to nothing while they wait.
+        self._lasting = _Lane(sys.maxsize, sys.maxsize)
         self._counter = counter
+        self.limit(reads=reads, writes=writes, per_caller=per_caller)
 
     @property
     def taken(self) -> tuple[int, int]:
         """How many reads and how many writes are being served."""
         return self._reads.taken, self._writes.taken
+
+    def limit(self, *, reads: int, writes: int, per_caller: PlacesPerCaller) -> None:
+        """Hold newcomers to these limits; whoever has a place keeps it."""
+        self._reads.limit, self._reads.per_caller = reads, per_caller.of(reads)
+        self._writes.limit, self._writes.per_caller = writes, per_caller.of(writes)
+        self._lasting.per_caller = per_caller.long_running or sys.maxsize
 
     def enter(self, exchange: ClientExchange, action: Action, caller: Caller) -> None:
         """Take a place until the exchange ends, or refuse with 429.
@@ -137,8 +142,6 @@ class InFlight:
         """
         if action.is_long_running or exchange.request.upgrade is not None:
             lane, kind = self._lasting, "caller"
-            if lane is None:
-                return
         elif action.verb in _READING_VERBS:
             lane, kind = self._reads, "read"
         else:

@@ -4,7 +4,8 @@ The four impersonation series carry the native server's names, labels and bucket
 dashboards and alerts written for it work here.
 """
 
-from collections.abc import Callable
+from typing import Protocol
+from weakref import WeakSet
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,6 +23,15 @@ _BUCKETS = tuple(0.001 * 2**power for power in range(15))
 
 # The native server's exposition has no _created series, and ours is to be equal to it.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types there
+
+
+class Breaker(Protocol):
+    """Stops reviews while they fail."""
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether questions are being stopped."""
+        ...
 
 
 class Metrics:
@@ -77,6 +87,8 @@ class Metrics:
             "else 0.",
             registry=registry,
         )
+        self._breakers = WeakSet[Breaker]()
+        self._breaker.set_function(lambda: any(one.is_open for one in self._breakers))
         self._unused_reviews = Counter(
             "understudy_access_reviews_unused_total",
             "SubjectAccessReviews asked ahead whose answer the decision did not need.",
@@ -117,9 +129,12 @@ class Metrics:
         self._reviews.labels(outcome).inc()
         self._review_seconds.labels(outcome).observe(seconds)
 
-    def watch_breaker(self, is_open: Callable[[], bool]) -> None:
-        """Show whether reviews are being stopped, as it is when somebody asks."""
-        self._breaker.set_function(is_open)
+    def watch_breaker(self, breaker: Breaker) -> None:
+        """Show whether reviews are being stopped, as it is when somebody asks.
+
+        By any breaker that is in use: one that a reload replaced is gone with its last review.
+        """
+        self._breakers.add(breaker)
 
     def reviews_unused(self, count: int) -> None:
         """Count answers that were fetched ahead and not needed."""

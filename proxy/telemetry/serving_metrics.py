@@ -82,7 +82,8 @@ class ServingMetrics:
             buckets=_LAG_BUCKETS,
             registry=registry,
         )
-        self._registry = registry
+        self._handshakes = _HandshakeFailures()
+        registry.register(self._handshakes)
 
     def watch_clients(
         self, connections: Callable[[], int], in_flight: Mapping[str, Callable[[], int]]
@@ -94,7 +95,7 @@ class ServingMetrics:
 
     def watch_handshakes(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Show how many handshakes failed, by reasons from a closed set."""
-        self._registry.register(_HandshakeFailures(counts))
+        self._handshakes.counts = counts
 
     def loop_lagged(self, seconds: float) -> None:
         """Count one waking up of the event loop that came so much too late."""
@@ -135,8 +136,8 @@ class ServingMetrics:
 
 
 class _HandshakeFailures(Collector):
-    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        self._counts = counts
+    def __init__(self) -> None:
+        self.counts: Callable[[], Mapping[str, int]] = dict
 
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily(
@@ -145,6 +146,6 @@ class _HandshakeFailures(Collector):
             "alert (the client refused us), not-tls, version or cipher (none in common) or other.",
             labels=("reason",),
         )
-        for reason, count in self._counts().items():
+        for reason, count in self.counts().items():
             family.add_metric((reason,), count)
         return [family]

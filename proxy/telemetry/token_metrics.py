@@ -1,6 +1,6 @@
 """What is counted about bearer tokens, on a registry that is passed in."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -28,11 +28,9 @@ class TokenMetrics:
             ("reason",),
             registry=registry,
         )
-        self._registry = registry
-
-    def watch_memory(self, lookups: Callable[[], tuple[int, int]]) -> None:
-        """Show how many tokens were remembered, and how many were not, by numbers that grow."""
-        self._registry.register(_TokenLookups(lookups))
+        self.hits = self.misses = 0
+        """How many tokens were remembered, and how many were not."""
+        registry.register(_TokenLookups(self))
 
     def token_reviewed(self, outcome: str, seconds: float) -> None:
         """Count one review; `outcome` is authenticated, refused or error."""
@@ -44,8 +42,8 @@ class TokenMetrics:
 
 
 class _TokenLookups(Collector):
-    def __init__(self, lookups: Callable[[], tuple[int, int]]) -> None:
-        self._lookups = lookups
+    def __init__(self, metrics: TokenMetrics) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily(
@@ -53,6 +51,6 @@ class _TokenLookups(Collector):
             "Look-ups of earlier reviews of tokens, good or bad, by result: hit or miss.",
             labels=("result",),
         )
-        for result, count in zip(("hit", "miss"), self._lookups(), strict=True):
-            family.add_metric((result,), count)
+        family.add_metric(("hit",), self._metrics.hits)
+        family.add_metric(("miss",), self._metrics.misses)
         return [family]

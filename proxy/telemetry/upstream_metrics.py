@@ -1,10 +1,26 @@
 """What is known of our own identities at the API server, on a registry that is passed in."""
 
-from collections.abc import Callable
+from collections import deque
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 _IDENTITY = ("identity",)
+_MOST_POOLS = 8
+
+
+class Connections(Protocol):
+    """Connections to the API server."""
+
+    @property
+    def idle(self) -> int:
+        """How many connections wait for a request."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """How many connections carry one."""
+        ...
 
 
 class UpstreamMetrics:
@@ -66,10 +82,14 @@ class UpstreamMetrics:
         for reason in ("timeout", "tls", "refused"):
             self._failures.labels(reason)
 
-    def watch_connections(self, *, idle: Callable[[], int], busy: Callable[[], int]) -> None:
-        """Show how many connections there are, as it is when somebody asks."""
-        self._connections.labels("idle").set_function(idle)
-        self._connections.labels("busy").set_function(busy)
+        # A pool that was replaced serves on until its last exchange ends.
+        self._pools: deque[Connections] = deque(maxlen=_MOST_POOLS)
+        self._connections.labels("idle").set_function(lambda: sum(one.idle for one in self._pools))
+        self._connections.labels("busy").set_function(lambda: sum(one.busy for one in self._pools))
+
+    def watch_connections(self, pool: Connections) -> None:
+        """Show how many connections this pool has, too, as it is when somebody asks."""
+        self._pools.append(pool)
 
     def upstream_connected(self) -> None:
         """Count a connection that was opened."""

@@ -33,7 +33,6 @@ class Reachability:
         self._ask = ask
         self._counter = counter
         self._failures = _FAILURES  # until somebody has answered, nobody does
-        counter.upstream_answers(reachable=False)
 
     def fault(self) -> str | None:
         """Tell what is wrong, for who asks whether we are ready."""

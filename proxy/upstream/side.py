@@ -92,7 +92,7 @@ async def upstream_side(
             tasks=tasks,
             counter=metrics,
         )
-        metrics.watch_connections(idle=lambda: pool.idle, busy=lambda: pool.busy)
+        metrics.watch_connections(pool)
         standing = OwnStanding(
             partial(probe, ours.client),
             ours.credentials,

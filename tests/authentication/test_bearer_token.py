@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from proxy.authentication.bearer_token import TokenAuthenticator
 from proxy.authentication.token_desk import TokenDesk
 from proxy.core.errors import Refusal, TooManyRequests, Unauthorized, UpstreamUnavailable
 from proxy.core.identity import Identity
 from proxy.fairness.rationing import Ration, Rationing
+from proxy.telemetry.token_metrics import TokenMetrics
 from proxy.wire.tasks import Tasks
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
@@ -75,7 +77,13 @@ async def desk() -> AsyncIterator[Desk]:
         limits=(10, 10.0),
         clock=clock,
     )
-    tokens = TokenAuthenticator(behind, success_ttl_seconds=10, clock=clock, tasks=tasks)
+    tokens = TokenAuthenticator(
+        behind,
+        success_ttl_seconds=10,
+        clock=clock,
+        tasks=tasks,
+        lookups=TokenMetrics(CollectorRegistry()),
+    )
     yield Desk(reviewer, clock, tokens)
     await tasks.stop()
     assert all(isinstance(failure, Refusal) for failure in failures)

@@ -262,3 +262,17 @@ async def test_those_who_have_left_take_no_memory_and_those_who_stay_are_known(
     assert len(places._reads._guests) <= 1025
     with pytest.raises(TooManyRequests):
         enter_as("alice", places, await begin(place, clients[2], "GET", POD))
+
+
+async def test_limits_may_change_and_whoever_has_a_place_keeps_it(
+    place: Place, clients: list[HttpClient], places: InFlight
+) -> None:
+    enter_as("alice", places, await begin(place, clients[0], "GET", POD))
+    places.limit(reads=2, writes=0, per_caller=PlacesPerCaller(percent=50))
+    second = await begin(place, clients[1], "GET", POD)
+
+    with pytest.raises(TooManyRequests):
+        enter_as("alice", places, second)
+
+    enter_as("bob", places, second)
+    assert places.taken == (2, 0)

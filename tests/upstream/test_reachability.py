@@ -26,4 +26,4 @@ async def test_one_failure_is_not_believed_and_one_success_is() -> None:
 
     is_down = [fault is not None for fault in faults]
     assert is_down == [True, False, False, False, False, True, True, False]
-    assert told.told == [False, True, False, True]
+    assert told.told == [True, False, True]
