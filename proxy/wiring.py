@@ -1,21 +1,12 @@
 """Settings in, the parts of each room out: who is built from what, and nothing that runs."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 
 from kubernetes_asyncio.client import ApiClient
 
-from proxy.audit.backlog import BufferLimits, Mode
-from proxy.audit.log_backend import LogBackend
-from proxy.audit.log_file import STANDARD_OUTPUT, LogFile
-from proxy.audit.old_log_files import Keeping, OldLogFiles
-from proxy.audit.sinks import AuditBackends
-from proxy.audit.webhook import Batching, WebhookBackend
-from proxy.audit.webhook_target import WebhookTarget
 from proxy.authentication.authenticator import AnonymousPolicy, Authenticator
 from proxy.authentication.bearer_token import KubernetesTokenReviewer, TokenAuthenticator
 from proxy.authentication.token_desk import TokenDesk
@@ -38,23 +29,15 @@ from proxy.pipeline import Decisions
 from proxy.serving.certificates import CertificateFiles
 from proxy.serving.drain_schedule import DrainTimes
 from proxy.serving.limits import ConnectionLimits
-from proxy.settings.audit import AuditSettings
-from proxy.settings.audit_backends import AuditLogSettings, AuditWebhookSettings
 from proxy.settings.decisions import decision_rules, impersonation_limits
 from proxy.settings.model import Settings
-from proxy.telemetry.audit_metrics import AuditMetrics
-from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.token_metrics import TokenMetrics
-from proxy.upstream.credential_source import CredentialSource
 from proxy.wire.tasks import Tasks
-
-log = logging.getLogger(__name__)
 
 _TOO_MANY_TOKENS = "too many unknown tokens from this address, please try again later"
 _TOO_MANY_LOOKUPS = "too many pods looked up for this caller, please try again later"
 _TOO_MANY_REVIEWS = "too many access reviews for this caller, please try again later"
-_MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +50,7 @@ class Tools:
     client: ApiClient
     """For our own calls."""
     metrics: Metrics
+    token_metrics: TokenMetrics
 
 
 def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) -> Authenticator:
@@ -76,7 +60,7 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
     desk = TokenDesk(
         KubernetesTokenReviewer(tools.client, audiences=reviews.audiences),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_TOKENS),
-        counter=TokenMetrics(tools.metrics.registry),
+        counter=tools.token_metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
         clock=tools.clock,
     )
@@ -226,63 +210,4 @@ def drain_times(settings: Settings) -> DrainTimes:
     shutdown = settings.serving.shutdown
     return DrainTimes(
         shutdown.delay_seconds, shutdown.watch_window_seconds, shutdown.grace_period_seconds
-    )
-
-
-def build_audit(
-    settings: AuditSettings, metrics: AuditMetrics, now: Callable[[], datetime]
-) -> AuditBackends:
-    """Return where audit events go; SetupError when the file cannot be opened."""
-    backends = AuditBackends(
-        _build_audit_log(settings.log, metrics),
-        _build_audit_webhook(settings.webhook, metrics, now),
-        when_refused=metrics.request_rejected,
-    )
-    for backlog in backends.backlogs:
-        metrics.watch_waiting(backlog.name, backlog.__len__)
-    return backends
-
-
-def _build_audit_log(settings: AuditLogSettings, metrics: AuditMetrics) -> LogBackend | None:
-    if settings.path is None:
-        return None
-    limits = BufferLimits(Mode(settings.mode), settings.buffer_size, settings.buffer_bytes)
-    return LogBackend(partial(_open_audit_log, settings, settings.path, metrics), limits, metrics)
-
-
-def _open_audit_log(settings: AuditLogSettings, path: Path, metrics: AuditMetrics) -> LogFile:
-    def failed(reason: str, error: OSError) -> None:
-        metrics.backend_failed("log", reason)
-        text = error.strerror or str(error)
-        log.warning("audit file not rotated", extra=fields(step=reason, reason=text))
-
-    keeping = Keeping(settings.max_age_days, settings.max_backups, settings.compress)
-    old_files = OldLogFiles(path, keeping, when_failed=partial(failed, "tidy"))
-    file = LogFile(
-        path,
-        most_bytes=settings.max_size_megabytes * _MEGABYTE,
-        when_put_aside=old_files.tidy,
-        when_rotation_fails=partial(failed, "rotate"),
-    )
-    if path != STANDARD_OUTPUT:
-        old_files.tidy()  # what a predecessor could not finish
-    return file
-
-
-def _build_audit_webhook(
-    settings: AuditWebhookSettings, metrics: AuditMetrics, now: Callable[[], datetime]
-) -> WebhookBackend | None:
-    if settings.kubeconfig is None:
-        return None
-    return WebhookBackend(
-        WebhookTarget(CredentialSource(settings.kubeconfig, now)),
-        BufferLimits(Mode(settings.mode), settings.buffer_size, settings.buffer_bytes),
-        Batching(
-            most_events=settings.batch_max_size,
-            longest_wait_seconds=settings.batch_max_wait_seconds,
-            calls_per_second=settings.throttle_qps,
-            burst=settings.throttle_burst,
-            initial_backoff_seconds=settings.initial_backoff_seconds,
-        ),
-        metrics,
     )

@@ -1,31 +1,76 @@
 """`understudy check-config`: report every problem of a config file, or that there is none."""
 
 import argparse
+import json
 from pathlib import Path
 
+from proxy.cli.config_options import config_file
 from proxy.cli.registry import Commands
-from proxy.settings.audit_policy import load_audit_policy
-from proxy.settings.reader import load_settings
+from proxy.config_files import file_problems
+from proxy.settings.reader import ConfigError, load_settings
+from proxy.settings.restart import check_needs_no_restart
+from proxy.settings.schema import config_schema
+
+_DESCRIPTION = """\
+Report every problem of a config file together, each with its path: unknown keys, wrong types,
+contradictions, and files (certificates, keys, CAs, kubeconfigs, the audit policy) that are missing
+or cannot be used. Nothing is changed, nobody is asked, and no credential plugin is run.
+"""
+_EPILOG = """\
+examples:
+  understudy check-config /etc/understudy/config.yaml
+  understudy check-config --no-files config.yaml          where those files are not, as in CI
+  understudy check-config --running old.yaml new.yaml     would a running proxy take the new one?
+  understudy check-config --schema > config.schema.json   for editors and other tools
+
+exit codes: 0 no problem, 1 problems (one a line on standard error), 2 wrong options
+"""
 
 
 def register(commands: Commands) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "check-config",
-        help="check a config file",
-        description="Report every problem of a config file together, each with its path; "
-        "of its audit policy, too.",
+        help="check a config file, or print its JSON Schema",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("config", type=Path, metavar="FILE", help="the config file")
+    parser.add_argument(
+        "config",
+        type=Path,
+        nargs="?",
+        metavar="FILE",
+        help="the config file; default: $UNDERSTUDY_CONFIG",
+    )
+    parser.add_argument(
+        "--no-files", action="store_true", help="do not look at the files that it names"
+    )
+    parser.add_argument(
+        "--running",
+        type=Path,
+        metavar="FILE",
+        help="the config file of a running proxy: tell also what only a restart could change",
+    )
+    parser.add_argument(
+        "--schema",
+        action="store_true",
+        help="print the JSON Schema of config files",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read the file; problems are raised and told by the caller."""
-    settings = load_settings(options.config)
-    policy = settings.audit.policy_file
-    if policy is not None and policy.exists():
-        # Elsewhere the file may be where it is not here, like those of certificates.
-        load_audit_policy(policy)
-    print(f"{options.config}: no problem found")
+    """Check the file; problems are raised and told by the caller."""
+    if options.schema:
+        print(json.dumps(config_schema(), indent=2))
+        return 0
+    file = config_file(options)
+    settings = load_settings(file)
+    problems = [] if options.no_files else file_problems(settings)
+    if problems:
+        raise ConfigError(file, problems)
+    if options.running is not None:
+        check_needs_no_restart(load_settings(options.running), settings)
+    print(f"{file}: no problem found")
     return 0

@@ -28,14 +28,14 @@ class TurnedAwayCounter(Protocol):
 class _Lane:
     """The places for one kind of request."""
 
-    __slots__ = ("_limit", "taken")
+    __slots__ = ("limit", "taken")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self.taken = 0
 
     def enter(self, exchange: ClientExchange) -> bool:
-        if self.taken >= self._limit:
+        if self.taken >= self.limit:
             return False
         self.taken += 1
         # An exchange ends exactly once, however it ends, and then gives its place back; one that
@@ -59,6 +59,11 @@ class InFlight:
     def taken(self) -> tuple[int, int]:
         """How many reads and how many writes are being served."""
         return self._reads.taken, self._writes.taken
+
+    def limit(self, *, reads: int, writes: int) -> None:
+        """Hold newcomers to these limits; whoever has a place keeps it."""
+        self._reads.limit = reads
+        self._writes.limit = writes
 
     def enter(self, exchange: ClientExchange, action: Action) -> None:
         """Take a place until the exchange ends, or refuse with 429.

@@ -57,6 +57,10 @@ class AuditMetrics:
         """Show how many events wait, as it is when somebody asks."""
         self._waiting.labels(backend).set_function(count)
 
+    def forget_waiting(self, backend: str) -> None:
+        """Show nothing of a backend that is no more."""
+        self._waiting.remove(backend)
+
     def request_rejected(self) -> None:
         """Count a request that was refused."""
         self._rejected.inc()

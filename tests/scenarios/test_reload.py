@@ -23,7 +23,7 @@ async def test_a_reload_before_we_know_who_we_are_is_not_undone_by_learning_it(
         async with asyncio.timeout(5):
             while not api.under_review:  # noqa: ASYNC110 - only what it is asked tells
                 await asyncio.sleep(0.01)
-        proxy.reload(trusting)
+        await proxy.reload(trusting)
         api.review_gate.set()
         context = certificates.client_context("alice")
         await wait_until_it_admits(proxy.address, context)
