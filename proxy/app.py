@@ -200,7 +200,7 @@ class Proxy:
     def _take_audit(self, new: Generation) -> None:
         audit, book, metrics = new.audit, self._workshop.book, self._counters.audit
         limit_audit(new.settings.audit, audit)
-        book.sink = audit.sink or Nowhere()
+        book.sink = Nowhere() if audit.sink is None else audit.sink
         book.policy = new.policy
         book.body_bytes = new.settings.audit.body_bytes
         new.pipeline.audit_room = audit.room

@@ -49,6 +49,10 @@ class Stage:
     counter: Counter
     certificates: ServingCertificates
 
+    async def choose(self, files: CertificateFiles) -> None:
+        current = self.certificates.loaded
+        self.certificates.use(await asyncio.to_thread(load_again, files, current))
+
     def has_used(self, count: int) -> bool:
         return len(self.listening.used) == count
 
@@ -145,10 +149,10 @@ async def test_whether_certificates_count_can_change(stage: Stage, asks: object)
     yes = stage.files
     no = CertificateFiles(yes.certificate, yes.key, asks_for_certificate=False)
     before, after = (no, yes) if asks else (yes, no)
-    stage.certificates.use(load_again(before, stage.certificates.loaded))
+    await stage.choose(before)
     stage.listening.used.clear()
 
-    stage.certificates.use(load_again(after, stage.certificates.loaded))
+    await stage.choose(after)
 
     (context,) = stage.listening.used
     assert context.get_verify_mode() == (SSL.VERIFY_PEER if asks else SSL.VERIFY_NONE)
@@ -164,7 +168,7 @@ async def test_other_files_are_followed_from_then_on(
     )
     moved.certificate.write_bytes(stage.files.certificate.read_bytes())
     moved.key.write_bytes(stage.files.key.read_bytes())
-    stage.certificates.use(load_again(moved, stage.certificates.loaded))
+    await stage.choose(moved)
     assert stage.listening.used == []
 
     stage.files.certificate.write_bytes(b"of no more interest")
@@ -179,9 +183,8 @@ async def test_other_files_that_were_chosen_meanwhile_are_not_overtaken(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    chosen = load_certificates(
-        CertificateFiles(*certificates.write_server_files(elsewhere), asks_for_certificate=True)
-    )
+    files = CertificateFiles(*certificates.write_server_files(elsewhere), asks_for_certificate=True)
+    chosen = await asyncio.to_thread(load_certificates, files)
     rewrite(stage, certificates)
 
     looking = asyncio.ensure_future(stage.certificates.look())
