@@ -4,9 +4,10 @@ import argparse
 import json
 from pathlib import Path
 
-from proxy.cli.config_options import config_file
+from proxy.cli.config_options import config_from_environment
 from proxy.cli.registry import Commands
 from proxy.config_files import file_problems
+from proxy.settings.model import Settings
 from proxy.settings.reader import ConfigError, load_settings
 from proxy.settings.restart import check_needs_no_restart
 from proxy.settings.schema import config_schema
@@ -40,6 +41,7 @@ def register(commands: Commands) -> None:
         "config",
         type=Path,
         nargs="?",
+        default=config_from_environment(),
         metavar="FILE",
         help="the config file; default: $UNDERSTUDY_CONFIG",
     )
@@ -57,7 +59,7 @@ def register(commands: Commands) -> None:
         action="store_true",
         help="print the JSON Schema of config files",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, fail=parser.error)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,12 +67,24 @@ def run(options: argparse.Namespace) -> int:
     if options.schema:
         print(json.dumps(config_schema(), indent=2))
         return 0
-    file = config_file(options)
-    settings = load_settings(file)
-    problems = [] if options.no_files else file_problems(settings)
-    if problems:
-        raise ConfigError(file, problems)
+    file = options.config
+    if file is None:
+        options.fail("a FILE is needed, or $UNDERSTUDY_CONFIG, or --schema")
+    settings = _checked(file, looks_at_files=not options.no_files)
     if options.running is not None:
         check_needs_no_restart(load_settings(options.running), settings)
     print(f"{file}: no problem found")
     return 0
+
+
+def _checked(file: Path, *, looks_at_files: bool) -> Settings:
+    """Return the settings of a good file; the problems of values and of files are told together."""
+    try:
+        settings = load_settings(file)
+    except ConfigError as error:
+        if looks_at_files and isinstance(error.rest, Settings):
+            raise ConfigError(file, error.problems + file_problems(error.rest)) from error
+        raise
+    if looks_at_files and (problems := file_problems(settings)):
+        raise ConfigError(file, problems)
+    return settings

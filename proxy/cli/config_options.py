@@ -11,15 +11,24 @@ LOG_LEVEL_VARIABLE = "UNDERSTUDY_LOG_LEVEL"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-class OptionError(SetupError):
-    """Something is missing, or an environment variable is not what it could be."""
+class EnvironmentVariableError(SetupError):
+    """An environment variable is not what it could be."""
+
+
+def config_from_environment() -> Path | None:
+    """Return the config file that the environment names, if it names one."""
+    name = os.environ.get(CONFIG_VARIABLE)
+    return Path(name) if name else None
 
 
 def add_config_option(parser: argparse.ArgumentParser) -> None:
-    """Add --config."""
+    """Add --config, which may be left out if the environment names the file."""
+    from_environment = config_from_environment()
     parser.add_argument(
         "--config",
         type=Path,
+        default=from_environment,
+        required=from_environment is None,
         metavar="FILE",
         help=f"the config file; default: ${CONFIG_VARIABLE}",
     )
@@ -30,23 +39,15 @@ def add_log_level_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level",
         choices=LOG_LEVELS,
-        help=f"in place of log.level of the config file; default: ${LOG_LEVEL_VARIABLE}",
+        help=f"in place of the config file's log.level; default: ${LOG_LEVEL_VARIABLE}",
     )
-
-
-def config_file(options: argparse.Namespace) -> Path:
-    """Return the file that the command line names, or else the environment."""
-    named: Path | None = options.config
-    if named is not None:
-        return named
-    if not os.environ.get(CONFIG_VARIABLE):
-        raise OptionError(f"no config file: name it by --config or by ${CONFIG_VARIABLE}")
-    return Path(os.environ[CONFIG_VARIABLE])
 
 
 def log_level(options: argparse.Namespace) -> str | None:
     """Return the level that the command line names, or else the environment; None for neither."""
     level: str | None = options.log_level or os.environ.get(LOG_LEVEL_VARIABLE) or None
     if level is not None and level not in LOG_LEVELS:
-        raise OptionError(f"${LOG_LEVEL_VARIABLE} must be one of {', '.join(LOG_LEVELS)}")
+        raise EnvironmentVariableError(
+            f"${LOG_LEVEL_VARIABLE} must be one of {', '.join(LOG_LEVELS)}"
+        )
     return level

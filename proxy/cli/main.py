@@ -1,6 +1,7 @@
 """The command line: arguments in, exit code out. A user's mistake is one line, not a traceback."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,6 +10,29 @@ from proxy.core.errors import SetupError
 
 _EXIT_FAILURE = 1
 _EXIT_INTERRUPTED = 130
+_EXIT_BROKEN_PIPE = 141
+
+_DESCRIPTION = """\
+An impersonating reverse proxy before kube-apiserver: constrained impersonation (KEP-5284) for any
+cluster. Clients talk to it as they would to the API server; who may act as whom is granted by the
+cluster's own RBAC.
+"""
+_EPILOG = """\
+to see what it does       understudy dev
+to install it             understudy certificate --service understudy | kubectl apply -f -
+                          understudy check-config /etc/understudy/config.yaml
+                          understudy serve --config /etc/understudy/config.yaml
+to use it                 understudy kubeconfig --server https://PROXY:8443 --ca ca.crt \\
+                            --from-context prod --as alice --output k.yaml
+to be told more           understudy COMMAND --help
+
+environment:
+  UNDERSTUDY_CONFIG       the config file, for `serve` and `check-config`
+  UNDERSTUDY_LOG_LEVEL    in place of the config file's log.level, for `serve`
+
+exit codes: 0 done, 1 cannot (each reason is a line on standard error), 2 wrong options,
+130 interrupted, 141 nobody reads the output; some commands have more, see their --help
+"""
 
 # Each is a module of this package. Only the one that is asked for is imported, so that a proxy in
 # production never loads the sandbox.
@@ -18,7 +42,7 @@ _COMMANDS = {
     "certificate": "print a serving certificate and its CA as manifests",
     "kubeconfig": "write a kubeconfig that goes through the proxy",
     "dev": "run a real control plane and the proxy on this machine, with a guided tour",
-    "check-config": "check a config file",
+    "check-config": "check a config file, or print its JSON Schema",
     "audit": "read audit logs: join ours and the cluster's",
     "version": "print the version",
 }
@@ -36,6 +60,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _EXIT_FAILURE
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _EXIT_BROKEN_PIPE
+    except OSError as error:
+        if error.filename is None:
+            raise  # no file that somebody named: a bug of ours, or of the machine
+        print(f"understudy: {error.filename}: {error.strerror}", file=sys.stderr)
+        return _EXIT_FAILURE
     return code
 
 
@@ -47,10 +80,11 @@ def run() -> None:
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="understudy",
-        description="An impersonating reverse proxy before kube-apiserver: constrained "
-        "impersonation (KEP-5284) for any cluster.",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
     chosen = next((word for word in given if not word.startswith("-")), None)
     for name, summary in _COMMANDS.items():
         if name == chosen:

@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 
 from proxy.app import running_proxy
-from proxy.cli.config_options import add_config_option, add_log_level_option, config_file, log_level
+from proxy.cli.config_options import add_config_option, add_log_level_option, log_level
 from proxy.cli.registry import Commands
 from proxy.config_files import file_problems
 from proxy.config_keeper import Config, ConfigKeeper, load_config
@@ -58,7 +58,7 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    file, level = config_file(options), log_level(options)
+    file, level = options.config, log_level(options)
     config = load_config(file)
     if problems := file_problems(config.settings):
         raise ConfigError(file, problems)

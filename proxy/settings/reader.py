@@ -20,10 +20,12 @@ _Model = TypeVar("_Model", bound=StrictModel)
 class ConfigError(SetupError):
     """The configuration cannot be used; `problems` has one line for each reason."""
 
-    def __init__(self, file: Path, problems: list[str]) -> None:
+    def __init__(self, file: Path, problems: list[str], rest: StrictModel | None = None) -> None:
+        """`rest` is what would be in force without the values that are wrong, if anything would."""
         super().__init__(f"{file}: " + "; ".join(problems))
         self.file = file
         self.problems = problems
+        self.rest = rest
 
     @property
     def lines(self) -> list[str]:
@@ -91,35 +93,29 @@ def check_document(model: type[_Model], document: dict[str, object], *, file: Pa
     try:
         return model.model_validate(document, context=context)
     except ValidationError as error:
-        found = error.errors()
-        found += _contradictions(model, document, found, context)
-        raise ConfigError(file, [_problem(detail) for detail in found]) from error
+        found, rest = error.errors(), None
+        try:
+            rest = model.model_validate(_without(document, found), context=context)
+        except ValidationError as more:
+            found += _contradictions(found, more.errors())
+        raise ConfigError(file, [_problem(detail) for detail in found], rest) from error
 
 
-def _contradictions(
-    model: type[_Model],
-    document: dict[str, object],
-    found: list[ErrorDetails],
-    context: dict[str, Path],
-) -> list[ErrorDetails]:
+def _contradictions(found: list[ErrorDetails], more: list[ErrorDetails]) -> list[ErrorDetails]:
     """Return the contradictions that were not looked for, because a value beside them is wrong.
 
-    They are looked for without the wrong values. One that names a wrong value is left out: what it
-    should have been decides that.
+    `more` was found without the wrong values. What names a wrong value is left out: what that one
+    should have been decides it.
     """
     known = {(detail["loc"], detail["msg"]) for detail in found}
     wrong = {str(part) for detail in found for part in detail["loc"][-1:]}
-    try:
-        model.model_validate(_without(document, found), context=context)
-    except ValidationError as error:
-        return [
-            detail
-            for detail in error.errors()
-            if detail["type"] == "value_error"
-            and (detail["loc"], detail["msg"]) not in known
-            and wrong.isdisjoint(re.findall(r"\w+", detail["msg"]))
-        ]
-    return []
+    return [
+        detail
+        for detail in more
+        if detail["type"] == "value_error"
+        and (detail["loc"], detail["msg"]) not in known
+        and wrong.isdisjoint(re.findall(r"\w+", detail["msg"]))
+    ]
 
 
 def _without(document: dict[str, object], found: list[ErrorDetails]) -> dict[str, object]:
