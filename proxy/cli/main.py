@@ -51,7 +51,7 @@ _COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser(given).parse_args(given)
+    options = _parsed(given)
     try:
         code: int = options.run(options)
     except SetupError as error:
@@ -77,7 +77,7 @@ def run() -> None:
     sys.exit(main())
 
 
-def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="understudy",
         description=_DESCRIPTION,
@@ -92,4 +92,9 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
             module.register(commands)
         else:
             commands.add_parser(name, help=summary)
-    return parser
+    options, unknown = parser.parse_known_args(given)
+    if unknown:
+        # Told with the usage of the command that does not know them, not with the overview.
+        used = commands.choices.get(chosen, parser) if chosen is not None else parser
+        used.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
