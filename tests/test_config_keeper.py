@@ -186,15 +186,18 @@ async def test_half_a_file_is_not_taken_for_a_whole_one(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of a file may be good settings, too: without the rule that comes last."""
-    monkeypatch.setattr(config_keeper, "SETTLING_SECONDS", 0.2)
+    monkeypatch.setattr(config_keeper, "SETTLING_SECONDS", 0.5)
     await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
     looking = asyncio.ensure_future(stage.keeper.look(is_told=False))
-    await asyncio.sleep(0.05)
-    whole = "log: {level: debug}\nimpersonation: {legacy: deny}\n"
-    await asyncio.to_thread(write, stage.file, whole)
+    for more in ("", "  success", "  successTTL: 1s\n  legacy: deny\n"):
+        await asyncio.sleep(0.3)
+        assert not looking.done(), "somebody is writing"
+        text = f"log: {{level: debug}}\nimpersonation:\n  constrained: true\n{more}"
+        await asyncio.to_thread(write, stage.file, text)
     await looking
 
     assert [one.impersonation.legacy.default for one, _ in stage.applied] == ["deny"]
+    assert stage.sample("reloads_total", outcome="refused") == 0.0
 
 
 async def test_a_symbolic_link_may_be_turned(tmp_path: Path) -> None:

@@ -246,13 +246,16 @@ async def test_an_api_server_that_does_not_know_us_changes_nothing(
 
         with pytest.raises(SetupError, match="does not know us"):
             await stage.reload(
-                upstream={"kubeconfig": kubeconfig}, impersonation={"legacy": "deny"}
+                upstream={"kubeconfig": kubeconfig, "reviewer": {"kubeconfig": kubeconfig}},
+                impersonation={"legacy": "deny"},
             )
 
         api.access_status = {"allowed": True}
         assert (await stage.client.request(headers=AS_BOB)).status == 200
         assert server.requests == []
-        assert stage.sample("understudy_own_credential_expiry_seconds", identity="shared") == 0.0
+        expiry = "understudy_own_credential_expiry_seconds"
+        assert stage.sample(expiry, identity="shared") == 0.0
+        assert stage.sample(expiry, identity="reviewer") is None
 
 
 async def test_a_decision_under_way_ends_with_the_rules_and_the_server_it_began_with(
@@ -296,15 +299,19 @@ async def test_audit_moves_to_another_file_and_no_event_is_lost_on_the_way(
     held.go_on.set()
     await stage.client.read_response()
     await stage.reload(audit={"log": {"path": str(second), "maxSize": 1, "mode": "batch"}})
-    await stage.client.request(target="/three")
+    for _ in range(100):  # long enough for a writer that was wrongly ended to be gone
+        await stage.client.request(target="/three")
     await stage.reload(audit={"log": {}})
     await stage.client.request(target="/four")
     await stage.proxy.stop()
 
     complete = "ResponseComplete"
     assert await asyncio.to_thread(events, first) == [("/one", complete)]
-    assert await asyncio.to_thread(events, second) == [("/two", complete), ("/three", complete)]
-    assert stage.sample("understudy_audit_events_stored_total", backend="log") == 3.0
+    assert await asyncio.to_thread(events, second) == [
+        ("/two", complete),
+        *[("/three", complete)] * 100,
+    ]
+    assert stage.sample("understudy_audit_events_stored_total", backend="log") == 102.0
     assert stage.sample("understudy_audit_events_waiting", backend="log") is None
 
 
