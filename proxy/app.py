@@ -170,6 +170,7 @@ class Proxy:
         """
         async with self._reloading:
             check_needs_no_restart(self.settings, settings)
+            await self._workshop.check_files(settings)
             # What was read again since: the files may have changed more than once.
             current = replace(self._generation, certificates=self._certificates.loaded)
             new = await self._workshop.build(settings, current, forgets=forgets)

@@ -30,6 +30,19 @@ from proxy.upstream.credentials import load_credentials
 _NO_HEADERS = RemoteHeaders((), (), (), ())
 
 
+class UnusableFiles(SetupError):
+    """Files that a config names cannot be used; `problems` has one line for each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+    @property
+    def lines(self) -> list[str]:
+        """Each problem, with the setting that names the file."""
+        return self.problems
+
+
 def file_problems(settings: Settings) -> list[str]:
     """Return a line for each file that could not be used. Blocks on files."""
     return [

@@ -23,8 +23,8 @@ from proxy.authentication.ca_bundle import TrustError
 from proxy.authentication.trust import TrustKeeper
 from proxy.authentication.trust_sources import FilesAndCluster
 from proxy.authorization.gate import Gate
+from proxy.config_files import UnusableFiles, file_problems
 from proxy.core.audit_policy import AuditPolicy
-from proxy.core.errors import SetupError
 from proxy.pipeline import Decisions, Pipeline
 from proxy.serving.certificates import LoadedCertificates, load_again, load_certificates
 from proxy.serving.in_flight import InFlight
@@ -104,6 +104,14 @@ class Workshop:
         # Hears of each change of what is known of ourselves.
         self.when_known: Callable[[], None] = lambda: None
 
+    async def check_files(self, settings: Settings) -> None:
+        """Raise UnusableFiles with everything that is wrong with the files of new settings."""
+        problems = await asyncio.to_thread(file_problems, settings)
+        if any(problem.startswith("audit.policyFile: ") for problem in problems):
+            self.counters.policy.audit_policy_read(used=False)
+        if problems:
+            raise UnusableFiles(problems)
+
     async def build(
         self, settings: Settings, current: Generation | None = None, *, forgets: bool = True
     ) -> Generation:
@@ -113,7 +121,7 @@ class Workshop:
         side that is to replace another one is proven, and runs.
         """
         async with AsyncExitStack() as undo:
-            policy = await self._policy(settings)
+            policy = await asyncio.to_thread(load_audit_policy, settings.audit.policy_file)
             certificates = await _certificates(settings, current)
             upstream = await self._upstream(settings, current, undo)
             trust = await self._trust(settings, upstream, current)
@@ -173,13 +181,6 @@ class Workshop:
             self.counters.core,
             self.counters.tokens,
         )
-
-    async def _policy(self, settings: Settings) -> AuditPolicy:
-        try:
-            return await asyncio.to_thread(load_audit_policy, settings.audit.policy_file)
-        except SetupError:
-            self.counters.policy.audit_policy_read(used=False)
-            raise
 
     async def _upstream(
         self, settings: Settings, current: Generation | None, undo: AsyncExitStack

@@ -82,9 +82,6 @@ async def _serve(file: Path, config: Config, level: str | None) -> None:
         log.info("config in force", extra=fields(file=str(file), hash=config.digest))
 
         async def apply(settings: Settings, *, forgets: bool) -> None:
-            problems = await asyncio.to_thread(file_problems, settings)
-            if problems:
-                raise ConfigError(file, problems)
             await proxy.reload(settings, forgets=forgets)
             _configure_logs(settings, level)
 

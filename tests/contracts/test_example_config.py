@@ -129,6 +129,17 @@ def test_durations_are_text_with_a_unit(document: dict[str, Any]) -> None:
         assert re.search(DURATION_PATTERN, str(shown[path])), path
 
 
+def test_the_example_speaks_of_the_keys_of_lists_as_well() -> None:
+    """They are not in its document, which has empty lists there."""
+    text, schema = EXAMPLE.read_text(), config_schema()
+    in_lists = re.findall(r'"items": \{"\$ref": "#/\$defs/(\w+)"', json.dumps(schema))
+
+    keys = {key for name in in_lists for key in schema["$defs"][name]["properties"]}
+
+    assert {"users", "serviceAccounts", "action"} <= keys
+    assert [key for key in keys if not re.search(rf"\b{key}\b", text)] == []
+
+
 def test_every_key_of_the_example_has_its_comment() -> None:
     """A comment stands right above a key, or above its neighbour that it speaks of as well."""
     lines = EXAMPLE.read_text().splitlines()
