@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proxy import retirement
 from proxy.app import Proxy, ReloadRefused, running_proxy
 from proxy.core.errors import SetupError
 from proxy.settings.model import Settings
@@ -235,6 +236,40 @@ async def test_another_api_server_takes_the_next_request_and_the_old_one_ends_wh
         assert json.loads(watched.body)["target"] == WATCH
         # Nothing is kept for later where nobody will be sent any more.
         await eventually(lambda: api.open_forwarding == 0)
+        await stage.proxy.stop()
+
+
+async def test_what_was_replaced_ends_when_nobody_can_need_it_but_never_an_exchange(
+    stage: Stage,
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retirement, "_DECIDING_SECONDS", 0.0)
+    await stage.reload(
+        authentication={"tokenReview": {"timeout": "10ms"}},
+        impersonation={"reviews": {"timeout": "10ms"}},
+    )
+    api.script = held = Held()
+    async with another_server(certificates, tmp_path) as (_, kubeconfig):
+        await stage.client.send(request_bytes(target=WATCH))
+        await held.has_come.wait()
+        assert len(api.connections) > 1, "our own calls have theirs"
+
+        # The old settings say how long whoever is being decided may wait: these, and five seconds.
+        await stage.reload(upstream={"kubeconfig": kubeconfig})
+        await eventually(lambda: len(api.connections) == 1, seconds=20)
+        retired = stage.proxy._retirement
+        retired.close_unreachable()
+        assert len(retired._upstreams) == 1
+        held.go_on.set()
+        watched = await stage.client.read_response()
+        await eventually(lambda: not api.connections)
+        retired.close_unreachable()
+
+        assert watched.status == 200
+        assert retired._upstreams == []
         await stage.proxy.stop()
 
 
