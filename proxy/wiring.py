@@ -1,9 +1,9 @@
 """Settings in, the parts of each room out: who is built from what, and nothing that runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 
 from kubernetes_asyncio.client import ApiClient
 
@@ -22,7 +22,9 @@ from proxy.authorization.review_desk import ReviewDesk
 from proxy.core.admission import Guards
 from proxy.core.extra_policy import ExtraPolicy
 from proxy.core.forwarding_headers import NO_RULES, ForwardingRules, folded_name
-from proxy.core.impersonation_headers import read_wanted_identity
+from proxy.core.header_lines import Header
+from proxy.core.identity import Identity
+from proxy.core.impersonation_headers import ImpersonationLimits, read_wanted_identity
 from proxy.core.remote_headers import RemoteHeaders
 from proxy.fairness.rationing import Ration, Rationing
 from proxy.pipeline import Decisions
@@ -34,6 +36,8 @@ from proxy.settings.model import Settings
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.token_metrics import TokenMetrics
 from proxy.wire.tasks import Tasks
+
+WantedReader = Callable[[Sequence[Header]], Identity | None]
 
 _TOO_MANY_TOKENS = "too many unknown tokens from this address, please try again later"
 _TOO_MANY_LOOKUPS = "too many pods looked up for this caller, please try again later"
@@ -142,14 +146,21 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
 
 def decisions_by(settings: Settings, gate: Gate, tools: Tools) -> Decisions:
     """Return how requests are judged."""
-    read_wanted = partial(
-        read_wanted_identity,
-        limits=impersonation_limits(settings.impersonation),
-        constrained=settings.impersonation.constrained,
-    )
+    impersonation = settings.impersonation
+    read_wanted = _wanted_reader(impersonation_limits(impersonation), impersonation.constrained)
     if settings.impersonation.bound_pod_lookup:
         return Decisions(read_wanted, PlacingGate(gate, _bound_pods(settings, tools)))
     return Decisions(read_wanted, gate)
+
+
+@lru_cache(maxsize=8)
+def _wanted_reader(limits: ImpersonationLimits, constrained: bool) -> WantedReader:  # noqa: FBT001 - a key
+    """Return the same reader for the same rules.
+
+    Connections remember what each reader found in their headers: a new one with every reload would
+    leave its traces there for as long as they stay open.
+    """
+    return partial(read_wanted_identity, limits=limits, constrained=constrained)
 
 
 def _bound_pods(settings: Settings, tools: Tools) -> BoundPods:

@@ -138,6 +138,7 @@ async def test_what_has_nothing_to_do_with_decisions_leaves_them_remembered_unle
     await stage.client.request(headers=AS_BOB)
     asked = len(api.reviewed_access)
 
+    reader = stage.proxy._generation.decisions.read_wanted
     for change in ({"log": {"level": "debug"}}, {"serving": {"limits": {"readsInFlight": 9}}}):
         await stage.reload(forgets=False, **change)
         assert (await stage.client.request(headers=AS_BOB)).status == 200
@@ -146,6 +147,7 @@ async def test_what_has_nothing_to_do_with_decisions_leaves_them_remembered_unle
     await stage.reload(forgets=True)
     assert (await stage.client.request(headers=AS_BOB)).status == 200
     assert len(api.reviewed_access) > asked
+    assert stage.proxy._generation.decisions.read_wanted is reader, "open connections remember each"
 
 
 async def test_ways_to_log_in_change(
