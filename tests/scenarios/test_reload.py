@@ -1,8 +1,10 @@
 """A reload replaces everything in one step, whenever it comes, or nothing at all."""
 
 import asyncio
+import gc
 import json
 import ssl
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from proxy import retirement
 from proxy.app import Proxy, ReloadRefused, running_proxy
 from proxy.core.errors import SetupError
+from proxy.generation import Generation
 from proxy.settings.model import Settings
 from proxy.settings.restart import RestartNeeded
 from tests.scenarios.conftest import settings_document, settings_for, wait_until_it_admits
@@ -442,3 +445,25 @@ async def test_requests_never_fail_while_everything_is_replaced_again_and_again(
         None,
         0.0,
     )
+
+
+async def test_nothing_piles_up(stage: Stage, tmp_path: Path) -> None:
+    def generations() -> int:
+        gc.collect()
+        return sum(isinstance(one, Generation) for one in gc.get_objects())
+
+    def writers() -> int:
+        return sum(thread.name == "audit-log" for thread in threading.enumerate())
+
+    tasks = len(asyncio.all_tasks())
+    for turn in range(20):
+        await stage.reload(
+            impersonation={"cacheEntries": 1000 + turn},
+            authentication={"tokenReview": {"inFlight": 10 + turn}},
+            audit={"log": {"path": str(tmp_path / f"audit-{turn % 2}.log")}},
+        )
+        assert (await stage.client.request(headers=AS_BOB)).status == 200
+
+    await eventually(lambda: writers() == 1)
+    await eventually(lambda: len(asyncio.all_tasks()) <= tasks)
+    assert generations() == 1
