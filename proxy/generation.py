@@ -126,15 +126,18 @@ class Workshop:
             upstream = await self._upstream(settings, current, undo)
             trust = await self._trust(settings, upstream, current)
             audit = await self._audit(settings, current, undo)
-            tools = self.tools_for(upstream)
+            undo.pop_all()
+        # Nothing can fail from here on.
+        tools = self.tools_for(upstream)
+        if current is not None and _authenticates_alike(settings, trust, current):
+            authenticator = current.authenticator
+        else:
             authenticator = build_authenticator(settings, tools, trust)
-            if current is not None and _authenticates_alike(settings, trust, current):
-                authenticator = current.authenticator
+        if current is not None and not forgets and _decides_alike(settings, upstream, current):
+            gate, decisions = current.gate, current.decisions
+        else:
             gate = build_gate(settings, tools)
             decisions = decisions_by(settings, gate, tools)
-            if current is not None and not forgets and _decides_alike(settings, upstream, current):
-                gate, decisions = current.gate, current.decisions
-            undo.pop_all()
         pipeline = Pipeline(
             recorder=self._unaudited if audit.sink is None else self._audited,
             authenticator=authenticator,
