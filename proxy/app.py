@@ -1,11 +1,9 @@
 """A running proxy: what starts and stops, in which order, and what is done meanwhile."""
 
 import asyncio
-import contextlib
 import itertools
 import logging
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,50 +12,24 @@ from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import HealthCheck, Heartbeat
 from proxy.admin.side import AdminSide
-from proxy.audit.audit_recorder import AuditRecorder
-from proxy.audit.book import AuditBook
-from proxy.audit.policy_keeper import PolicyKeeper
-from proxy.audit.recorder import Recorder
+from proxy.audit_wiring import limit_audit
 from proxy.authentication.trust import Trust, TrustKeeper
-from proxy.authentication.trust_sources import FilesAndCluster
-from proxy.authorization.breaker import Breaker
-from proxy.core.audit_policy import AuditPolicy
-from proxy.core.errors import Refusal
-from proxy.observation import VERSION, metrics_guard, tracing_by, watch_clients
-from proxy.pipeline import Pipeline
-from proxy.serving.certificates import LoadedCertificates, ServingCertificates, load_certificates
+from proxy.core.errors import Refusal, SetupError
+from proxy.generation import Counters, Generation, Nowhere, Workshop
+from proxy.observation import metrics_guard, tracing_by, watch_clients
+from proxy.retirement import Retirement
+from proxy.serving.certificates import ServingCertificates
 from proxy.serving.drain import Drain
-from proxy.serving.in_flight import InFlight, PlacesPerCaller
+from proxy.serving.in_flight import PlacesPerCaller
 from proxy.serving.listener import Listener
 from proxy.serving.open_files import allow_open_files
-from proxy.settings.audit_policy import load_audit_policy
 from proxy.settings.model import Settings
-from proxy.telemetry.audit_metrics import AuditMetrics
-from proxy.telemetry.audit_policy_metrics import AuditPolicyMetrics
+from proxy.settings.restart import check_needs_no_restart
 from proxy.telemetry.logs import fields
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.program_metrics import ProgramMetrics
-from proxy.telemetry.request_metrics import RequestMetrics
-from proxy.telemetry.serving_metrics import ServingMetrics
-from proxy.telemetry.shadow_metrics import ShadowMetrics
-from proxy.telemetry.upstream_metrics import UpstreamMetrics
 from proxy.upstream.own_account import Clocks
-from proxy.upstream.side import UpstreamSide, upstream_side
+from proxy.upstream.side import UpstreamSide
 from proxy.wire.tasks import Tasks
-from proxy.wiring import (
-    Tools,
-    anonymous_policy,
-    build_audit,
-    build_authenticator,
-    build_gate,
-    certificate_files,
-    connection_limits,
-    decisions_by,
-    drain_times,
-    forwarding_rules,
-    nameless_guards,
-    where_trust_is,
-)
+from proxy.wiring import Tools, connection_limits, drain_times, forwarding_rules, nameless_guards
 
 log = logging.getLogger(__name__)
 
@@ -68,143 +40,115 @@ _SILENCE_SECONDS = 30.0
 _LEAST_FLUSH_SECONDS = 1.0
 
 
+class ReloadRefused(SetupError):
+    """The config file cannot be taken now."""
+
+
 @asynccontextmanager
 async def running_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
     """Run the proxy for the time of the context."""
-    certificates = await asyncio.to_thread(load_certificates, certificate_files(settings))
-    audit_policy = await asyncio.to_thread(load_audit_policy, settings.audit.policy_file)
-    tasks = Tasks(_report_failure)
-    clocks = Clocks(asyncio.get_running_loop().time, _wall_clock)
-    metrics = Metrics(CollectorRegistry(), kep_names=settings.admin.kep_metric_names)
-    async with upstream_side(
-        settings.upstream, clocks=clocks, metrics=UpstreamMetrics(metrics.registry), tasks=tasks
-    ) as upstream:
-        proxy = Proxy(
-            settings, certificates, upstream, metrics, tasks=tasks, audit_policy=audit_policy
-        )
-        async with tracing_by(settings.tracing, proxy.recorder, upstream.forwarder):
-            try:
-                await proxy.start(settings)
-                yield proxy
-            finally:
-                await proxy.stop()
+    workshop = Workshop(
+        Counters(kep_names=settings.admin.kep_metric_names),
+        Clocks(asyncio.get_running_loop().time, _wall_clock),
+        tasks=Tasks(_report_failure),
+        on_failure=_report_failure,
+    )
+    async with tracing_by(settings.tracing, workshop):
+        proxy = Proxy(workshop, await workshop.build(settings))
+        try:
+            await proxy.start()
+            yield proxy
+        finally:
+            await proxy.stop()
 
 
 class Proxy:
     """The rooms, wired together, and the order in which they start and stop."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        certificates: LoadedCertificates,
-        upstream: UpstreamSide,
-        metrics: Metrics,
-        *,
-        tasks: Tasks,
-        audit_policy: AuditPolicy,
-    ) -> None:
-        self.address = settings.serving.address
-        self._clock = asyncio.get_running_loop().time
-        self._tasks = tasks
-        self._upstream = upstream
+    def __init__(self, workshop: Workshop, first: Generation) -> None:
+        counters = workshop.counters
+        self.address = first.settings.serving.address
+        self._workshop = workshop
+        self._clock = workshop.clocks.monotonic
+        self._tasks = workshop.tasks
+        self._counters = counters
+        self._generation = first
         self._is_accepting = False
-        # Of the settings in force: our name may become known only after a reload.
-        self._guards = nameless_guards(settings)
-        self._serving_metrics = ServingMetrics(metrics.registry)
-        self._tools = Tools(
-            self._clock,
-            _wall_clock,
-            tasks,
-            upstream.reviewer.client,
-            metrics,
-            breaker=Breaker(self._clock),
-            shadow_metrics=ShadowMetrics(metrics.registry),
-        )
-        self._trust = TrustKeeper(
-            FilesAndCluster(where_trust_is(settings), upstream.reviewer.client),
-            counter=self._serving_metrics,
-            on_change=self._believe,
-        )
+        self._reloading = asyncio.Lock()
+        self._keeping: list[asyncio.Task[None]] = []
+        self._retirement = Retirement(self._tasks, on_failure=_report_failure)
         self._heartbeat = Heartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
-        self._audit = build_audit(settings.audit, AuditMetrics(metrics.registry), _wall_clock)
         self._admin = AdminSide(
-            settings.admin,
-            registry=metrics.registry,
+            first.settings.admin,
+            registry=counters.registry,
             live=[HealthCheck("event-loop", self._heartbeat.fault)],
             ready=[
                 HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
                 HealthCheck("listener", lambda: None if self._is_accepting else "not open yet"),
-                HealthCheck("upstream", upstream.reachability.fault),
-                HealthCheck("own-identity", upstream.knowledge.fault),
-                HealthCheck("own-credential", upstream.credential_fault),
-                HealthCheck("canary", upstream.knowledge.canary.fault),
-                HealthCheck("client-cas", self._trust.fault),
-                HealthCheck("audit", self._audit.fault),
+                self._check("upstream", lambda now: now.upstream.side.reachability.fault()),
+                self._check("own-identity", lambda now: now.upstream.side.knowledge.fault()),
+                self._check("own-credential", lambda now: now.upstream.side.credential_fault()),
+                self._check("canary", lambda now: now.upstream.side.knowledge.canary.fault()),
+                self._check("client-cas", lambda now: now.trust.fault()),
+                self._check("audit", lambda now: now.audit.fault()),
             ],
-            counter=self._serving_metrics,
-            guard=metrics_guard(settings.admin, upstream.reviewer.client),
+            counter=counters.serving,
+            guard=metrics_guard(first.settings.admin, lambda: self._upstream.reviewer.client),
         )
-        ProgramMetrics(metrics.registry, version=VERSION)
-        requests = RequestMetrics(metrics.registry)
-        self.recorder = Recorder(_wall_clock, counter=requests)
-        self._policy_keeper: PolicyKeeper | None = None
-        if self._audit.sink is not None:
-            book = AuditBook(
-                self._audit.sink,
-                audit_policy,
-                body_bytes=settings.audit.body_bytes,
-                clock=time.monotonic,
-            )
-            self.recorder = AuditRecorder(_wall_clock, book, counter=requests)
-            counter = AuditPolicyMetrics(metrics.registry)
-            self._policy_keeper = PolicyKeeper(book, load_audit_policy, counter)
-        self._in_flight = InFlight(
-            reads=settings.serving.limits.reads_in_flight,
-            writes=settings.serving.limits.writes_in_flight,
-            counter=self._serving_metrics,
-            per_caller=PlacesPerCaller(
-                settings.serving.limits.caller_percent, settings.serving.limits.caller_long_running
-            ),
-        )
-        self._gate = build_gate(settings, self._tools)
-        self._authenticator = build_authenticator(settings, self._tools, self._trust)
-        self._pipeline = self._build_pipeline(settings, self.recorder)
-        self._pipeline.audit_room = self._audit.room
         self._listener = Listener(
-            context=certificates.context,
-            handler=self._pipeline,
-            limits=connection_limits(settings),
+            context=first.certificates.context,
+            handler=first.pipeline,
+            limits=connection_limits(first.settings),
             clock=self._clock,
         )
         self._certificates = ServingCertificates(
-            certificates, listening=self._listener, counter=self._serving_metrics
+            first.certificates, listening=self._listener, counter=counters.serving
         )
-        self.drain = Drain(self._listener, drain_times(settings), clock=self._clock)
-        watch_clients(self._serving_metrics, self._listener, self._in_flight)
+        self.drain = Drain(self._listener, drain_times(first.settings), clock=self._clock)
+        watch_clients(counters.serving, self._listener, workshop.in_flight)
+        self._take_audit(first)
+        self._take_limits(first.settings)
+        first.trust.tell(self._believe)
+        workshop.when_known = self._guard
 
-    async def start(self, settings: Settings) -> None:
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Where everything is counted."""
+        return self._counters.registry
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._generation.settings
+
+    @property
+    def _upstream(self) -> UpstreamSide:
+        return self._generation.upstream.side
+
+    @property
+    def _trust(self) -> TrustKeeper:
+        return self._generation.trust
+
+    @property
+    def _tools(self) -> Tools:
+        return self._workshop.tools_for(self._generation.upstream)
+
+    async def start(self) -> None:
         """Listen, and keep house."""
-        await self._audit.start()
-        allow_open_files(settings.serving.limits.connections)
-        await self._trust.begin()
+        settings = self.settings
         refresh_seconds = settings.serving.certificate_refresh_seconds
         await self._admin.start(self._tasks, refresh_seconds=refresh_seconds)
         self.address = await self._listener.bind(*settings.serving.address)
-        self._tasks.keep(self._upstream.knowledge.run(self._guard))
-        self._tasks.keep(self._upstream.reachability.run())
+        upstream = self._generation.upstream
+        upstream.run(self._workshop.when_known)
         # Beside another instance on the same port clients come with the first moment of listening,
         # and nobody is admitted before our name is known. An API server that is slow to tell it
         # does not keep us from saying so to them.
-        with contextlib.suppress(TimeoutError):
-            first_lesson = self._upstream.knowledge.first_lesson.wait()
-            await asyncio.wait_for(first_lesson, _FIRST_LESSON_SECONDS)
+        await upstream.learn(_FIRST_LESSON_SECONDS)
         await self._listener.accept()
         self._is_accepting = True
         self._tasks.keep(self._keep_house())
-        for account in self._upstream.accounts:
-            self._tasks.keep(account.keeper.run())
-        self._tasks.keep(self._certificates.keep_fresh(refresh_seconds))
-        self._tasks.keep(self._trust.keep_fresh(refresh_seconds))
+        self._keep_fresh()
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))
 
     async def stop(self) -> None:
@@ -212,43 +156,95 @@ class Proxy:
         await self._listener.stop()
         self._upstream.pool.close()
         await self._tasks.stop()
+        await self._generation.upstream.end()
         await self._admin.stop()
         # Last, when every exchange has ended and so every event was handed over.
-        await self._audit.close(max(self.drain.seconds_left(), _LEAST_FLUSH_SECONDS))
+        seconds = max(self.drain.seconds_left(), _LEAST_FLUSH_SECONDS)
+        await self._retirement.end(seconds)
+        await self._generation.audit.close(seconds)
 
     def hurry(self) -> None:
         """Wait for nobody from now on, neither for clients nor for audit backends."""
         self.drain.hurry()
-        self._audit.hurry()
+        self._generation.audit.hurry()
+        self._retirement.hurry()
 
-    def reload(self, settings: Settings) -> None:
-        """Decide by these settings from the next request on.
+    async def reload(self, settings: Settings, *, forgets: bool = True) -> None:
+        """Serve by these settings from the next request on; or SetupError, and nothing changes.
 
-        The new gate's memory is empty: nothing that was allowed under the old rules is allowed by
-        memory under the new ones. A request that is being decided is finished by the old gate.
-        Certificate, key, client CA and audit policy are looked at, too, a moment later.
+        Whatever can fail is done before; then everything is replaced in one step. Requests that
+        are being served end with what they began with. Nothing that was allowed under old rules is
+        allowed by memory under new ones; with `forgets` nothing is, whatever has changed.
         """
-        self._gate = build_gate(settings, self._tools)
-        self._guards = nameless_guards(settings)
-        self._guard()
-        self._pipeline.decisions = decisions_by(settings, self._gate, self._tools)
-        log.info("decisions reloaded")
-        self._authenticator.anonymous = anonymous_policy(settings)
-        self._tasks.keep(self._certificates.look(certificate_files(settings)))
-        source = FilesAndCluster(where_trust_is(settings), self._upstream.reviewer.client)
-        self._tasks.keep(self._trust.look(source))
-        if self._policy_keeper is not None:
-            self._tasks.keep(self._policy_keeper.look(settings.audit.policy_file))
+        async with self._reloading:
+            check_needs_no_restart(self.settings, settings)
+            await self._workshop.check_files(settings)
+            # What was read again since: the files may have changed more than once.
+            current = replace(self._generation, certificates=self._certificates.loaded)
+            new = await self._workshop.build(settings, current, forgets=forgets)
+            if self.drain.has_begun:
+                await self._workshop.discard(new, current=self._generation)
+                raise ReloadRefused("the proxy is shutting down")
+            self._serve_by(new)
 
-    def _build_pipeline(self, settings: Settings, recorder: Recorder) -> Pipeline:
-        return Pipeline(
-            recorder=recorder,
-            authenticator=self._authenticator,
-            in_flight=self._in_flight,
-            decisions=decisions_by(settings, self._gate, self._tools),
-            forwarder=self._upstream.forwarder,
-            tasks=self._tasks,
+    def _serve_by(self, new: Generation) -> None:
+        """Replace everything at once: nothing here waits, and nothing can fail."""
+        old, self._generation = self._generation, new
+        settings = new.settings
+        self._take_audit(new)
+        self._counters.policy.audit_policy_read(used=True)
+        self._counters.core.use_kep_names(use=settings.admin.kep_metric_names)
+        self._take_limits(settings)
+        self._listener.hold_to(connection_limits(settings))
+        self.drain.take_times(drain_times(settings))
+        self._certificates.use(new.certificates)
+        new.trust.tell(self._believe)
+        if new.gate is not old.gate:
+            self._guard()
+            log.info("decisions reloaded")
+        self._listener.serve_by(new.pipeline)
+        self._keep_fresh()
+        self._retire(old)
+
+    def _take_audit(self, new: Generation) -> None:
+        audit, book, metrics = new.audit, self._workshop.book, self._counters.audit
+        limit_audit(new.settings.audit, audit)
+        book.sink = Nowhere() if audit.sink is None else audit.sink
+        book.policy = new.policy
+        book.body_bytes = new.settings.audit.body_bytes
+        new.pipeline.audit_room = audit.room
+        for backlog in audit.backlogs:
+            metrics.watch_waiting(backlog.name, backlog.__len__)
+
+    def _take_limits(self, settings: Settings) -> None:
+        limits = settings.serving.limits
+        allow_open_files(limits.connections)
+        self._workshop.in_flight.limit(
+            reads=limits.reads_in_flight,
+            writes=limits.writes_in_flight,
+            per_caller=PlacesPerCaller(limits.caller_percent, limits.caller_long_running),
         )
+
+    def _keep_fresh(self) -> None:
+        """Follow certificates and CAs as often as the settings say."""
+        for task in self._keeping:
+            task.cancel()
+        seconds = self.settings.serving.certificate_refresh_seconds
+        self._keeping = [
+            self._tasks.start(self._certificates.keep_fresh(seconds)),
+            self._tasks.start(self._trust.keep_fresh(seconds)),
+        ]
+
+    def _retire(self, old: Generation) -> None:
+        new = self._generation
+        self._workshop.replaced(old, by=new)
+        self._retirement.retire_audit(old.audit, beside=new.audit)
+        if old.upstream is not new.upstream:
+            self._retirement.retire_upstream(old.upstream, old.settings)
+
+    def _check(self, name: str, fault: Callable[[Generation], str | None]) -> HealthCheck:
+        """Return a check of whoever serves in the moment of asking."""
+        return HealthCheck(name, lambda: fault(self._generation))
 
     async def _keep_house(self) -> None:
         """Close who is late, idle or dead, and show that the event loop turns."""
@@ -256,29 +252,33 @@ class Proxy:
             asleep_since = self._clock()
             await asyncio.sleep(_SWEEP_SECONDS)
             self._heartbeat.beat()
-            self._serving_metrics.loop_lagged(self._clock() - asleep_since - _SWEEP_SECONDS)
+            self._counters.serving.loop_lagged(self._clock() - asleep_since - _SWEEP_SECONDS)
             self._listener.close_late()
             self._upstream.pool.close_old()
             if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
                 self._listener.close_unreachable()
                 self._upstream.pool.close_unreachable()
+                self._retirement.close_unreachable()
             if turned_away := self._listener.take_turned_away():
-                self._serving_metrics.connections_turned_away(turned_away)
+                self._counters.serving.connections_turned_away(turned_away)
                 log.warning("too many connections", extra=fields(turned_away=turned_away))
 
     def _believe(self, trust: Trust) -> None:
         self._upstream.forwarder.rules = forwarding_rules(trust)
         front_proxies = trust.front_proxies
-        self._serving_metrics.trust_expires(
+        self._counters.serving.trust_expires(
             clients=0.0 if trust.clients is None else trust.clients.expires_at,
             front_proxies=0.0 if front_proxies is None else front_proxies.bundle.expires_at,
         )
 
     def _guard(self) -> None:
+        # Of the settings in force: our name may become known only after a reload.
         knowledge = self._upstream.knowledge
         if knowledge.own_names:
-            self._gate.guards = replace(
-                self._guards, own_names=knowledge.own_names, takes_uids=knowledge.takes_uids
+            self._generation.gate.guards = replace(
+                nameless_guards(self.settings),
+                own_names=knowledge.own_names,
+                takes_uids=knowledge.takes_uids,
             )
 
 

@@ -1,25 +1,28 @@
 """Who may see us, and what is shown of whom: the parts that the admin port is built from."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient
 
 from proxy.admin.metrics_guard import MetricsGuard
-from proxy.audit.recorder import Recorder
 from proxy.authentication.bearer_token import KubernetesTokenReviewer
 from proxy.authorization.access_reviews import KubernetesAccessReviewer
+from proxy.core.access_check import AccessCheck
+from proxy.core.evaluation import Answer
+from proxy.core.identity import Identity
 from proxy.serving.carrier import Kind
 from proxy.serving.in_flight import InFlight
 from proxy.serving.listener import Listener
 from proxy.settings.admin import AdminSettings
 from proxy.settings.tracing import TracingSettings
 from proxy.telemetry.serving_metrics import ServingMetrics
-from proxy.telemetry.tracing import start_tracing
-from proxy.upstream.forwarder import Forwarder
+from proxy.telemetry.tracing import Tracing, start_tracing
+from proxy.upstream.forwarder import HeadDressing
 from proxy.wire.exchange import ClientExchange
 
 try:
@@ -28,18 +31,39 @@ except PackageNotFoundError:  # run from its source
     VERSION = "unknown"
 
 
-def metrics_guard(settings: AdminSettings, client: ApiClient) -> MetricsGuard | None:
+class _OfTheMoment:
+    """Asks with the client that serves in the moment of asking: a reload may bring another."""
+
+    def __init__(self, client: Callable[[], ApiClient]) -> None:
+        self._client = client
+
+    async def owner(self, token: str) -> Identity | None:
+        """Return the token's owner, which is one for the API server, as with every component."""
+        return await KubernetesTokenReviewer(self._client()).review(token)
+
+    async def answer(self, check: AccessCheck) -> Answer:
+        """Return what somebody may do."""
+        return await KubernetesAccessReviewer(self._client()).review(check)
+
+
+def metrics_guard(settings: AdminSettings, client: Callable[[], ApiClient]) -> MetricsGuard | None:
     """Return who decides about scrapers, asking as the reviewer; None if everybody is welcome."""
     if not settings.metrics_need_token:
         return None
-    # A scraper's token is one for the API server, as for every other component of a cluster.
-    return MetricsGuard(KubernetesTokenReviewer(client), KubernetesAccessReviewer(client))
+    asking = _OfTheMoment(client)
+    return MetricsGuard(asking.owner, asking.answer)
+
+
+class Traced(Protocol):
+    """What can make spans."""
+
+    def trace_by(self, tracing: Tracing, dress: HeadDressing) -> None:
+        """Make spans from now on, and put them into the heads of requests."""
+        ...
 
 
 @asynccontextmanager
-async def tracing_by(
-    settings: TracingSettings, recorder: Recorder, forwarder: Forwarder
-) -> AsyncIterator[None]:
+async def tracing_by(settings: TracingSettings, traced: Traced) -> AsyncIterator[None]:
     """Make spans of every request, and tell the API server of them, if somebody collects them."""
     if settings.endpoint is None:
         yield
@@ -51,8 +75,7 @@ async def tracing_by(
     def dress(exchange: ClientExchange, audit_id: bytes, head: bytes) -> bytes:
         return tracing.dress((audit_id, id(exchange.request)), head)
 
-    recorder.tracing = tracing
-    forwarder.dress_heads(dress)
+    traced.trace_by(tracing, dress)
     try:
         yield
     finally:

@@ -1,22 +1,13 @@
 """Settings in, the parts of each room out: who is built from what, and nothing that runs."""
 
-import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from pathlib import Path
+from functools import lru_cache, partial
 
 from kubernetes_asyncio.client import ApiClient
 
-from proxy.audit.backlog import BufferLimits, Mode
-from proxy.audit.log_backend import LogBackend
-from proxy.audit.log_file import STANDARD_OUTPUT, LogFile
-from proxy.audit.old_log_files import Keeping, OldLogFiles
-from proxy.audit.sinks import AuditBackends
-from proxy.audit.webhook import Batching, WebhookBackend
-from proxy.audit.webhook_target import WebhookTarget
 from proxy.authentication.authenticator import AnonymousPolicy, Authenticator
 from proxy.authentication.bearer_token import KubernetesTokenReviewer, TokenAuthenticator
 from proxy.authentication.token_desk import TokenDesk
@@ -34,31 +25,27 @@ from proxy.authorization.shadowing import ShadowingGate, build_shadow
 from proxy.core.admission import Guards
 from proxy.core.extra_policy import ExtraPolicy
 from proxy.core.forwarding_headers import NO_RULES, ForwardingRules, folded_name
-from proxy.core.impersonation_headers import read_wanted_identity
+from proxy.core.header_lines import Header
+from proxy.core.identity import Identity
+from proxy.core.impersonation_headers import ImpersonationLimits, read_wanted_identity
 from proxy.core.remote_headers import RemoteHeaders
 from proxy.fairness.rationing import Ration, Rationing
 from proxy.pipeline import Decisions
 from proxy.serving.certificates import CertificateFiles
 from proxy.serving.drain_schedule import DrainTimes
 from proxy.serving.limits import ConnectionLimits
-from proxy.settings.audit import AuditSettings
-from proxy.settings.audit_backends import AuditLogSettings, AuditWebhookSettings
 from proxy.settings.decisions import decision_rules, impersonation_limits
 from proxy.settings.model import Settings
-from proxy.telemetry.audit_metrics import AuditMetrics
-from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.shadow_metrics import ShadowMetrics
 from proxy.telemetry.token_metrics import TokenMetrics
-from proxy.upstream.credential_source import CredentialSource
 from proxy.wire.tasks import Tasks
 
-log = logging.getLogger(__name__)
+WantedReader = Callable[[Sequence[Header]], Identity | None]
 
 _TOO_MANY_TOKENS = "too many unknown tokens from this address, please try again later"
 _TOO_MANY_LOOKUPS = "too many pods looked up for this caller, please try again later"
 _TOO_MANY_REVIEWS = "too many access reviews for this caller, please try again later"
-_MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +58,7 @@ class Tools:
     client: ApiClient
     """For our own calls."""
     metrics: Metrics
+    token_metrics: TokenMetrics
     breaker: Breaker
     """Whether access reviews are answered at all; whatever the rules are."""
     shadow_metrics: ShadowMetrics
@@ -80,11 +68,10 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
     """Return what finds out who is calling."""
     reviews = settings.authentication.token_review
     ration = Ration(reviews.per_address_per_second, reviews.per_address_burst)
-    metrics = TokenMetrics(tools.metrics.registry)
     desk = TokenDesk(
         KubernetesTokenReviewer(tools.client, audiences=reviews.audiences),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_TOKENS),
-        counter=metrics,
+        counter=tools.token_metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
         clock=tools.clock,
     )
@@ -93,7 +80,7 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
         success_ttl_seconds=reviews.success_ttl_seconds,
         clock=tools.clock,
         tasks=tools.tasks,
-        lookups=metrics,
+        lookups=tools.token_metrics,
     )
     return Authenticator(
         trust,
@@ -168,15 +155,12 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
 
 def decisions_by(settings: Settings, gate: Gate, tools: Tools) -> Decisions:
     """Return how requests are judged."""
-    read_wanted = partial(
-        read_wanted_identity,
-        limits=impersonation_limits(settings.impersonation),
-        constrained=settings.impersonation.constrained,
-    )
+    impersonation = settings.impersonation
+    read_wanted = _wanted_reader(impersonation_limits(impersonation), impersonation.constrained)
     deciding: DecidingGate = gate
-    if settings.impersonation.shadow.enabled:
+    if impersonation.shadow.enabled:
         shadow = build_shadow(
-            settings.impersonation,
+            impersonation,
             tools.client,
             metrics=tools.shadow_metrics,
             tools=ShadowTools(
@@ -187,6 +171,16 @@ def decisions_by(settings: Settings, gate: Gate, tools: Tools) -> Decisions:
     if settings.impersonation.bound_pod_lookup:
         return Decisions(read_wanted, PlacingGate(deciding, _bound_pods(settings, tools)))
     return Decisions(read_wanted, deciding)
+
+
+@lru_cache(maxsize=8)
+def _wanted_reader(limits: ImpersonationLimits, constrained: bool) -> WantedReader:  # noqa: FBT001 - a key
+    """Return the same reader for the same rules.
+
+    Connections remember what each reader found in their headers: a new one with every reload would
+    leave its traces there for as long as they stay open.
+    """
+    return partial(read_wanted_identity, limits=limits, constrained=constrained)
 
 
 def _bound_pods(settings: Settings, tools: Tools) -> BoundPods:
@@ -247,63 +241,4 @@ def drain_times(settings: Settings) -> DrainTimes:
     shutdown = settings.serving.shutdown
     return DrainTimes(
         shutdown.delay_seconds, shutdown.watch_window_seconds, shutdown.grace_period_seconds
-    )
-
-
-def build_audit(
-    settings: AuditSettings, metrics: AuditMetrics, now: Callable[[], datetime]
-) -> AuditBackends:
-    """Return where audit events go; SetupError when the file cannot be opened."""
-    backends = AuditBackends(
-        _build_audit_log(settings.log, metrics),
-        _build_audit_webhook(settings.webhook, metrics, now),
-        when_refused=metrics.request_rejected,
-    )
-    for backlog in backends.backlogs:
-        metrics.watch_waiting(backlog.name, backlog.__len__)
-    return backends
-
-
-def _build_audit_log(settings: AuditLogSettings, metrics: AuditMetrics) -> LogBackend | None:
-    if settings.path is None:
-        return None
-    limits = BufferLimits(Mode(settings.mode), settings.buffer_size, settings.buffer_bytes)
-    return LogBackend(partial(_open_audit_log, settings, settings.path, metrics), limits, metrics)
-
-
-def _open_audit_log(settings: AuditLogSettings, path: Path, metrics: AuditMetrics) -> LogFile:
-    def failed(reason: str, error: OSError) -> None:
-        metrics.backend_failed("log", reason)
-        text = error.strerror or str(error)
-        log.warning("audit file not rotated", extra=fields(step=reason, reason=text))
-
-    keeping = Keeping(settings.max_age_days, settings.max_backups, settings.compress)
-    old_files = OldLogFiles(path, keeping, when_failed=partial(failed, "tidy"))
-    file = LogFile(
-        path,
-        most_bytes=settings.max_size_megabytes * _MEGABYTE,
-        when_put_aside=old_files.tidy,
-        when_rotation_fails=partial(failed, "rotate"),
-    )
-    if path != STANDARD_OUTPUT:
-        old_files.tidy()  # what a predecessor could not finish
-    return file
-
-
-def _build_audit_webhook(
-    settings: AuditWebhookSettings, metrics: AuditMetrics, now: Callable[[], datetime]
-) -> WebhookBackend | None:
-    if settings.kubeconfig is None:
-        return None
-    return WebhookBackend(
-        WebhookTarget(CredentialSource(settings.kubeconfig, now)),
-        BufferLimits(Mode(settings.mode), settings.buffer_size, settings.buffer_bytes),
-        Batching(
-            most_events=settings.batch_max_size,
-            longest_wait_seconds=settings.batch_max_wait_seconds,
-            calls_per_second=settings.throttle_qps,
-            burst=settings.throttle_burst,
-            initial_backoff_seconds=settings.initial_backoff_seconds,
-        ),
-        metrics,
     )

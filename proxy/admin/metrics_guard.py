@@ -5,8 +5,8 @@ remembered: a scrape is rare, and a right that is withdrawn is gone with the nex
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Protocol
 
 from aiohttp import web
 
@@ -21,20 +21,11 @@ _AT_A_TIME = 8
 _BEARER = "bearer"
 
 
-class TokenReviewer(Protocol):
-    """Asks whose a token is."""
+TokenReviewer = Callable[[str], Awaitable[Identity | None]]
+"""Returns the token's owner, or None for a definite no; Refusal for anything else."""
 
-    async def review(self, token: str) -> Identity | None:
-        """Return the token's owner, or None for a definite no; Refusal for anything else."""
-        ...
-
-
-class AccessReviewer(Protocol):
-    """Asks what somebody may do."""
-
-    async def review(self, check: AccessCheck) -> Answer:
-        """Return the answer; Refusal when there is none."""
-        ...
+AccessReviewer = Callable[[AccessCheck], Awaitable[Answer]]
+"""Returns what somebody may do; Refusal when there is no answer."""
 
 
 class MetricsGuard:
@@ -65,11 +56,11 @@ class MetricsGuard:
             self._under_way -= 1
 
     async def _judge(self, token: str, path: str) -> web.Response | None:
-        owner = await self._tokens.review(token)
+        owner = await self._tokens(token)
         if owner is None:
             raise Unauthorized
         check = AccessCheck(owner, "get", is_resource=False, path=path)
-        answer = await self._access.review(check)
+        answer = await self._access(check)
         if answer.allowed:
             return None
         return _refused(HTTPStatus.FORBIDDEN, forbidden_message(check, ""))

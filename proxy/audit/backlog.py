@@ -97,6 +97,11 @@ class Backlog:
             return 0
         return (self._limits.events + 1) // 2 - len(self)
 
+    def limit(self, limits: BufferLimits) -> None:
+        """Hold what comes from now on to these limits; for the event loop alone."""
+        self.mode = limits.mode
+        self._limits = limits
+
     def write(self, line: bytes) -> None:
         """Take one event, or count it as lost where there is no place for it; returns at once."""
         came_bytes = self._came_bytes + len(line)

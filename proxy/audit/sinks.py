@@ -8,6 +8,8 @@ from proxy.audit.log_backend import LogBackend
 from proxy.audit.room import AuditRoom
 from proxy.audit.webhook import WebhookBackend
 
+Backend = LogBackend | WebhookBackend
+
 
 class AuditBackends:
     """Every backend there is; none of them holds up another."""
@@ -19,13 +21,16 @@ class AuditBackends:
         *,
         when_refused: Callable[[], None],
     ) -> None:
-        self._log = log
-        self._webhook = webhook
-        self.backlogs: Sequence[Backlog] = [
-            one.backlog for one in (log, webhook) if one is not None
-        ]
+        self.log = log
+        self.webhook = webhook
+        self.backlogs: Sequence[Backlog] = [one.backlog for one in self.all]
         self._when_refused = when_refused
         self._is_closed = False
+
+    @property
+    def all(self) -> list[Backend]:
+        """Every backend."""
+        return [one for one in (self.log, self.webhook) if one is not None]
 
     @property
     def sink(self) -> "Backlog | AuditBackends | None":
@@ -57,26 +62,37 @@ class AuditBackends:
         for backlog in self.backlogs:
             backlog.write(line)
 
-    async def start(self) -> None:
-        """Let events go out; SetupError when a backend cannot be used."""
-        if self._log is not None:
-            await asyncio.to_thread(self._log.start)
-        if self._webhook is not None:
-            await self._webhook.start()
+    async def start(self, *, beside: "AuditBackends | None" = None) -> None:
+        """Let events go out; SetupError when a backend cannot be used.
 
-    async def close(self, seconds: float) -> None:
-        """Store what is waiting, as far as that many seconds allow; call it when all is over."""
+        Those that are `beside` us as well were started before.
+        """
+        for backend in self._but_those_of(beside):
+            if isinstance(backend, LogBackend):
+                await asyncio.to_thread(backend.start)
+            else:
+                await backend.start()
+
+    async def close(self, seconds: float, *, beside: "AuditBackends | None" = None) -> None:
+        """Store what is waiting, as far as that many seconds allow; call it when all is over.
+
+        Those that are `beside` us as well go on.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         async with asyncio.TaskGroup() as group:
-            if self._log is not None:
-                group.create_task(asyncio.to_thread(self._log.close, seconds))
-            if self._webhook is not None:
-                group.create_task(self._webhook.close(seconds))
+            for backend in self._but_those_of(beside):
+                if isinstance(backend, LogBackend):
+                    group.create_task(asyncio.to_thread(backend.close, seconds))
+                else:
+                    group.create_task(backend.close(seconds))
 
     def hurry(self) -> None:
         """Wait no longer, if it is being closed."""
-        for backend in (self._log, self._webhook):
-            if backend is not None:
-                backend.hurry()
+        for backend in self.all:
+            backend.hurry()
+
+    def _but_those_of(self, others: "AuditBackends | None") -> list[Backend]:
+        kept = others.all if others is not None else []
+        return [one for one in self.all if one not in kept]

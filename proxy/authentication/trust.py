@@ -86,11 +86,10 @@ class TrustKeeper:
         source: TrustSource,
         *,
         counter: TrustCounter,
-        on_change: Callable[[Trust], None] = lambda _: None,
     ) -> None:
         self._source = source
         self._counter = counter
-        self._on_change = on_change
+        self._on_change: Callable[[Trust], None] = lambda _trust: None
         self._claim: TrustClaim | None = None
         # One look at a time: an older one must not overtake a newer one.
         self._turn = asyncio.Lock()
@@ -109,6 +108,11 @@ class TrustKeeper:
                 raise
             self._refuse(str(error))
 
+    def tell(self, on_change: Callable[[Trust], None]) -> None:
+        """Tell what is believed, now and whenever it changes."""
+        self._on_change = on_change
+        on_change(self.trust)
+
     async def keep_fresh(self, every_seconds: float) -> None:
         """Look again and again; more often as long as nothing is known."""
         while True:
@@ -117,17 +121,12 @@ class TrustKeeper:
             )
             await self.look()
 
-    async def look(self, source: TrustSource | None = None) -> None:
-        """Believe what the source tells now, or what another one tells, if it is all good."""
+    async def look(self) -> None:
+        """Believe what the source tells now, if it is all good."""
         async with self._turn:
-            former = self._source
-            if source is not None:
-                self._source = source
-                self._told = None  # whoever asks is told, though it may be known
             try:
                 await self._read()
             except TrustError as error:
-                self._source = former
                 self._refuse(str(error))
 
     def fault(self) -> str | None:

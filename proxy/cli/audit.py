@@ -14,6 +14,20 @@ from proxy.cli.registry import Commands
 _EXIT_FLAGGED = 3
 _EXIT_BROKEN_PIPE = 141
 _REMEMBERED_IDS = 1_000_000
+_DESCRIPTION = """\
+Print one line per request that went through the proxy: caller, constraint, target, action and
+outcome, from our audit log and the API server's, joined by their id. Files may be compressed, and -
+is standard input. Exit code 3: the cluster was asked with our credential and nobody, or somebody
+else, was impersonated.
+"""
+_EPILOG = """\
+examples:
+  understudy audit join /var/log/understudy/audit.log /var/log/kubernetes/audit.log
+  understudy audit join --ours replica-2.log replica-1.log apiserver-*.log.gz -o json | jq .
+
+exit codes: 0 joined, 1 cannot, 2 wrong options, 3 joined, and something is badly wrong (see FLAGS),
+141 nobody reads the output
+"""
 _COLUMNS = (
     ("TIME", 27),
     ("CALLER", 28),
@@ -32,14 +46,15 @@ def register(commands: Commands) -> None:
         "audit",
         help="read audit logs",
         description="Work with the audit trails of the proxy and of the cluster behind it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     join = parser.add_subparsers(metavar="COMMAND", required=True).add_parser(
         "join",
         help="join our audit log and the cluster's",
-        description="Print one line per request that went through the proxy: caller, constraint, "
-        "target, action and outcome, from our audit log and the API server's, joined by their id. "
-        "Files may be compressed, and - is standard input. Exit code 3: the cluster was asked with "
-        "our credential and nobody, or somebody else, was impersonated.",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     join.add_argument("ours", type=Path, metavar="OUR.log", help="an audit log of the proxy")
     join.add_argument(

@@ -67,16 +67,22 @@ def register(commands: Commands) -> None:
         help="add the names by which a Service is reached inside the cluster",
     )
     parser.add_argument(
-        "--namespace", default="understudy", metavar="NAME", help="default: understudy"
+        "--namespace",
+        type=_object_name,
+        default="understudy",
+        metavar="NAME",
+        help="default: understudy",
     )
     parser.add_argument(
         "--secret",
+        type=_object_name,
         default="understudy-serving",
         metavar="NAME",
         help="what the Secret is called; default: understudy-serving",
     )
     parser.add_argument(
         "--config-map",
+        type=_object_name,
         default="understudy-ca",
         metavar="NAME",
         help="what the ConfigMap is called; default: understudy-ca",
@@ -152,6 +158,12 @@ def _name(text: str) -> str:
     if not is_subdomain(name.removeprefix("*.")):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a DNS name nor an IP address")
     return name
+
+
+def _object_name(text: str) -> str:
+    if not is_subdomain(text):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be the name of an object")
+    return text
 
 
 def _days(text: str) -> int:

@@ -20,13 +20,28 @@ _CHECK_SECONDS = 1.0
 _EXIT_BROKEN_PIPE = 141
 
 
+_DESCRIPTION = """\
+Start etcd, kube-apiserver and the proxy on this machine, play the KEP's user stories on them, and
+stay up until Ctrl-C. The programs are built on first use, which takes some minutes.
+"""
+_EPILOG = """\
+examples:
+  understudy dev                 the tour, and then a cluster to try things on
+  understudy dev --once          the tour alone
+
+exit codes: 0 all went as promised, 1 it did not or could not start, 2 wrong options,
+130 interrupted before the end of the tour
+"""
+
+
 def register(commands: Commands) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "dev",
         help="run a local control plane with the proxy, and take a tour",
-        description="Start etcd, kube-apiserver and the proxy on this machine, play the KEP's user "
-        "stories on them, and stay up until Ctrl-C. The programs are built on first use.",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--once", action="store_true", help="exit after the tour")
     parser.set_defaults(run=run)

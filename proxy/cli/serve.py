@@ -5,18 +5,41 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import uvloop
 
-from proxy.app import Proxy, running_proxy
+from proxy.app import running_proxy
+from proxy.cli.config_options import add_config_option, add_log_level_option, log_level
 from proxy.cli.registry import Commands
+from proxy.config_files import file_problems
+from proxy.config_keeper import Config, ConfigKeeper, load_config
 from proxy.settings.model import Settings
-from proxy.settings.reader import ConfigError, load_settings
+from proxy.settings.reader import ConfigError
+from proxy.telemetry.config_metrics import ConfigMetrics
 from proxy.telemetry.escaped import log_what_escapes
 from proxy.telemetry.logs import configure_logs, fields
+from proxy.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
+
+_DESCRIPTION = """\
+Run the proxy in the foreground. Everything is in the config file, which is followed while it runs:
+new contents are used from the next request on, all of them, or nothing if there is any problem.
+"""
+_EPILOG = """\
+signals:
+  SIGHUP            read the config file again now, and forget all decisions
+  SIGTERM, SIGINT   drain: be not ready, let clients leave in peace, then end; a second one ends at
+                    once
+
+examples:
+  understudy serve --config /etc/understudy/config.yaml
+  UNDERSTUDY_CONFIG=config.yaml understudy serve --log-level debug
+
+exit codes: 0 ended by a signal, 1 cannot run (the reasons are on standard error), 2 wrong options
+"""
 
 
 def register(commands: Commands) -> None:
@@ -24,38 +47,56 @@ def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "serve",
         help="run the proxy",
-        description="Run the proxy in the foreground. SIGHUP reads the config file again, decides "
-        "by its impersonation section and uses its certificates from then on; SIGTERM and SIGINT "
-        "drain the proxy, then end it, and a second one ends it at once.",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--config", type=Path, required=True, metavar="FILE", help="the config file"
-    )
+    add_config_option(parser)
+    add_log_level_option(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    settings = load_settings(options.config)
-    configure_logs(
-        style=settings.log.format,
-        level=settings.log.level,
-        repeats_per_minute=settings.log.repeats_per_minute,
-    )
+    file, level = options.config, log_level(options)
+    config = load_config(file)
+    if problems := file_problems(config.settings):
+        raise ConfigError(file, problems)
+    _configure_logs(config.settings, level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         log_what_escapes(runner.get_loop())
-        runner.run(_serve(options.config, settings))
+        runner.run(_serve(file, config, level))
     return 0
 
 
-async def _serve(config: Path, settings: Settings) -> None:
+def _configure_logs(settings: Settings, level: str | None) -> None:
+    configure_logs(
+        style=settings.log.format,
+        level=level or settings.log.level,
+        repeats_per_minute=settings.log.repeats_per_minute,
+    )
+
+
+async def _serve(file: Path, config: Config, level: str | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    tasks = Tasks(lambda error: log.error("config not followed", exc_info=error))
     _on_stop_signals(loop, stop.set)
-    async with running_proxy(settings) as proxy:
-        loop.add_signal_handler(signal.SIGHUP, _reload, config, proxy)
+    async with running_proxy(config.settings) as proxy:
+        log.info("config in force", extra=fields(file=str(file), hash=config.digest))
+
+        async def apply(settings: Settings, *, forgets: bool) -> None:
+            await proxy.reload(settings, forgets=forgets)
+            _configure_logs(settings, level)
+
+        counter = ConfigMetrics(proxy.registry)
+        keeper = ConfigKeeper(file, config, apply, counter=counter, now=_now, tasks=tasks)
+        loop.add_signal_handler(signal.SIGHUP, keeper.look_now)
+        tasks.keep(keeper.run())
         await stop.wait()
         _on_stop_signals(loop, proxy.hurry)
+        # What a signal has begun to end is not rebuilt.
+        await tasks.stop()
         await proxy.drain.run()
 
 
@@ -64,11 +105,5 @@ def _on_stop_signals(loop: asyncio.AbstractEventLoop, callback: Callable[[], Non
         loop.add_signal_handler(number, callback)
 
 
-def _reload(config: Path, proxy: Proxy) -> None:
-    """Take the file's new rules whole, or keep the old ones whole."""
-    try:
-        settings = load_settings(config)
-    except ConfigError as error:
-        log.error("config not reloaded", extra=fields(problems=error.problems))  # noqa: TRY400 - the problems say it all
-        return
-    proxy.reload(settings)
+def _now() -> float:
+    return datetime.now(UTC).timestamp()

@@ -11,6 +11,13 @@ from proxy.core import admission
 
 # Its decisions are compared with, case by case, by `make parity`.
 _DECIDES_AS = "kube-apiserver 1.37"
+_EPILOG = """\
+examples:
+  understudy version
+  understudy version --output json
+
+exit codes: 0 printed, 2 wrong options
+"""
 
 
 def register(commands: Commands) -> None:
@@ -19,6 +26,8 @@ def register(commands: Commands) -> None:
         "version",
         help="print the version",
         description="Print the version; as JSON with what it runs on, for a report of a fault.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.set_defaults(run=run)

@@ -96,30 +96,32 @@ class ServingCertificates:
             await asyncio.sleep(every_seconds)
             await self.look()
 
-    async def look(self, files: CertificateFiles | None = None) -> None:
-        """Use what the files hold now, or what other files hold, if it is new and all good."""
+    @property
+    def loaded(self) -> LoadedCertificates:
+        """What is in use."""
+        return self._loaded
+
+    async def look(self) -> None:
+        """Use what the files hold now, if it is new and all good."""
         async with self._turn:
-            if files is None:
-                files = self._loaded.files
-            else:
-                self._told = None  # whoever asks is told, though it may be known
+            current = self._loaded
             try:
-                loaded = await asyncio.to_thread(_load_new, files, self._loaded)
+                loaded = await asyncio.to_thread(load_again, current.files, current)
             except CertificateError as error:
                 self._refuse(str(error))
                 return
             self._told = None
-            if loaded is None:
-                self._loaded = replace(self._loaded, files=files)
-            else:
-                self._use(loaded)
+            if current is self._loaded:  # or else other files were chosen meanwhile
+                self.use(loaded)
 
-    def _use(self, loaded: LoadedCertificates) -> None:
-        self._loaded = loaded
-        self._listening.use(loaded.context)
-        self._counter.certificates_read(used=True)
-        self._counter.certificate_expires(loaded.expires_at)
-        log.info("certificates reloaded")
+    def use(self, loaded: LoadedCertificates) -> None:
+        """Use what was loaded, and follow its files from now on."""
+        is_new, self._loaded = loaded.context is not self._loaded.context, loaded
+        if is_new:
+            self._listening.use(loaded.context)
+            self._counter.certificates_read(used=True)
+            self._counter.certificate_expires(loaded.expires_at)
+            log.info("certificates reloaded")
 
     def _refuse(self, problem: str) -> None:
         self._counter.certificates_read(used=False)
@@ -135,6 +137,16 @@ def load_certificates(files: CertificateFiles) -> LoadedCertificates:
     context = _context(own, others, _key(contents[1], files.key), files)
     expires_at = own.not_valid_after_utc.timestamp()
     return LoadedCertificates(files, context, _digests(contents), expires_at)
+
+
+def read_certificate(file: Path) -> None:
+    """Raise CertificateError unless this file alone could be used."""
+    _certificates(_read_file(file), file)
+
+
+def read_key(file: Path) -> None:
+    """Raise CertificateError unless this file alone could be used."""
+    _key(_read_file(file), file)
 
 
 def context_of(certificate_pem: bytes, key_pem: bytes) -> SSL.Context:
@@ -181,11 +193,11 @@ def _key(content: bytes, file: Path) -> _Key:
     return key
 
 
-def _load_new(files: CertificateFiles, current: LoadedCertificates) -> LoadedCertificates | None:
-    """Load what the files hold, or return None when that is what is in use."""
+def load_again(files: CertificateFiles, current: LoadedCertificates) -> LoadedCertificates:
+    """Load what the files hold now; the context stays the same one if that is what is in use."""
     asks_as_before = files.asks_for_certificate == current.files.asks_for_certificate
     if asks_as_before and _digests(_read(files)) == current.digests:
-        return None
+        return replace(current, files=files)
     return load_certificates(files)
 
 

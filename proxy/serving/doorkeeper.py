@@ -15,6 +15,11 @@ class Doorkeeper:
         self._by_origin: Counter[str] = Counter()
         self._turned_away = 0
 
+    def limit(self, *, places: int, places_per_address: int) -> None:
+        """Hold newcomers to these limits; whoever is inside stays."""
+        self._places = places
+        self._places_per_address = places_per_address
+
     @property
     def guests(self) -> int:
         """How many are inside."""

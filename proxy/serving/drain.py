@@ -61,6 +61,10 @@ class Drain:
         await self._look_on(lambda: self._is_over(schedule))
         self._give_up()
 
+    def take_times(self, times: DrainTimes) -> None:
+        """Take this long for a shutdown that has not begun."""
+        self._times = times
+
     def hurry(self) -> None:
         """Wait for nobody from now on."""
         self._is_hurried = True

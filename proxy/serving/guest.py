@@ -8,7 +8,7 @@ from typing import cast
 from OpenSSL import SSL
 
 from proxy.serving.handshakes import LEFT, TIMEOUT, reason_of
-from proxy.serving.limits import SharedLimits
+from proxy.serving.limits import ConnectionLimits, SharedLimits
 from proxy.wire.keepalive import is_unreachable, keep_alive
 from proxy.wire.peer import Peer
 from proxy.wire.secure_connection import SecureConnection
@@ -73,6 +73,10 @@ class Guest(SecureConnection):
             raise
 
     # --- the listener's side ---------------------------------------------------------------
+
+    def hold_to(self, limits: ConnectionLimits) -> None:
+        """Give the client these times from now on; a deadline that is set stays."""
+        self._limits = limits
 
     def cut_off_if_unreachable(self) -> None:
         """Let go of a client that answers nothing, not even on the level of TCP."""

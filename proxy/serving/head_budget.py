@@ -24,6 +24,10 @@ class HeadBudget:
         self._held: dict[HeadHolder, int] = {}
         self.held_bytes = 0
 
+    def limit(self, limit_bytes: int) -> None:
+        """Hold to this limit, from the next bytes on."""
+        self._limit_bytes = limit_bytes
+
     def hold(self, holder: HeadHolder, count: int) -> None:
         """Count `count` bytes for the holder, instead of what it held before."""
         self.held_bytes += count - self._held.get(holder, 0)

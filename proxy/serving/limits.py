@@ -1,7 +1,7 @@
 """What a client may take, and what all of them share."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from proxy.serving.doorkeeper import Doorkeeper
@@ -41,3 +41,11 @@ class SharedLimits:
             places=limits.connections, places_per_address=limits.connections_per_address
         )
         return cls(limits, HeadBudget(limits.unread_head_bytes), door, HandshakeFailures())
+
+    def held_to(self, limits: ConnectionLimits) -> "SharedLimits":
+        """Return other limits for the same clients: the counters go on, and hold these."""
+        self.heads.limit(limits.unread_head_bytes)
+        self.door.limit(
+            places=limits.connections, places_per_address=limits.connections_per_address
+        )
+        return replace(self, limits=limits)

@@ -93,6 +93,23 @@ class Listener:
             elif connection.retires_at < now and connection.handler is self.handler:
                 connection.handler = self._last_request
 
+    def serve_by(self, handler: RequestHandler) -> None:
+        """Let another handler have the requests that come from now on, in the same way.
+
+        A connection that has grown old still ends with its next answer.
+        """
+        retiring, self._last_request = self._last_request, LastRequest(handler)
+        self.handler = handler
+        for connection in self._connections:
+            is_retiring = connection.handler is retiring
+            connection.handler = self._last_request if is_retiring else handler
+
+    def hold_to(self, limits: ConnectionLimits) -> None:
+        """Hold clients to these limits; nobody who is here has to leave for that."""
+        self._shared = self._shared.held_to(limits)
+        for connection in self._connections:
+            connection.hold_to(limits)
+
     def hand_over(self, handler: RequestHandler) -> None:
         """Let another handler have every request from now on."""
         self.handler = handler

@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from proxy.settings.strict import StrictModel
-from proxy.settings.values import Duration, FilePath, Timeout, read_path
+from proxy.settings.values import PATH_TEXT, Duration, FilePath, Timeout, read_path
 
 AuditMode = Literal["batch", "blocking", "blocking-strict"]
 
@@ -25,7 +25,7 @@ def _read_log_path(value: object, info: ValidationInfo) -> Path:
 class AuditLogSettings(StrictModel):
     """The audit trail as a file."""
 
-    path: Annotated[Path, BeforeValidator(_read_log_path)] | None = None
+    path: Annotated[Path, BeforeValidator(_read_log_path), PATH_TEXT] | None = None
     """One audit.k8s.io/v1 event a line is appended here; `-` is standard output. A new file is
     ours alone to read, 0600. Absent: no audit file."""
 

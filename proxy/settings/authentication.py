@@ -45,6 +45,14 @@ class AuthenticationSettings(StrictModel):
     anonymous: AnonymousSettings = AnonymousSettings()
     """Callers without any credential."""
 
+    @model_validator(mode="after")
+    def _someone_can_log_in(self) -> "AuthenticationSettings":
+        if not self.can_authenticate:
+            raise ValueError(
+                "with tokenReview off and no clientCertificate.caFile nobody could ever log in"
+            )
+        return self
+
     @property
     def can_authenticate(self) -> bool:
         """Tell whether anybody could ever be served."""

@@ -1,5 +1,7 @@
 """The config file, read whole: every problem is reported together, with its path."""
 
+import copy
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import TypeVar
@@ -18,10 +20,12 @@ _Model = TypeVar("_Model", bound=StrictModel)
 class ConfigError(SetupError):
     """The configuration cannot be used; `problems` has one line for each reason."""
 
-    def __init__(self, file: Path, problems: list[str]) -> None:
+    def __init__(self, file: Path, problems: list[str], rest: StrictModel | None = None) -> None:
+        """`rest` is what would be in force without the values that are wrong, if anything would."""
         super().__init__(f"{file}: " + "; ".join(problems))
         self.file = file
         self.problems = problems
+        self.rest = rest
 
     @property
     def lines(self) -> list[str]:
@@ -70,21 +74,60 @@ def parse_settings(text: str, *, file: Path) -> Settings:
 
 def read_document(file: Path) -> dict[str, object]:
     """Read a file that is one mapping in YAML."""
+    return _parse(read_text(file), file)
+
+
+def read_text(file: Path) -> str:
+    """Read a file of settings, byte for byte."""
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_bytes().decode("utf-8")
     except OSError as error:
         raise ConfigError(file, [f"cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:
         raise ConfigError(file, ["is not UTF-8 text"]) from error
-    return _parse(text, file)
 
 
 def check_document(model: type[_Model], document: dict[str, object], *, file: Path) -> _Model:
     """Check a mapping against a model, and tell every problem together."""
+    context = {"directory": file.parent}
     try:
-        return model.model_validate(document, context={"directory": file.parent})
+        return model.model_validate(document, context=context)
     except ValidationError as error:
-        raise ConfigError(file, [_problem(detail) for detail in error.errors()]) from error
+        found, rest = error.errors(), None
+        try:
+            rest = model.model_validate(_without(document, found), context=context)
+        except ValidationError as more:
+            found += _contradictions(found, more.errors())
+        raise ConfigError(file, [_problem(detail) for detail in found], rest) from error
+
+
+def _contradictions(found: list[ErrorDetails], more: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the contradictions that were not looked for, because a value beside them is wrong.
+
+    `more` was found without the wrong values. What names a wrong value is left out: what that one
+    should have been decides it.
+    """
+    known = {(detail["loc"], detail["msg"]) for detail in found}
+    wrong = {str(part) for detail in found for part in detail["loc"][-1:]}
+    return [
+        detail
+        for detail in more
+        if detail["type"] == "value_error"
+        and (detail["loc"], detail["msg"]) not in known
+        and wrong.isdisjoint(re.findall(r"\w+", detail["msg"]))
+    ]
+
+
+def _without(document: dict[str, object], found: list[ErrorDetails]) -> dict[str, object]:
+    """Return a copy without the values that are wrong."""
+    rest = copy.deepcopy(document)
+    for detail in found:
+        section: object = rest
+        for part in detail["loc"][:-1]:
+            section = section.get(part) if isinstance(section, dict) else None
+        if isinstance(section, dict) and detail["loc"]:
+            section.pop(detail["loc"][-1], None)
+    return rest
 
 
 def _parse(text: str, file: Path) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from proxy.settings.strict import StrictModel
-from proxy.settings.values import FilePath, Server, Timeout
+from proxy.settings.values import FilePath, Server, Timeout, as_text
 
 ExtraKey = Annotated[str, Field(min_length=1)]
 _ACCOUNT = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -20,7 +20,11 @@ def _read_account(value: object) -> tuple[str, str]:
     return namespace, name
 
 
-ServiceAccount = Annotated[tuple[str, str], BeforeValidator(_read_account)]
+ServiceAccount = Annotated[
+    tuple[str, str],
+    BeforeValidator(_read_account),
+    as_text(f"^{_ACCOUNT.pattern}$"),
+]
 
 
 class ReviewerSettings(StrictModel):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, ValidationInfo
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -59,8 +59,28 @@ def _not_this(value: object) -> str:
     return "" if re.search("[@?#]", str(value)) else f", not {value}"
 
 
-Duration = Annotated[float, BeforeValidator(_read_duration)]
-Timeout = Annotated[float, BeforeValidator(_read_duration), Field(gt=0)]
-FilePath = Annotated[Path, BeforeValidator(read_path)]
-Address = Annotated[tuple[str, int], BeforeValidator(read_address)]
-Server = Annotated[tuple[str, int], BeforeValidator(read_server)]
+def write_duration(seconds: float) -> str:
+    """Return a duration as a config file has it."""
+    milliseconds = round(seconds * 1000)
+    for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if milliseconds % size == 0 and (milliseconds or unit == "s"):
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds}ms"
+
+
+def as_text(pattern: str) -> WithJsonSchema:
+    """Return how a value looks that is text in the file and something else here."""
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+DURATION_PATTERN = r"^(?=.)([0-9]+h)?([0-9]+m(?!s))?([0-9]+(\.[0-9]+)?s)?([0-9]+ms)?$"
+TIMEOUT_PATTERN = DURATION_PATTERN.replace("(?=.)", "(?=.*[1-9])")
+ADDRESS_PATTERN = r"^.+:[0-9]{1,5}$"
+
+Duration = Annotated[float, BeforeValidator(_read_duration), as_text(DURATION_PATTERN)]
+Timeout = Annotated[float, BeforeValidator(_read_duration), Field(gt=0), as_text(TIMEOUT_PATTERN)]
+PATH_TEXT = as_text(r"^[^\u0000]+$")
+
+FilePath = Annotated[Path, BeforeValidator(read_path), PATH_TEXT]
+Address = Annotated[tuple[str, int], BeforeValidator(read_address), as_text(ADDRESS_PATTERN)]
+Server = Annotated[tuple[str, int], BeforeValidator(read_server), as_text(r"^https://[^@?#/]+/?$")]

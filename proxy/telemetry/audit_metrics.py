@@ -63,6 +63,10 @@ class AuditMetrics:
         for reason in ("buffer-full", "refused", "shutdown"):
             self._lost.labels(backend, reason)
 
+    def forget_waiting(self, backend: str) -> None:
+        """Show nothing of a backend that is no more."""
+        self._waiting.remove(backend)
+
     def request_rejected(self) -> None:
         """Count a request that was refused."""
         self._rejected.inc()

@@ -106,7 +106,16 @@ class Metrics:
             ("outcome",),
             registry=registry,
         )
-        self._kep = _KepNames(registry) if kep_names else None
+        self._kep: _KepNames | None = None
+        self.use_kep_names(use=kep_names)
+
+    def use_kep_names(self, *, use: bool) -> None:
+        """Count under the names of the KEP's text as well, or no more."""
+        if use and self._kep is None:
+            self._kep = _KepNames(self.registry)
+        elif not use and self._kep is not None:
+            self._kep.unregister(self.registry)
+            self._kep = None
 
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
         """Count one impersonation; a denied one belongs to no mode."""
@@ -170,6 +179,10 @@ class _KepNames:
             buckets=_BUCKETS,
             registry=registry,
         )
+
+    def unregister(self, registry: CollectorRegistry) -> None:
+        for histogram in (self._seconds, self._check_seconds):
+            registry.unregister(histogram)
 
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
         self._seconds.labels(mode if allowed else "failed").observe(seconds)

@@ -29,6 +29,6 @@ class ShadowMetrics:
         """Count requests; `mode` is empty where nothing was judged."""
         self._requests.add((outcome, mode), count)
 
-    def review_ended(self, outcome: str, seconds: float) -> None:
+    def review_ended(self, outcome: str, seconds: float) -> None:  # noqa: ARG002 - nobody waits
         """Count one review; `outcome` is allowed, denied or error."""
         self._reviews.labels(outcome).inc()

@@ -111,6 +111,12 @@ class UpstreamMetrics:
         """Tell when the credential in use ends, in seconds since 1970."""
         self._expiry.labels(role).set(at)
 
+    def forget(self, role: str) -> None:
+        """Show no state of an identity that is ours no more; what was counted stays counted."""
+        self._expiry.remove(role)
+        for finding in ("missing", "excessive"):
+            self._rights.remove(role, finding)
+
     def rights_checked(self, role: str, *, missing: int, excessive: int) -> None:
         """Tell how many rights are missing, and how many are too many."""
         self._rights.labels(role, "missing").set(missing)

@@ -61,7 +61,11 @@ class CredentialKeeper:
         self._when_changed = when_changed
         self._tasks = tasks
         self._is_refused = asyncio.Event()
-        counter.credential_expires(role, credential.expires_at)
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell when the credential ends that is in use now."""
+        self._counter.credential_expires(self._role, self._credential.expires_at)
 
     def refused(self) -> None:
         """Hear that an API server did not accept the credential: it is renewed soon."""
@@ -104,6 +108,6 @@ class CredentialKeeper:
             return
         if is_new:
             self._counter.credential_read(self._role, used=True)
-            self._counter.credential_expires(self._role, self._credential.expires_at)
+            self.announce()
             log.info("own credential refreshed", extra=fields(identity=self._role))
             self._when_changed()

@@ -70,6 +70,17 @@ class CredentialSource:
         return last.expires is None or self._now() < last.expires - _RENEW_BEFORE
 
 
+def runs_plugin(kubeconfig: Path) -> bool:
+    """Tell whether a program has to be run to know this credential; OSError, ValueError if unsure.
+
+    Blocks on a file.
+    """
+    try:
+        return not _PLUGINS.isdisjoint(_user(_mapping(kubeconfig.read_bytes())))
+    except (AttributeError, KeyError, StopIteration, TypeError) as error:
+        raise ValueError("it is not a well-formed kubeconfig") from error
+
+
 def pod_namespace() -> str:
     """Return the namespace of the pod we run in; OSError outside of one. Blocks on a file."""
     token_file = Path(incluster_config.SERVICE_TOKEN_FILENAME)

@@ -20,6 +20,10 @@ HeadWriter = Callable[[ClientExchange, Admission, bytes], bytes]
 """Returns the head of a request under an audit id, checked: the next step is to send it."""
 
 
+HeadDressing = Callable[[ClientExchange, bytes, bytes], bytes]
+"""Returns such a head with more lines, none of which may say who is asking."""
+
+
 class Connections(Protocol):
     """Where connections to the API server come from."""
 
@@ -73,7 +77,7 @@ class Forwarder:
         # Replaced when other headers are a front proxy's.
         self.rules = NO_RULES
 
-    def dress_heads(self, dress: Callable[[ClientExchange, bytes, bytes], bytes]) -> None:
+    def dress_heads(self, dress: HeadDressing) -> None:
         """Let somebody add to every head what says nothing of who we are, by exchange and id."""
         write_head = self._write_head
 

@@ -52,6 +52,7 @@ class Pool:
         self._idle: list[UpstreamConnection] = []
         self._all: set[UpstreamConnection] = set()
         self._counter = counter
+        self._is_retired = False
 
     @property
     def idle(self) -> int:
@@ -62,6 +63,11 @@ class Pool:
     def busy(self) -> int:
         """How many connections carry one, or are being opened."""
         return len(self._all) - len(self._idle)
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether no connection is open."""
+        return not self._all
 
     def take_idle(self) -> UpstreamConnection | None:
         """Return a connection that is ready for a request, if there is one.
@@ -92,7 +98,7 @@ class Pool:
         """Keep a connection that has nothing left to do, or close it if its time is over."""
         if not connection.is_open:
             return
-        if not self._endpoints.is_current(connection.endpoint):
+        if self._is_retired or not self._endpoints.is_current(connection.endpoint):
             connection.close()
             return
         connection.is_reused = True
@@ -112,6 +118,11 @@ class Pool:
         """Break off what is under way with an API server that is gone; called now and then."""
         for connection in list(self._all):
             connection.cut_off_if_unreachable(after_seconds)
+
+    def retire(self) -> None:
+        """Keep nothing for later: what is idle is closed, and what is busy with its exchange."""
+        self._is_retired = True
+        self._close_idle(lambda _one: True)
 
     def close(self) -> None:
         """Close every connection, busy ones too."""

@@ -37,7 +37,7 @@ class ApiServer:
 
     @property
     def guard(self) -> MetricsGuard:
-        return MetricsGuard(_Tokens(self), _Access(self))
+        return MetricsGuard(_Tokens(self).review, _Access(self).review)
 
 
 class _Tokens:

@@ -57,7 +57,7 @@ class Stage:
     changes: list[Trust] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keeper = TrustKeeper(self.source, counter=self.counter, on_change=self.changes.append)
+        self.keeper = TrustKeeper(self.source, counter=self.counter)
 
     def believes(self, issuer: Issuer) -> bool:
         clients = self.keeper.trust.clients
@@ -69,6 +69,7 @@ class Stage:
 async def stage() -> Stage:
     stage = Stage()
     await stage.keeper.begin()
+    stage.keeper.tell(stage.changes.append)
     return stage
 
 
@@ -143,18 +144,16 @@ async def test_what_may_be_told_later_is_waited_for(told: TrustClaim | TrustErro
     assert stage.keeper.fault() is None
 
 
-async def test_another_source_is_followed_if_it_is_any_use(stage: Stage) -> None:
-    await stage.keeper.look(Source(TrustError("a typo")))
-    stage.source.told = claim(CLIENTS, OTHERS)
-    await stage.keeper.look()
-    assert stage.believes(OTHERS), "the old one is still followed"
+async def test_whoever_comes_later_is_told_at_once_and_instead_of_others(stage: Stage) -> None:
+    told: list[Trust] = []
 
-    other = Source(claim(OTHERS))
-    await stage.keeper.look(other)
-    assert not stage.believes(CLIENTS)
-    other.told = claim(CLIENTS)
+    stage.keeper.tell(told.append)
+    first = stage.keeper.trust
+    stage.source.told = claim(OTHERS)
     await stage.keeper.look()
-    assert stage.believes(CLIENTS)
+
+    assert told == [first, stage.keeper.trust]
+    assert stage.changes == [first]
 
 
 @pytest.mark.parametrize("names", [(), ("front",)], ids=["any name", "a name"])

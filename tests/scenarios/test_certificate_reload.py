@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from proxy.app import Proxy, running_proxy
+from proxy.core.errors import SetupError
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates, new_certificates
-from tests.support.event_loops import eventually
 from tests.support.http_client import Cut, HttpClient, connected, request_bytes
 from tests.support.scripted_api_server import ScriptedApiServer, ScriptedConnection, SeenRequest
 
@@ -51,8 +51,8 @@ async def take_ca_away(proxy: Proxy, settings: Settings) -> Certificates:
 
 async def reloaded(proxy: Proxy, settings: Settings) -> None:
     before = proxy._trust.trust
-    proxy.reload(settings)
-    await eventually(lambda: proxy._trust.trust is not before)
+    await proxy.reload(settings)
+    assert proxy._trust.trust is not before
 
 
 def context_for(certificates: Certificates, version: ssl.TLSVersion) -> ssl.SSLContext:
@@ -191,13 +191,12 @@ async def test_a_broken_bundle_leaves_everything_as_it_was(
     running: Proxy,
     settings: Settings,
     certificates: Certificates,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     context = certificates.client_context("alice")
     async with connected(running.address, context) as client:
         write_ca(settings, b"-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----\n")
-        running.reload(settings)
-        await eventually(lambda: "client CAs not reloaded" in caplog.messages)
+        with pytest.raises(SetupError, match="clientCertificate"):
+            await running.reload(settings)
 
         assert (await client.request()).status == 200
     assert await status_after(running.address, context) == 200

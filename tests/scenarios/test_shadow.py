@@ -137,7 +137,7 @@ async def test_no_request_meets_a_shadow_that_is_off(
     async with running_proxy(
         settings_for(api, certificates, tmp_path, impersonation=settings)
     ) as proxy:
-        gate: Any = proxy._pipeline.decisions.gate
+        gate: Any = proxy._generation.decisions.gate
         met = [gate]
         while hasattr(met[-1], "_gate"):
             met.append(met[-1]._gate)

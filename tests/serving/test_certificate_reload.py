@@ -13,6 +13,7 @@ from OpenSSL import SSL
 from proxy.serving.certificates import (
     CertificateFiles,
     ServingCertificates,
+    load_again,
     load_certificates,
 )
 from tests.support.certificates import Certificates
@@ -47,6 +48,10 @@ class Stage:
     listening: Listening
     counter: Counter
     certificates: ServingCertificates
+
+    async def choose(self, files: CertificateFiles) -> None:
+        current = self.certificates.loaded
+        self.certificates.use(await asyncio.to_thread(load_again, files, current))
 
     def has_used(self, count: int) -> bool:
         return len(self.listening.used) == count
@@ -144,10 +149,10 @@ async def test_whether_certificates_count_can_change(stage: Stage, asks: object)
     yes = stage.files
     no = CertificateFiles(yes.certificate, yes.key, asks_for_certificate=False)
     before, after = (no, yes) if asks else (yes, no)
-    await stage.certificates.look(before)
+    await stage.choose(before)
     stage.listening.used.clear()
 
-    await stage.certificates.look(after)
+    await stage.choose(after)
 
     (context,) = stage.listening.used
     assert context.get_verify_mode() == (SSL.VERIFY_PEER if asks else SSL.VERIFY_NONE)
@@ -163,7 +168,7 @@ async def test_other_files_are_followed_from_then_on(
     )
     moved.certificate.write_bytes(stage.files.certificate.read_bytes())
     moved.key.write_bytes(stage.files.key.read_bytes())
-    await stage.certificates.look(moved)
+    await stage.choose(moved)
     assert stage.listening.used == []
 
     stage.files.certificate.write_bytes(b"of no more interest")
@@ -173,19 +178,22 @@ async def test_other_files_are_followed_from_then_on(
     assert stage.has_used(1)
 
 
-async def test_other_files_that_are_broken_are_not_followed(
-    stage: Stage, certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_other_files_that_were_chosen_meanwhile_are_not_overtaken(
+    stage: Stage, certificates: Certificates, tmp_path: Path
 ) -> None:
-    wrong = CertificateFiles(tmp_path / "typo.crt", stage.files.key, asks_for_certificate=True)
-    with caplog.at_level(logging.WARNING):
-        await stage.certificates.look(wrong)
-        await stage.certificates.look(wrong)
-    assert len(caplog.records) == 2
-
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    files = CertificateFiles(*certificates.write_server_files(elsewhere), asks_for_certificate=True)
+    chosen = await asyncio.to_thread(load_certificates, files)
     rewrite(stage, certificates)
-    await stage.certificates.look()
 
-    assert stage.has_used(1)
+    looking = asyncio.ensure_future(stage.certificates.look())
+    await asyncio.sleep(0)
+    stage.certificates.use(chosen)
+    await looking
+
+    assert stage.listening.used == [chosen.context]
+    assert stage.certificates.loaded is chosen
 
 
 async def test_the_files_are_looked_at_again_and_again(
