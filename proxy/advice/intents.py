@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from proxy.advice.cluster import Cluster
+from proxy.advice.cluster import Cluster, ClusterError
 from proxy.advice.deciding import Decider
 from proxy.core.access_check import AccessCheck
 from proxy.core.catalogue import BUILT_IN, Catalogue, Resource
@@ -19,7 +19,6 @@ from proxy.core.modes import acting_identity
 from proxy.core.plan import check_on
 from proxy.core.rbac import Rbac, read_rbac
 
-_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _ROLE_KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 
 
@@ -77,23 +76,23 @@ async def cluster_objects(cluster: Cluster) -> list[dict[str, Any]]:
 
 async def cluster_catalogue(cluster: Cluster) -> Catalogue:
     """Return the resources that a cluster serves, beside those that every cluster does."""
-    pages = [await cluster.get(path, accept=_DISCOVERY) for path in ("/api", "/apis")]
-    groups = chain.from_iterable(page.get("items") or [] for page in pages)
-    return BUILT_IN.extended(chain.from_iterable(map(_resources, groups)))
+    groups = (await cluster.get("/apis")).get("groups") or []
+    versions = [version["groupVersion"] for group in groups for version in group["versions"]]
+    paths = ["/api/v1", *(f"/apis/{version}" for version in versions)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_served(cluster, path)) for path in paths]
+    return BUILT_IN.extended(chain.from_iterable(task.result() for task in tasks))
 
 
-def _resources(group: dict[str, Any]) -> list[Resource]:
-    name = (group.get("metadata") or {}).get("name") or ""
-    found = []
-    for version in group.get("versions") or []:
-        for entry in version.get("resources") or []:
-            is_namespaced = entry.get("scope") == "Namespaced"
-            found.append(Resource(name, entry["resource"], is_namespaced))
-            found += [
-                Resource(name, f"{entry['resource']}/{below['subresource']}", is_namespaced)
-                for below in entry.get("subresources") or []
-            ]
-    return found
+async def _served(cluster: Cluster, path: str) -> list[Resource]:
+    try:
+        document = await cluster.get(path)
+    except ClusterError:
+        # The server behind this group is away: nothing is known of it, so nothing is wrong with it.
+        return []
+    group = str(document.get("groupVersion")).rpartition("/")[0]
+    entries = document.get("resources") or []
+    return [Resource(group, entry["name"], bool(entry.get("namespaced"))) for entry in entries]
 
 
 async def _own_rights(cluster: Cluster, intents: Sequence[Intent]) -> list[str]:

@@ -104,12 +104,22 @@ def _documents(file: Path) -> list[Source]:
     except OSError as error:
         raise LintError(f"cannot read {file}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise LintError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+        raise LintError(f"{file} is not YAML{_hint(file)}: {_one_line(error)}") from error
     return [
         Source(str(file), number, document)
         for number, document in enumerate(documents, 1)
         if isinstance(document, dict)
     ]
+
+
+def _hint(file: Path) -> str:
+    if file.parent.name != "templates":
+        return ""
+    return " but a template (helm template CHART | understudy lint -)"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _tell(findings: Sequence[Finding], ink: Ink) -> None:

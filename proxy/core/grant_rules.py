@@ -61,13 +61,14 @@ def _atom(check: AccessCheck) -> _Atom:
 
 def _resource_rules(atoms: set[_Atom]) -> list[Rule]:
     """Merge what differs in one thing only, one thing after the other: nothing is added by it."""
+    # After this, a verb on a resource comes with names or without, never both ways.
     needed = [atom for atom in atoms if not atom.name or atom._replace(name="") not in atoms]
     verbs = _gathered((atom[1:], atom.verb) for atom in needed)
     names = _gathered(
-        ((group, resource, not name, held), name) for (group, resource, name), held in verbs.items()
+        ((group, resource, held), name) for (group, resource, name), held in verbs.items()
     )
     resources = _gathered(
-        ((group, named, held), resource) for (group, resource, _, held), named in names.items()
+        ((group, named, held), resource) for (group, resource, held), named in names.items()
     )
     groups = _gathered(
         ((held, merged, named), group) for (group, named, held), merged in resources.items()

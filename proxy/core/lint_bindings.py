@@ -15,9 +15,8 @@ from proxy.core.lint_finding import (
     action_verbs,
     identity_modes,
 )
-from proxy.core.lint_verbs import is_built_in
 from proxy.core.modes import Mode
-from proxy.core.rbac import GROUP, SERVICE_ACCOUNT, Subject, read_subjects, text
+from proxy.core.rbac import GROUP, SERVICE_ACCOUNT, Rule, Subject, located, read_subjects, text
 from proxy.core.subjects import spoken
 
 
@@ -57,8 +56,7 @@ def binding_findings(holdings: Holdings) -> Iterator[Finding]:
         if not binding.namespace:
             yield from _accounts_everywhere(binding, places)
         for subject in read_subjects(binding.content):
-            located = _located(subject, binding.namespace)
-            held = holdings.by_subject.setdefault(located, [])
+            held = holdings.by_subject.setdefault(located(subject, binding.namespace), [])
             held += [Held(binding, place) for place in places]
     for subject, held in holdings.by_subject.items():
         yield from _together(subject, held)
@@ -69,12 +67,6 @@ def binding_findings(holdings: Holdings) -> Iterator[Finding]:
 def _role_name(binding: Source) -> tuple[str, str]:
     reference = binding.content.get("roleRef")
     return text(reference, "kind"), text(reference, "name")
-
-
-def _located(subject: Subject, namespace: str) -> Subject:
-    if subject.kind != SERVICE_ACCOUNT or subject.namespace:
-        return subject
-    return Subject(subject.kind, subject.name, namespace)
 
 
 def _identity_in_namespace(binding: Source, places: Sequence[RulePlace]) -> Iterator[Finding]:
@@ -132,12 +124,11 @@ def _together(subject: Subject, held: Sequence[Held]) -> Iterator[Finding]:
     identities = [one for one in held if identity_modes(one.place.rule)]
     if not identities:
         return
-    where = identities[0].place.source
     for one in held:
         rule = one.place.rule
-        if is_built_in(one.place.source) and STAR not in rule.verbs:
-            continue
-        if is_legacy(rule):
+        overruled = next((other for other in identities if _overrules(one, other)), None)
+        if overruled is not None:
+            where = overruled.place.source
             verb = rule.verbs.index(LEGACY_VERB if LEGACY_VERB in rule.verbs else STAR)
             yield one.place.warning(
                 "legacy-overrules",
@@ -147,6 +138,7 @@ def _together(subject: Subject, held: Sequence[Held]) -> Iterator[Finding]:
                 "take the legacy right away when the constrained ones suffice",
             )
         elif STAR in rule.verbs:
+            where = identities[0].place.source
             yield one.place.warning(
                 "star-verb",
                 f".verbs[{rule.verbs.index(STAR)}]",
@@ -154,6 +146,26 @@ def _together(subject: Subject, held: Sequence[Held]) -> Iterator[Finding]:
                 "lets it do all of this as them, in every mode",
                 "name the verbs that are meant",
             )
+
+
+def _overrules(legacy: Held, identity: Held) -> bool:
+    """Tell whether a legacy right opens what a constrained one opens, for every action."""
+    rule, constrained = legacy.place.rule, identity.place.rule
+    if not is_legacy(rule) or _opened_by(rule).isdisjoint(identity_modes(constrained)):
+        return False
+    is_elsewhere = legacy.binding.namespace not in {"", identity.binding.namespace}
+    are_others = rule.names and constrained.names and set(rule.names).isdisjoint(constrained.names)
+    return not is_elsewhere and not are_others
+
+
+def _opened_by(legacy: Rule) -> set[Mode]:
+    """Return the modes whose targets a legacy rule opens; a group alone opens nobody."""
+    opened: set[Mode] = set()
+    if not {"users", STAR}.isdisjoint(legacy.resources):
+        opened |= {Mode.USER_INFO, Mode.ARBITRARY_NODE, Mode.ASSOCIATED_NODE}
+    if not {"serviceaccounts", STAR}.isdisjoint(legacy.resources):
+        opened.add(Mode.SERVICE_ACCOUNT)
+    return opened
 
 
 def _halves(subject: Subject, held: Sequence[Held], *, is_complete: bool) -> Iterator[Finding]:

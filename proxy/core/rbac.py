@@ -105,7 +105,7 @@ class Rbac:
         for binding in self.bindings:
             if binding.allows(check):
                 for subject in binding.subjects:
-                    yield binding, _located(subject, binding.namespace)
+                    yield binding, located(subject, binding.namespace)
 
 
 def subject_of(identity: Identity) -> Subject:
@@ -154,10 +154,8 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str))
 
 
-def read_rule(rule: object) -> Rule:
+def read_rule(rule: Manifest) -> Rule:
     """Return a rule as it stands in a role."""
-    if not isinstance(rule, Mapping):
-        return Rule()
     return Rule(
         texts(rule.get("verbs")),
         texts(rule.get("apiGroups")),
@@ -210,7 +208,8 @@ def _kind(thing: Manifest) -> str:
     return text(thing, "kind") if is_ours else ""
 
 
-def _located(subject: Subject, namespace: str) -> Subject:
+def located(subject: Subject, namespace: str) -> Subject:
+    """Return a subject of a binding with the namespace that it has there."""
     if subject.kind != SERVICE_ACCOUNT or subject.namespace:
         return subject
     return Subject(subject.kind, subject.name, namespace)

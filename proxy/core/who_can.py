@@ -75,18 +75,26 @@ def holders(rbac: Rbac, mode: Mode, wanted: Identity, action: Action) -> list[Ho
         return []
     opened = [_opened(rbac, requirement, mode) for requirement in needed]
     names = sorted(set().union(*(names for names, _ in opened)) | _always(mode))
-    found = [
-        (name, groups)
-        for name in ("", *names)
-        for groups in _group_sets(name, opened, mode)
-        if name != ANONYMOUS or not groups
-    ]
+    anybody = _group_sets("", opened, mode)
+    found = [("", groups) for groups in anybody]
+    for name in names:
+        own = _own_groups(name, mode)
+        # Who is not logged in is not anybody who is.
+        wider = [] if name == ANONYMOUS else anybody
+        found += [
+            (name, groups)
+            for groups in _group_sets(name, opened, mode)
+            if not any(other <= _closure(groups) | own for other in wider)
+        ]
     return [
         Holder(
-            mode, name, tuple(sorted(groups)), _roles(rbac, needed, holder_identity(name, groups))
+            mode,
+            name,
+            tuple(sorted(groups)),
+            _roles(rbac, needed, _identity(mode, name, groups)),
         )
         for name, groups in found
-        if not any(_says_more(other, (name, groups), mode) for other in found)
+        if name != ANONYMOUS or not groups
     ]
 
 
@@ -154,22 +162,19 @@ def requirements(mode: Mode, wanted: Identity, action: Action) -> list[Requireme
     return needed
 
 
-def holder_identity(name: str, groups: Iterable[str]) -> Identity:
-    """Return somebody who is this holder and nothing else."""
-    own = implied_groups(name) if name else (AUTHENTICATED,)
-    given = _closure(groups)
-    return Identity(name or NOBODY, groups=(*sorted(given.difference(own)), *own))
-
-
 def caller_identity(holder: Holder, wanted: Identity) -> Identity:
     """Return a holder as it would come to the API server."""
-    identity = holder_identity(holder.name, holder.groups)
+    identity = _identity(holder.mode, holder.name, holder.groups)
     if holder.mode is not Mode.ASSOCIATED_NODE:
         return identity
     extra = extra_of({NODE_NAME_KEY: [node_name(wanted.name) or ""]})
-    own = (SERVICE_ACCOUNTS, AUTHENTICATED)
-    groups = tuple(dict.fromkeys((*identity.groups, *own)))
-    return replace(identity, name=holder.name or _AN_ACCOUNT, groups=groups, extra=extra)
+    return replace(identity, name=holder.name or _AN_ACCOUNT, extra=extra)
+
+
+def _identity(mode: Mode, name: str, groups: Iterable[str]) -> Identity:
+    """Return somebody who is this holder and nothing else."""
+    all_groups = _closure(groups) | _own_groups(name, mode)
+    return Identity(name or NOBODY, groups=tuple(sorted(all_groups)))
 
 
 def _always(mode: Mode) -> set[str]:
@@ -255,17 +260,6 @@ def _own_groups(name: str, mode: Mode) -> frozenset[str]:
     if mode is Mode.ASSOCIATED_NODE:
         return frozenset({SERVICE_ACCOUNTS, AUTHENTICATED})
     return frozenset({AUTHENTICATED})
-
-
-def _says_more(
-    other: tuple[str, frozenset[str]], one: tuple[str, frozenset[str]], mode: Mode
-) -> bool:
-    """Tell whether another holder describes everyone whom this one describes."""
-    if other == one or other[0] not in {"", one[0]}:
-        return False
-    if one[0] == ANONYMOUS and not other[0]:
-        return False
-    return other[1] <= _closure(one[1]) | _own_groups(one[0], mode)
 
 
 def _roles(rbac: Rbac, needed: Iterable[Requirement], identity: Identity) -> tuple[str, ...]:

@@ -256,6 +256,12 @@ def test_what_holds_everywhere_is_not_said_again() -> None:
     }
 
 
+def test_a_namespace_that_needs_nothing_of_its_own_gets_nothing() -> None:
+    objects = grant_objects([replace(NEED, actions=(LIST_PODS, action("GET", "/api/v1/pods")))])
+
+    assert set(rules_of(objects)) == {("ClusterRole", "")}
+
+
 def test_equal_rights_are_one_role_with_all_who_hold_it() -> None:
     objects = grant_objects([NEED, replace(NEED, subject=DESK)], name="desk")
 

@@ -253,7 +253,7 @@ PROBLEMS = [
         id="names with create",
     ),
     pytest.param(
-        {**DESK, "actions": [{"verbs": ["list"], "resources": ["pods/log"]}]},
+        {**DESK, "actions": [{"verbs": ["list"], "resources": ["pods", "pods/log"]}]},
         ["$.actions[0].verbs: pods/log is never asked for by list"],
         id="a list of a subresource",
     ),

@@ -191,6 +191,12 @@ MISTAKES = [
         ".verbs[0]",
         id="nothing known",
     ),
+    pytest.param(
+        identity("user-info", "users", verbs=["impersonation-of-somebody-else"]),
+        "unknown-verb",
+        ".verbs[0]",
+        id="no verb at all",
+    ),
     pytest.param(visit("/version", verb="list"), "unknown-verb", ".verbs[0]", id="no method"),
     # Actions.
     pytest.param(
@@ -372,7 +378,11 @@ def test_a_role_opens_nothing_of_the_cluster(rule: Rule, code: str, path: str) -
             id="legacy alone",
         ),
         pytest.param(
-            {"apiGroups": AUTHENTICATION, "resources": ["uids", "*"], "verbs": ["impersonate"]},
+            {
+                "apiGroups": AUTHENTICATION,
+                "resources": ["uids", "*", "userextras/Scopes"],
+                "verbs": ["impersonate"],
+            },
             id="legacy extras",
         ),
     ],
@@ -468,12 +478,47 @@ def test_what_makes_constrained_rights_pointless_is_found_across_bindings(
     assert all("user jane" not in one.why for one in look_at([*constrained, *elsewhere]))
 
 
-def test_built_in_roles_with_legacy_verbs_are_not_reported() -> None:
-    legacy = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}
-    edit = role(legacy, name="edit", labels={"kubernetes.io/bootstrapping": "rbac-defaults"})
-    documents = [role(*BOTH), binding(JANE), edit, binding(JANE, name="edit")]
+LEGACY_ACCOUNTS = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}
+TELLER = identity("serviceaccount", "serviceaccounts", resourceNames=["teller"])
 
-    assert told(look_at(documents)) == []
+
+@pytest.mark.parametrize(
+    ("constrained", "legacy", "namespace", "is_found"),
+    [
+        pytest.param(TELLER, LEGACY_ACCOUNTS, "bank", True, id="accounts of one namespace"),
+        pytest.param(TELLER, LEGACY_ACCOUNTS, None, True, id="accounts of all namespaces"),
+        pytest.param(TELLER, LEGACY_ACCOUNTS, "shop", False, id="of another namespace"),
+        pytest.param(
+            TELLER, {**LEGACY_ACCOUNTS, "resourceNames": ["other"]}, "bank", False, id="others"
+        ),
+        pytest.param(
+            TELLER, {**LEGACY_ACCOUNTS, "resources": ["users"]}, None, False, id="users by legacy"
+        ),
+        pytest.param(
+            TELLER, {**LEGACY_ACCOUNTS, "resources": ["groups"]}, None, False, id="groups alone"
+        ),
+        pytest.param(TELLER, {**LEGACY_ACCOUNTS, "resources": ["*"]}, None, True, id="all"),
+    ],
+)
+def test_legacy_overrules_what_it_opens_and_nothing_else(
+    constrained: Rule, legacy: Rule, namespace: str | None, *, is_found: bool
+) -> None:
+    kind = "ClusterRole"
+    documents = [
+        role(constrained, on("serviceaccount", "get"), namespace="bank"),
+        binding(JANE, namespace="bank"),
+        # As `edit` has it, which every cluster makes for itself.
+        role(legacy, name="edit", labels={"kubernetes.io/bootstrapping": "rbac-defaults"}),
+        binding(JANE, name="edit", namespace=namespace, kind=kind),
+    ]
+
+    assert ("legacy-overrules" in {one.code for one in look_at(documents)}) == is_found
+
+
+def test_legacy_accounts_do_not_overrule_users() -> None:
+    legacy = [role(LEGACY_ACCOUNTS, name="edit"), binding(JANE, name="edit")]
+
+    assert told(look_at([role(*BOTH), binding(JANE), *legacy])) == []
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -503,6 +548,19 @@ def test_the_documentations_service_account_in_the_wrong_namespace_is_found() ->
 
     assert told(look_at(DOCUMENTED)) == expected
     assert told(look_at([*DOCUMENTED, account("production", "app-sa")])) == expected
+
+
+def test_a_service_account_is_of_its_bindings_namespace() -> None:
+    bare = {"kind": "ServiceAccount", "name": "desk"}
+    rule = identity("serviceaccount", "serviceaccounts")
+    documents = [
+        role(rule, namespace="tools"),
+        role(on("serviceaccount", "get"), name="a", namespace="tools"),
+        binding(bare, namespace="tools"),
+        binding(ACCOUNT, name="a", namespace="tools"),
+    ]
+
+    assert told(look_at(documents)) == []
 
 
 def test_a_service_account_that_is_there_may_act_elsewhere() -> None:
