@@ -99,16 +99,28 @@ async def _own_rights(cluster: Cluster, intents: Sequence[Intent]) -> list[str]:
     """Return what targets may not do themselves, so that acting as them is of no use."""
     checks: dict[AccessCheck, Identity] = {}
     for trial in trials(intents):
-        if trial.is_meant and trial.action.is_resource:
+        if trial.is_meant and trial.action.is_resource and not _stands_for_many(trial, intents):
             mode = next(one.mode for one in intents if _is_target(one, trial))
             acting = acting_identity(mode, trial.wanted)
             checks[check_on(trial.action, trial.action.verb, user=acting)] = acting
     answers = await cluster.review_all(list(checks))
+    lacking: dict[str, list[str]] = {}
+    for (check, acting), answer in zip(checks.items(), answers, strict=True):
+        if not answer.allowed:
+            lacking.setdefault(acting.name, []).append(check_summary(check))
     return [
-        f"{acting.name} itself may not {check_summary(check)}, and acting as it does not help"
-        for (check, acting), answer in zip(checks.items(), answers, strict=True)
-        if not answer.allowed
+        f"{name} itself may not {deeds[0]}{_and_more(deeds)}: who acts as it may no more than it"
+        for name, deeds in lacking.items()
     ]
+
+
+def _and_more(deeds: Sequence[str]) -> str:
+    return f" (and {len(deeds) - 1} more)" if len(deeds) > 1 else ""
+
+
+def _stands_for_many(trial: Trial, intents: Sequence[Intent]) -> bool:
+    """Tell whether the target is an example of many, whose rights nobody knows."""
+    return all(trial.wanted not in one.targets for one in intents)
 
 
 def _is_target(intent: Intent, trial: Trial) -> bool:

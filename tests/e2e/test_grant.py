@@ -268,7 +268,7 @@ def test_what_the_cluster_knows_is_told_beside(
     assert json.loads(said.output)["kind"] == "List"
     assert f"user {jane} already has ClusterRole/" in said.errors
     assert "is legacy impersonation" in said.errors
-    assert f"{target} itself may not delete secrets one in {namespace}" in said.errors
+    assert f"{target} itself may not get pods any in {namespace} (and 12 more)" in said.errors
 
 
 def test_a_resource_that_only_this_cluster_has_is_known(
