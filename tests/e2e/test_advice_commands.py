@@ -166,7 +166,7 @@ ODD_NAMES = (
 
 @pytest.mark.timeout(60)
 def test_kubectl_reads_every_name_in_a_grant_as_it_is_meant(
-    kubeconfig: Path, control_plane: ControlPlane
+    kubeconfig: Path, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     groups = [f"--as-group={name}" for name in ODD_NAMES]
     said = explain(kubeconfig, "--user=1e3", "--as=0x1f", *groups, "list", "pods", "--grant-only")
@@ -179,7 +179,7 @@ def test_kubectl_reads_every_name_in_a_grant_as_it_is_meant(
     ]
 
     done = subprocess.run(
-        [*command, "--dry-run=server", "-o", "json"],
+        [*command, "--dry-run=server", "-o", "json", f"--cache-dir={tmp_path}"],
         input=said.output.encode(),
         capture_output=True,
         check=False,
