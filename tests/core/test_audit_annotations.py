@@ -13,7 +13,7 @@ from proxy.core.audit_annotations import (
     plain_annotations,
 )
 from proxy.core.errors import Forbidden
-from proxy.core.identity import Caller, Identity
+from proxy.core.identity import Caller, Identity, extra_of
 from proxy.core.modes import Mode
 from tests.core.test_audit_event import impersonation
 
@@ -63,6 +63,22 @@ def test_a_denial_tells_the_check_that_failed_first() -> None:
         "cache": "miss", "first-failed-check": 'impersonate:user-info users "x"',
         "response-bytes": "9", "reviews": "2",
     }  # fmt: skip
+
+
+def test_a_denial_tells_whom_it_wanted_unless_that_is_endless() -> None:
+    wanted = Identity("alice", "7", ("dev",), extra_of({"k": ["v"]}))
+    crowd = Identity("alice", groups=("x" * 100,) * 100)
+
+    short = annotations_text(None, Forbidden("no"), reviews=0, ending=None, wanted=wanted)
+    long = annotations_text(None, Forbidden("no"), reviews=0, ending=None, wanted=crowd)
+
+    assert json.loads(told(short)["wanted"]) == {
+        "username": "alice",
+        "uid": "7",
+        "groups": ["dev"],
+        "extra": {"k": ["v"]},
+    }
+    assert long == ""
 
 
 def test_what_is_missing_is_told() -> None:

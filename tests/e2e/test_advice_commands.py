@@ -149,6 +149,51 @@ def rights_of_emil() -> list[dict[str, Any]]:
     return [{**named, "kind": "Role", "rules": rules}, {**named, "kind": "RoleBinding", **binding}]
 
 
+ODD_NAMES = (
+    "1e3",
+    "0o7",
+    "y",
+    "Null",
+    'quo"te',
+    "<b>&",
+    "back\\slash",
+    "é\u2028",
+    "😀",
+    "a: b",
+    "-x",
+)
+
+
+@pytest.mark.timeout(60)
+def test_kubectl_reads_every_name_in_a_grant_as_it_is_meant(
+    kubeconfig: Path, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    groups = [f"--as-group={name}" for name in ODD_NAMES]
+    said = explain(kubeconfig, "--user=1e3", "--as=0x1f", *groups, "list", "pods", "--grant-only")
+    command = [
+        str(control_plane.binaries.kubectl),
+        f"--kubeconfig={kubeconfig}",
+        "create",
+        "-f",
+        "-",
+    ]
+
+    done = subprocess.run(
+        [*command, "--dry-run=server", "-o", "json", f"--cache-dir={tmp_path}"],
+        input=said.output.encode(),
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.decode().replace("}\n{", "},{")
+    created = json.loads(f"[{printed}]")
+    (role,) = [one for one in created if one["kind"] == "ClusterRole"]
+    names = {name for rule in role["rules"] for name in rule["resourceNames"]}
+    assert names == {*ODD_NAMES, "0x1f"}
+    assert {one["subjects"][0]["name"] for one in created if "subjects" in one} == {"1e3"}
+
+
 # What is told
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from proxy.core.action import parse_action
 from proxy.core.errors import Refusal
@@ -50,10 +51,13 @@ class Seat:
         return self.client.send(question.method, question.target, headers, body)
 
 
-def seats(arena: Arena, *, seed: int) -> Generator[Seat, None, None]:
-    """Yield cases that come to a decision about impersonation, without an end."""
+def seats(arena: Arena, *, seed: int, stride: int) -> Generator[Seat, None, None]:
+    """Yield cases that come to a decision about impersonation, without an end.
+
+    A stride takes a few out of many: those that stand together are alike.
+    """
     batch: list[Case] = []
-    for case in _cases(seed, arena.half):
+    for case in islice(_cases(seed, arena.half), 0, None, stride):
         batch.append(case)
         if len(batch) == _BATCH:
             yield from _seated(arena, batch)
