@@ -145,12 +145,20 @@ class TokenAuthenticator:
         self._refused = ShortMemory[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
         self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
 
+    def key_of(self, token: bytes) -> bytes:
+        """Return under what a token is remembered: nobody can tell the token from it."""
+        return hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
+
+    def recall(self, key: bytes) -> Caller | None:
+        """Return whose token this was found to be within the life of that answer, if anybody's."""
+        return self._callers.recall(key)
+
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
         """Return whose token this is; `address` is where it came from.
 
         Unauthorized for a no, UpstreamUnavailable for no answer, TooManyRequests for one too many.
         """
-        key = hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
+        key = self.key_of(token)
         caller = self._callers.recall(key)
         if caller is None and not self._refused.recall(key):
             caller = await self._ask_once(key, token, address)

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from proxy.telemetry.tallies import CounterTally, HistogramTally
 
 _LABELS = ("mode", "decision")
+_REQUEST_HIT = ("request", "hit")
 # 1 ms doubling fifteen times, as the native server's.
 _BUCKETS = tuple(0.001 * 2**power for power in range(15))
 
@@ -102,6 +103,13 @@ class Metrics:
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
         """Count a look-up of an earlier decision."""
         self._cache_lookups.add((cache, "hit" if hit else "miss"))
+
+    def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
+        """Count an impersonation that an earlier decision of an equal request allowed."""
+        self._cache_lookups.add(_REQUEST_HIT)
+        # The filter of old, which knew no modes, had no metrics.
+        if has_modes:
+            self.impersonation_decided(mode, allowed=True, seconds=seconds)
 
     def pod_looked_up(self, outcome: str) -> None:
         """Count one look-up of a pod; `outcome` is found, none or error."""

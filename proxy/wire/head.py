@@ -76,6 +76,9 @@ class RequestHead(NamedTuple):
     upgrade: bytes | None = None
     """The protocol to switch to, as the client wrote it, if it is one that we carry."""
     expects_continue: bool = False
+    notes: dict[object, object] | None = None
+    """What rooms have found out about this head, each under its own key; one for equal heads of a
+    connection, and None where none are expected. Only for what is true of every equal head."""
 
 
 class ResponseHead(NamedTuple):
