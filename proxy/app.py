@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import HealthCheck, Heartbeat
-from proxy.admin.server import AdminServer
+from proxy.admin.side import AdminSide
 from proxy.audit.audit_recorder import AuditRecorder
 from proxy.audit.book import AuditBook
 from proxy.audit.policy_keeper import PolicyKeeper
@@ -22,6 +22,7 @@ from proxy.authentication.trust import Trust, TrustKeeper
 from proxy.authentication.trust_sources import FilesAndCluster
 from proxy.core.audit_policy import AuditPolicy
 from proxy.core.errors import Refusal
+from proxy.observation import VERSION, metrics_guard, watch_clients
 from proxy.pipeline import Pipeline
 from proxy.serving.certificates import LoadedCertificates, ServingCertificates, load_certificates
 from proxy.serving.drain import Drain
@@ -34,6 +35,8 @@ from proxy.telemetry.audit_metrics import AuditMetrics
 from proxy.telemetry.audit_policy_metrics import AuditPolicyMetrics
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.program_metrics import ProgramMetrics
+from proxy.telemetry.request_metrics import RequestMetrics
 from proxy.telemetry.serving_metrics import ServingMetrics
 from proxy.telemetry.upstream_metrics import UpstreamMetrics
 from proxy.upstream.own_account import Clocks
@@ -113,20 +116,26 @@ class Proxy:
         )
         self._heartbeat = Heartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
         self._audit = build_audit(settings.audit, AuditMetrics(metrics.registry), _wall_clock)
-        self._admin = AdminServer(
-            metrics.registry,
+        self._admin = AdminSide(
+            settings.admin,
+            registry=metrics.registry,
             live=[HealthCheck("event-loop", self._heartbeat.fault)],
             ready=[
                 HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
                 HealthCheck("listener", lambda: None if self._is_accepting else "not open yet"),
+                HealthCheck("upstream", upstream.reachability.fault),
                 HealthCheck("own-identity", upstream.knowledge.fault),
                 HealthCheck("own-credential", upstream.credential_fault),
                 HealthCheck("canary", upstream.knowledge.canary.fault),
                 HealthCheck("client-cas", self._trust.fault),
                 HealthCheck("audit", self._audit.fault),
             ],
+            counter=self._serving_metrics,
+            guard=metrics_guard(settings.admin, upstream.reviewer.client),
         )
-        recorder = Recorder(_wall_clock)
+        ProgramMetrics(metrics.registry, version=VERSION)
+        requests = RequestMetrics(metrics.registry)
+        recorder = Recorder(_wall_clock, counter=requests)
         self._policy_keeper: PolicyKeeper | None = None
         if self._audit.sink is not None:
             book = AuditBook(
@@ -135,9 +144,14 @@ class Proxy:
                 body_bytes=settings.audit.body_bytes,
                 clock=time.monotonic,
             )
-            recorder = AuditRecorder(_wall_clock, book)
+            recorder = AuditRecorder(_wall_clock, book, counter=requests)
             counter = AuditPolicyMetrics(metrics.registry)
             self._policy_keeper = PolicyKeeper(book, load_audit_policy, counter)
+        self._in_flight = InFlight(
+            reads=settings.serving.limits.reads_in_flight,
+            writes=settings.serving.limits.writes_in_flight,
+            counter=self._serving_metrics,
+        )
         self._gate = build_gate(settings, self._tools)
         self._authenticator = build_authenticator(settings, self._tools, self._trust)
         self._pipeline = self._build_pipeline(settings, recorder)
@@ -152,16 +166,18 @@ class Proxy:
             certificates, listening=self._listener, counter=self._serving_metrics
         )
         self.drain = Drain(self._listener, drain_times(settings), clock=self._clock)
+        watch_clients(self._serving_metrics, self._listener, self._in_flight)
 
     async def start(self, settings: Settings) -> None:
         """Listen, and keep house."""
         await self._audit.start()
         allow_open_files(settings.serving.limits.connections)
         await self._trust.begin()
-        if settings.admin.address is not None:
-            await self._admin.start(*settings.admin.address)
+        refresh_seconds = settings.serving.certificate_refresh_seconds
+        await self._admin.start(self._tasks, refresh_seconds=refresh_seconds)
         self.address = await self._listener.bind(*settings.serving.address)
         self._tasks.keep(self._upstream.knowledge.run(self._guard))
+        self._tasks.keep(self._upstream.reachability.run())
         # Beside another instance on the same port clients come with the first moment of listening,
         # and nobody is admitted before our name is known. An API server that is slow to tell it
         # does not keep us from saying so to them.
@@ -173,7 +189,6 @@ class Proxy:
         self._tasks.keep(self._keep_house())
         for account in self._upstream.accounts:
             self._tasks.keep(account.keeper.run())
-        refresh_seconds = settings.serving.certificate_refresh_seconds
         self._tasks.keep(self._certificates.keep_fresh(refresh_seconds))
         self._tasks.keep(self._trust.keep_fresh(refresh_seconds))
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))
@@ -212,15 +227,10 @@ class Proxy:
             self._tasks.keep(self._policy_keeper.look(settings.audit.policy_file))
 
     def _build_pipeline(self, settings: Settings, recorder: Recorder) -> Pipeline:
-        limits = settings.serving.limits
         return Pipeline(
             recorder=recorder,
             authenticator=self._authenticator,
-            in_flight=InFlight(
-                reads=limits.reads_in_flight,
-                writes=limits.writes_in_flight,
-                counter=self._serving_metrics,
-            ),
+            in_flight=self._in_flight,
             decisions=decisions_by(settings, self._gate, self._tools),
             forwarder=self._upstream.forwarder,
             tasks=self._tasks,
@@ -229,8 +239,10 @@ class Proxy:
     async def _keep_house(self) -> None:
         """Close who is late, idle or dead, and show that the event loop turns."""
         for turn in itertools.count(1):
+            asleep_since = self._clock()
             await asyncio.sleep(_SWEEP_SECONDS)
             self._heartbeat.beat()
+            self._serving_metrics.loop_lagged(self._clock() - asleep_since - _SWEEP_SECONDS)
             self._listener.close_late()
             self._upstream.pool.close_old()
             if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
@@ -242,6 +254,11 @@ class Proxy:
 
     def _believe(self, trust: Trust) -> None:
         self._upstream.forwarder.rules = forwarding_rules(trust)
+        front_proxies = trust.front_proxies
+        self._serving_metrics.trust_expires(
+            clients=0.0 if trust.clients is None else trust.clients.expires_at,
+            front_proxies=0.0 if front_proxies is None else front_proxies.bundle.expires_at,
+        )
 
     def _guard(self) -> None:
         knowledge = self._upstream.knowledge

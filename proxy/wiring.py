@@ -73,10 +73,11 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
     """Return what finds out who is calling."""
     reviews = settings.authentication.token_review
     ration = Ration(reviews.per_address_per_second, reviews.per_address_burst)
+    metrics = TokenMetrics(tools.metrics.registry)
     desk = TokenDesk(
         KubernetesTokenReviewer(tools.client, audiences=reviews.audiences),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_TOKENS),
-        counter=TokenMetrics(tools.metrics.registry),
+        counter=metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
         clock=tools.clock,
     )
@@ -86,6 +87,7 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
         clock=tools.clock,
         tasks=tools.tasks,
     )
+    metrics.watch_memory(lambda: (tokens.remembered, tokens.asked))
     return Authenticator(
         trust,
         tokens if reviews.enabled else None,
@@ -132,10 +134,12 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
     impersonation = settings.impersonation
     reviews = impersonation.reviews
     ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
+    breaker = Breaker(tools.clock)
+    tools.metrics.watch_breaker(lambda: breaker.is_open)
     desk = ReviewDesk(
         KubernetesAccessReviewer(tools.client),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
-        breaker=Breaker(tools.clock),
+        breaker=breaker,
         counter=tools.metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
         tasks=tools.tasks,

@@ -1,14 +1,18 @@
 """Health as Kubernetes asks for it: `ok`, or which check failed and why.
 
 `/livez` asks whether we should be restarted and so never looks upstream: an API server that is
-down must not take every proxy with it. `/readyz` asks whether clients should be sent here.
+down must not take every proxy with it. `/readyz` asks whether clients should be sent here. The text
+is the API server's own, but for two things: what failed is a 503, which says that it may pass, and
+the reason is told, because all of ours are constant texts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from aiohttp import web
+
+from proxy.core.go_quote import go_quote
 
 _NOT_GUESSED = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
 
@@ -19,6 +23,10 @@ class HealthCheck:
 
     name: str
     fault: Callable[[], str | None]
+
+
+PING = HealthCheck("ping", lambda: None)
+"""Whoever reads this has an answer."""
 
 
 class Heartbeat:
@@ -40,24 +48,54 @@ class Heartbeat:
 
 
 class HealthPage:
-    """Answers one path from its checks."""
+    """Answers one path from its checks, and each check on a path of its own."""
 
     def __init__(self, name: str, checks: Sequence[HealthCheck]) -> None:
         self._name = name
-        self._checks = checks
+        self.checks = checks
+
+    @property
+    def faults(self) -> Iterator[tuple[str, str | None]]:
+        """Yield what each check says now."""
+        return ((check.name, check.fault()) for check in self.checks)
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Say `ok`; list every check when one fails, or when `?verbose` asks for it."""
-        faults = [(check.name, check.fault()) for check in self._checks]
-        is_healthy = all(fault is None for _, fault in faults)
-        lines = [
-            f"[+]{name} ok" if fault is None else f"[-]{name} failed: {fault}"
-            for name, fault in faults
-        ]
+        excluded = set(request.query.getall("exclude", ()))
+        is_healthy, lines = True, []
+        for check in self.checks:
+            fault = None
+            if check.name in excluded:
+                excluded.remove(check.name)
+                lines.append(f"[+]{check.name} excluded: ok")
+            elif (fault := check.fault()) is None:
+                lines.append(f"[+]{check.name} ok")
+            else:
+                lines.append(f"[-]{check.name} failed: {fault}")
+            is_healthy = is_healthy and fault is None
+        if excluded:
+            unknown = ",".join(go_quote(name) for name in sorted(excluded))
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {unknown}")
         lines.append(f"{self._name} check {'passed' if is_healthy else 'failed'}")
         listed = "\n".join([*lines, ""])
-        return web.Response(
-            text="ok" if is_healthy and "verbose" not in request.query else listed,
-            status=HTTPStatus.OK if is_healthy else HTTPStatus.SERVICE_UNAVAILABLE,
-            headers=_NOT_GUESSED,
+        return _page(
+            "ok" if is_healthy and "verbose" not in request.query else listed,
+            is_healthy=is_healthy,
         )
+
+    async def answer_one(self, name: str) -> web.Response | None:
+        """Say how one check stands; None when there is none of this name."""
+        for check in self.checks:
+            if check.name == name:
+                fault = check.fault()
+                text = "ok" if fault is None else f"internal server error: {fault}\n"
+                return _page(text, is_healthy=fault is None)
+        return None
+
+
+def _page(text: str, *, is_healthy: bool) -> web.Response:
+    return web.Response(
+        text=text,
+        status=HTTPStatus.OK if is_healthy else HTTPStatus.SERVICE_UNAVAILABLE,
+        headers=_NOT_GUESSED,
+    )

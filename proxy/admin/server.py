@@ -3,24 +3,31 @@
 On the proxy port every path belongs to the API server.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import ssl
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Protocol
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from proxy.admin.health import HealthCheck, HealthPage
+from proxy.admin.health import HealthPage
 from proxy.core.errors import SetupError
 
 _STOP_SECONDS = 1.0
+_METRICS = "metrics"
 
 
 class AdminPortError(SetupError):
     """The address of the admin port cannot be listened on."""
 
 
-Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
+class Page(Protocol):
+    """Answers one path."""
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        """Return the answer."""
+        ...
 
 
 class _Connection(RequestHandler):
@@ -43,28 +50,21 @@ class _Server(web.Server):
 
 
 class AdminServer:
-    """Serves what operators and their tools ask."""
+    """Serves what operators and their tools ask: health to anybody, metrics by their own page."""
 
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        *,
-        live: Sequence[HealthCheck] = (),
-        ready: Sequence[HealthCheck] = (),
-    ) -> None:
-        self._registry = registry
-        self._pages: dict[str, Page] = {"/metrics": self._metrics}
-        for name, checks in (("livez", live), ("readyz", ready)):
-            self._pages[f"/{name}"] = HealthPage(name, checks).answer
+    def __init__(self, metrics: Page, health: Mapping[str, HealthPage]) -> None:
+        """`health` are the pages of health by their names, such as readyz."""
+        self._metrics = metrics
+        self._health = health
         self._runner: web.ServerRunner | None = None
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen."""
+    async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> None:
+        """Listen; with TLS if there is a context."""
         self._runner = web.ServerRunner(
             _Server(self._answer, access_log=None), shutdown_timeout=_STOP_SECONDS
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, reuse_port=True)
+        site = web.TCPSite(self._runner, host, port, reuse_port=True, ssl_context=tls)
         try:
             await site.start()
         except OSError as error:
@@ -77,13 +77,18 @@ class AdminServer:
             await self._runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        page = self._pages.get(request.path)
-        if page is None:
-            return web.Response(status=HTTPStatus.NOT_FOUND)
+        name, slash, check = request.path.removeprefix("/").partition("/")
+        health = self._health.get(name)
+        if health is None and (name, slash) != (_METRICS, ""):
+            return _not_found()
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET,HEAD"})
-        return await page(request)
+        if health is None:
+            return await self._metrics.answer(request)
+        if not slash:
+            return await health.answer(request)
+        return await health.answer_one(check) or _not_found()
 
-    async def _metrics(self, _request: web.BaseRequest) -> web.Response:
-        body = generate_latest(self._registry)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+def _not_found() -> web.Response:
+    return web.Response(status=HTTPStatus.NOT_FOUND)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from proxy.audit.audited_trail import AuditedTrail
 from proxy.audit.book import AuditBook
-from proxy.audit.recorder import Recorder, Trail
+from proxy.audit.recorder import Recorder, RequestCounter, Trail
 from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
 
@@ -13,8 +13,14 @@ from proxy.wire.peer import Peer
 class AuditRecorder(Recorder):
     """Opens a trail that leaves audit events for each request."""
 
-    def __init__(self, wall_clock: Callable[[], datetime], book: AuditBook) -> None:
-        super().__init__(wall_clock)
+    def __init__(
+        self,
+        wall_clock: Callable[[], datetime],
+        book: AuditBook,
+        *,
+        counter: RequestCounter | None = None,
+    ) -> None:
+        super().__init__(wall_clock, clock=book.clock, counter=counter)
         self._book = book
 
     def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> Trail:

@@ -13,12 +13,10 @@ from proxy.audit.overhearing import (
 )
 from proxy.audit.recorder import Recorder, Trail
 from proxy.core.action import Action
-from proxy.core.admission import Admission
 from proxy.core.audit_body import has_response_object
 from proxy.core.audit_event import quoted
 from proxy.core.audit_pieces import RequestPieces
 from proxy.core.audit_policy import Recording
-from proxy.core.errors import Refusal
 from proxy.core.header_lines import Header
 from proxy.core.identity import Caller
 from proxy.wire.exchange import ExchangeObserver, RequestReceiver
@@ -37,10 +35,7 @@ class ListeningTrail(Trail):
         "_asked",
         "_body",
         "_book",
-        "_called_after",
-        "_decided_after",
         "_id_text",
-        "_opened_at",
         "_recording",
         "_reviews",
         "_started_at",
@@ -59,9 +54,6 @@ class ListeningTrail(Trail):
         self._id_text = quoted(audit_id.decode("ascii"))
         self._recording: Recording | None = None
         self._asked: RequestPieces | None = None
-        self._opened_at = book.clock()
-        self._called_after: float | None = None
-        self._decided_after: float | None = None
         self._started_at: datetime | None = None
         self._reviews = 0
         self._body: HeardBody | None = None
@@ -76,9 +68,8 @@ class ListeningTrail(Trail):
 
     def is_called_by(self, caller: Caller) -> None:
         """Learn who is calling, and how much of the request is to be recorded."""
-        self._caller = caller
+        super().is_called_by(caller)
         book = self._book
-        self._called_after = book.clock() - self._opened_at
         recording = book.policy.recording_of(caller.identity, self._known_action)
         self._recording = recording
         if recording.writes_received:
@@ -87,17 +78,6 @@ class ListeningTrail(Trail):
     def is_reviewed(self, count: int) -> None:
         """Learn how many reviews the decision took, if it took any."""
         self._reviews = count
-
-    def is_admitted(self, admission: Admission) -> None:
-        """Learn who the request becomes."""
-        self._admission = admission
-        self._decided_after = self._book.clock() - self._opened_at
-
-    def is_refused(self, refusal: Refusal) -> None:
-        """Learn why the request goes no further."""
-        self._refusal = refusal
-        if self._decided_after is None:
-            self._decided_after = self._book.clock() - self._opened_at
 
     # --- what passes -----------------------------------------------------------------------
 

@@ -4,30 +4,61 @@ Each request leaves one line in our own log. `audited_trail.py` adds audit event
 """
 
 import os
+import time
 from collections.abc import Callable
 from datetime import datetime
+from typing import Protocol
 
 from proxy.core.action import Action
 from proxy.core.admission import Admission
 from proxy.core.audit_id import new_audit_id
-from proxy.core.errors import Refusal
+from proxy.core.errors import Refusal, UnreadableRequest
 from proxy.core.identity import Caller
 from proxy.telemetry.logs import EventLog
 from proxy.wire.exchange import ExchangeObserver, Outcome
-from proxy.wire.head import RequestHead
+from proxy.wire.head import SWITCHING_PROTOCOLS, RequestHead
 from proxy.wire.peer import Peer
 
 access_log = EventLog("understudy.access", "request")
 
 _ID_BYTES = 16
 _IDS_AT_ONCE = 256
+_NOT_ADMITTED = "none"
+_LONGEST_NAME = 256
+
+
+class RequestCounter(Protocol):
+    """Counts requests when they have ended."""
+
+    def request_ended(
+        self, verb: str, status: int, *, is_long: bool, mode: str | None, is_warned: bool
+    ) -> None:
+        """Count a request; `mode` is None for who acts as itself, `none` for who may not act."""
+        ...
+
+    def request_took(self, verb: str, seconds: float) -> None:
+        """Count how long a request took that is not long-running."""
+        ...
+
+    def request_refused(self, refusal: Refusal) -> None:
+        """Count a request that we answered."""
+        ...
 
 
 class Recorder:
     """Opens a trail for each request."""
 
-    def __init__(self, wall_clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        wall_clock: Callable[[], datetime],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        counter: RequestCounter | None = None,
+    ) -> None:
+        """`clock` tells seconds from anywhere, for how long things take."""
         self.wall_clock = wall_clock
+        self.clock = clock
+        self.counter = counter
         self._random = b""
         self._used = 0
 
@@ -50,7 +81,10 @@ class Trail:
     __slots__ = (
         "_action",
         "_admission",
+        "_called_after",
         "_caller",
+        "_decided_after",
+        "_opened_at",
         "_peer",
         "_received_at",
         "_recorder",
@@ -66,6 +100,9 @@ class Trail:
         self._request = request
         self._peer = peer
         self._received_at = recorder.wall_clock()
+        self._opened_at = recorder.clock()
+        self._called_after: float | None = None
+        self._decided_after: float | None = None
         self._action: Action | None = None
         self._caller: Caller | None = None
         self._admission: Admission | None = None
@@ -84,6 +121,7 @@ class Trail:
     def is_called_by(self, caller: Caller) -> None:
         """Learn who is calling."""
         self._caller = caller
+        self._called_after = self._recorder.clock() - self._opened_at
 
     def is_reviewed(self, count: int) -> None:
         """Learn how many reviews the decision took, if it took any."""
@@ -91,20 +129,43 @@ class Trail:
     def is_admitted(self, admission: Admission) -> None:
         """Learn who the request becomes."""
         self._admission = admission
+        self._decided_after = self._recorder.clock() - self._opened_at
 
     def is_refused(self, refusal: Refusal) -> None:
         """Learn why the request goes no further."""
         self._refusal = refusal
+        if self._decided_after is None:
+            self._decided_after = self._recorder.clock() - self._opened_at
 
     def ended(self, outcome: Outcome) -> None:
         """Write down who did what as whom, and what came of it."""
         self._log(outcome, self._recorder.wall_clock())
 
     def _log(self, outcome: Outcome, ended_at: datetime) -> None:
+        took = self._recorder.clock() - self._opened_at
+        if self._recorder.counter is not None:
+            self._count(self._recorder.counter, outcome, took)
         if access_log.is_enabled:
-            access_log.write(ended_at, self._summary(outcome, ended_at))
+            access_log.write(ended_at, self._summary(outcome, took))
 
-    def _summary(self, outcome: Outcome, ended_at: datetime) -> dict[str, object]:
+    def _count(self, counter: RequestCounter, outcome: Outcome, took: float) -> None:
+        action, admission, status = self._action, self._admission, outcome.status
+        verb = "unreadable" if action is None else action.verb
+        is_long = action is not None and action.is_long_running
+        is_long = is_long or status == SWITCHING_PROTOCOLS
+        counter.request_ended(
+            verb,
+            status,
+            is_long=is_long,
+            mode=_NOT_ADMITTED if admission is None else admission.mode,
+            is_warned=admission is not None and admission.warning is not None,
+        )
+        if not is_long:
+            counter.request_took(verb, took)
+        if self._refusal is not None:
+            counter.request_refused(self._refusal)
+
+    def _summary(self, outcome: Outcome, took: float) -> dict[str, object]:
         action, admission = self._action, self._admission
         summary: dict[str, object] = {
             "audit_id": self.audit_id.decode("ascii"),
@@ -117,8 +178,24 @@ class Trail:
             "code": outcome.status,
             "bytes": outcome.body_bytes,
             "complete": outcome.is_complete,
-            "seconds": round((ended_at - self._received_at).total_seconds(), 6),
+            "seconds": round(took, 6),
         }
+        called, decided = self._called_after, self._decided_after
+        if called is not None:
+            summary["authentication_seconds"] = round(called, 6)
+            if decided is not None:
+                summary["decision_seconds"] = round(decided - called, 6)
+                if admission is not None:
+                    summary["upstream_seconds"] = round(took - decided, 6)
         if self._refusal is not None:
-            summary["refusal"] = self._refusal.message
+            self._tell_refusal(summary, self._refusal)
         return summary
+
+    def _tell_refusal(self, summary: dict[str, object], refusal: Refusal) -> None:
+        # What the API server cannot read it repeats, query and all, and there may be a token in it.
+        is_repeated = isinstance(refusal, UnreadableRequest)
+        summary["refusal"] = "unreadable request" if is_repeated else refusal.message
+        if self._admission is None and self._caller is not None:
+            for name, value in self._request.headers:
+                if name.lower() == b"impersonate-user":
+                    summary["wanted"] = value[:_LONGEST_NAME].decode("utf-8", "replace")

@@ -144,6 +144,8 @@ class TokenAuthenticator:
         self._callers = ShortMemory[bytes, Caller](_REMEMBERED_TOKENS, success_ttl_seconds, clock)
         self._refused = ShortMemory[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
         self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
+        # Plain numbers: this is asked with every request that brings a token.
+        self.remembered = self.asked = 0
 
     def key_of(self, token: bytes) -> bytes:
         """Return under what a token is remembered: nobody can tell the token from it."""
@@ -160,7 +162,10 @@ class TokenAuthenticator:
         """
         key = self.key_of(token)
         caller = self._callers.recall(key)
-        if caller is None and not self._refused.recall(key):
+        if caller is not None or self._refused.recall(key):
+            self.remembered += 1
+        else:
+            self.asked += 1
             caller = await self._ask_once(key, token, address)
         if caller is None:
             raise Unauthorized

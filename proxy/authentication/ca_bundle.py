@@ -82,6 +82,10 @@ class CaBundle(Generic[Meaning]):
         self._origin = text.origin
         self._certificates = _load(text)
         self._anchors = [crypto.X509.from_cryptography(one) for one in self._certificates]
+        self.expires_at = min(
+            (one.not_valid_after_utc.timestamp() for one in self._certificates), default=0.0
+        )
+        """When the first of the CAs ends, in seconds since 1970."""
         self.signers = frozenset(_signer(one) for one in self._certificates)
 
     def judge(self, peer: Peer, now: datetime) -> Judgement[Meaning]:

@@ -29,8 +29,8 @@ class Reviewer(Protocol):
 class ReviewCounter(Protocol):
     """Counts reviews."""
 
-    def review_ended(self, outcome: str) -> None:
-        """Count one review: allowed, denied or error."""
+    def review_ended(self, outcome: str, seconds: float) -> None:
+        """Count one review, and how long it took: allowed, denied or error."""
         ...
 
 
@@ -70,6 +70,8 @@ class ReviewDesk:
 
     async def _ask(self, check: AccessCheck) -> Answer:
         is_asked = False
+        clock = asyncio.get_running_loop().time
+        started = clock()
         try:
             async with asyncio.timeout(self._timeout_seconds), self._turns.turn_of(check.user.name):
                 is_asked = True
@@ -79,10 +81,10 @@ class ReviewDesk:
             # of one caller could open the breaker for all.
             if is_asked:
                 self._breaker.failed()
-            self._counter.review_ended("error")
+            self._counter.review_ended("error", clock() - started)
             raise _refusal(error) from error
         self._breaker.succeeded()
-        self._counter.review_ended("allowed" if answer.allowed else "denied")
+        self._counter.review_ended("allowed" if answer.allowed else "denied", clock() - started)
         return answer
 
 

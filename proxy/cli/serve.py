@@ -37,7 +37,11 @@ def register(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     settings = load_settings(options.config)
-    configure_logs(style=settings.log.format, level=settings.log.level)
+    configure_logs(
+        style=settings.log.format,
+        level=settings.log.level,
+        repeats_per_minute=settings.log.repeats_per_minute,
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         log_what_escapes(runner.get_loop())
         runner.run(_serve(options.config, settings))

@@ -1,11 +1,13 @@
 """A client from the door to its leaving: its place, its address, its certificate, its deadline."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import cast
 
 from OpenSSL import SSL
 
+from proxy.serving.handshakes import LEFT, TIMEOUT, reason_of
 from proxy.serving.limits import SharedLimits
 from proxy.wire.keepalive import is_unreachable, keep_alive
 from proxy.wire.peer import Peer
@@ -25,8 +27,11 @@ class Guest(SecureConnection):
         self._limits = shared.limits
         self._heads = shared.heads
         self._door = shared.door
+        self._failures = shared.failures
         self._clock = clock
         self._peer = Peer("")
+        self._handshake_until = 0.0
+        self._handshake_fault: str | None = None
         # When the client must have got on; the listener's sweep ends who is late. None while a
         # request is being served: how long that may take is not the connection's to say.
         self.deadline: float | None = None
@@ -42,7 +47,7 @@ class Guest(SecureConnection):
             cast("asyncio.Transport", transport).abort()  # we are only used with TCP
             return
         keep_alive(transport)
-        self.deadline = self._clock() + self._limits.handshake_seconds
+        self.deadline = self._handshake_until = self._clock() + self._limits.handshake_seconds
         super().connection_made(transport)
 
     def secured(self) -> None:
@@ -52,10 +57,20 @@ class Guest(SecureConnection):
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Give the place back."""
+        if not self._handshake.is_ready and self._transport is not None:
+            in_time = self._clock() < self._handshake_until
+            self._failures.add(self._handshake_fault or (LEFT if in_time else TIMEOUT))
         self._transport = None
         self._is_closing = True
         self.deadline = None
         self._door.left(self)
+
+    def _shake_hands(self) -> bool:
+        try:
+            return super()._shake_hands()
+        except ssl.SSLError as error:
+            self._handshake_fault = reason_of(error)
+            raise
 
     # --- the listener's side ---------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from proxy.serving.doorkeeper import Doorkeeper
+from proxy.serving.handshakes import HandshakeFailures
 from proxy.serving.head_budget import HeadBudget
 from proxy.wire.keepalive import UNREACHABLE_SECONDS
 
@@ -31,6 +32,7 @@ class SharedLimits:
     limits: ConnectionLimits
     heads: HeadBudget
     door: Doorkeeper
+    failures: HandshakeFailures
 
     @classmethod
     def of(cls, limits: ConnectionLimits) -> Self:
@@ -38,4 +40,4 @@ class SharedLimits:
         door = Doorkeeper(
             places=limits.connections, places_per_address=limits.connections_per_address
         )
-        return cls(limits, HeadBudget(limits.unread_head_bytes), door)
+        return cls(limits, HeadBudget(limits.unread_head_bytes), door, HandshakeFailures())

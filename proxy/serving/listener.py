@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from OpenSSL import SSL
 
@@ -117,6 +117,11 @@ class Listener:
     def use(self, context: SSL.Context) -> None:
         """Meet new clients by this context; whoever is here stays."""
         self._context = context
+
+    @property
+    def handshake_failures(self) -> Mapping[str, int]:
+        """Return how many handshakes failed so far, by reason."""
+        return self._shared.failures.counts
 
     def take_turned_away(self) -> int:
         """Return how many clients found no place since the last time of asking."""

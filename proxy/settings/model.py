@@ -8,36 +8,17 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from proxy.settings.admin import AdminSettings
 from proxy.settings.audit import AuditSettings
 from proxy.settings.authentication import AuthenticationSettings
 from proxy.settings.impersonation import ImpersonationSettings
+from proxy.settings.logs import LogSettings
 from proxy.settings.serving import ServingSettings
 from proxy.settings.strict import StrictModel
 from proxy.settings.upstream import UpstreamSettings
-from proxy.settings.values import Address
 
 API_VERSION = "kube-understudy.io/v1alpha1"
 KIND = "ProxyConfiguration"
-
-
-class AdminSettings(StrictModel):
-    """The port for operators and their tools."""
-
-    address: Address | None = None
-    """Where /livez, /readyz and /metrics are served, in plain HTTP. Absent: nowhere."""
-
-    kep_metric_names: bool = False
-    """On: durations also under the names of the KEP's text, which no server ever had."""
-
-
-class LogSettings(StrictModel):
-    """Our own log."""
-
-    format: Literal["json", "text"] = "json"
-    """One JSON object a line, or text for people."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important line that is written. No level shows secrets."""
 
 
 class Settings(StrictModel):

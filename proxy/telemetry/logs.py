@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,9 +16,9 @@ from typing import Literal, NamedTuple, TextIO
 
 import orjson
 
+from proxy.telemetry.repeats import FIELDS as _FIELDS
+from proxy.telemetry.repeats import Repeats
 from proxy.telemetry.tracebacks import traceback_text
-
-_FIELDS = "understudy_fields"
 
 # Made once: `json.dumps` makes a new encoder for each call that has an option.
 _encode_anything = json.JSONEncoder(default=str, separators=(",", ":")).encode
@@ -32,19 +33,33 @@ def fields(**values: object) -> dict[str, dict[str, object]]:
 
 
 def configure_logs(
-    *, style: Literal["json", "text"], level: str, stream: TextIO | None = None
+    *,
+    style: Literal["json", "text"],
+    level: str,
+    stream: TextIO | None = None,
+    repeats_per_minute: int = 0,
 ) -> None:
-    """Send everything to one stream (standard error unless told otherwise), in one format."""
+    """Send everything to one stream (standard error unless told otherwise), in one format.
+
+    The same warning is written `repeats_per_minute` times; 0 is no limit.
+    """
     # No line of ours shows thread, process or source line, and finding them out costs as much as
     # everything else about a line (see "Optimization" in the logging HOWTO).
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001 - documented there
     handler = _LineHandler(_json_line if style == "json" else _text_line, stream or sys.stderr)
+    handler.addFilter(Repeats(repeats_per_minute, time.monotonic))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in _TALKATIVE_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.INFO, root.level))
+
+
+def suppressed_lines() -> int:
+    """Return how many lines were not written because they repeat others."""
+    filters = [one for handler in logging.getLogger().handlers for one in handler.filters]
+    return sum(one.suppressed for one in filters if isinstance(one, Repeats))
 
 
 class EventLog:

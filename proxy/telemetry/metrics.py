@@ -4,7 +4,15 @@ The four impersonation series carry the native server's names, labels and bucket
 dashboards and alerts written for it work here.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 
 from proxy.telemetry.tallies import CounterTally, HistogramTally
 
@@ -57,6 +65,19 @@ class Metrics:
             ("outcome",),
             registry=registry,
         )
+        self._review_seconds = Histogram(
+            "understudy_access_review_duration_seconds",
+            "SubjectAccessReviews, waiting included, by outcome: allowed, denied or error.",
+            ("outcome",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._breaker = Gauge(
+            "understudy_review_breaker_open",
+            "1 while access reviews fail at once because the API server does not answer them, "
+            "else 0.",
+            registry=registry,
+        )
         self._unused_reviews = Counter(
             "understudy_access_reviews_unused_total",
             "SubjectAccessReviews asked ahead whose answer the decision did not need.",
@@ -92,9 +113,14 @@ class Metrics:
         if self._kep is not None:
             self._kep.check_answered(mode, allowed=allowed, seconds=seconds)
 
-    def review_ended(self, outcome: str) -> None:
+    def review_ended(self, outcome: str, seconds: float) -> None:
         """Count one review sent; `outcome` is allowed, denied or error."""
         self._reviews.labels(outcome).inc()
+        self._review_seconds.labels(outcome).observe(seconds)
+
+    def watch_breaker(self, is_open: Callable[[], bool]) -> None:
+        """Show whether reviews are being stopped, as it is when somebody asks."""
+        self._breaker.set_function(is_open)
 
     def reviews_unused(self, count: int) -> None:
         """Count answers that were fetched ahead and not needed."""

@@ -1,6 +1,13 @@
 """What the listening side counts, on a registry that is passed in."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+# 1 ms doubling up to 16 s.
+_LAG_BUCKETS = tuple(0.001 * 2**power for power in range(15))
 
 
 class ServingMetrics:
@@ -14,7 +21,8 @@ class ServingMetrics:
         )
         self._requests = Counter(
             "understudy_requests_turned_away_total",
-            "Requests answered 429 because too many were in flight, by kind: read or write.",
+            "Requests answered 429 because too many were in flight, by kind: read, write, or "
+            "caller (too many of one caller).",
             ("kind",),
             registry=registry,
         )
@@ -38,12 +46,79 @@ class ServingMetrics:
             registry=registry,
         )
 
+        self._trust_expiry = Gauge(
+            "understudy_client_ca_expiry_seconds",
+            "When the first certificate among the CAs that are believed ends, in seconds since "
+            "1970, by whom they vouch for: clients or front-proxies; 0 if there are none.",
+            ("ca",),
+            registry=registry,
+        )
+        self._admin_reloads = Counter(
+            "understudy_admin_certificate_reloads_total",
+            "New contents of certificate or key of the admin port, by outcome: used or refused.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._admin_expiry = Gauge(
+            "understudy_admin_certificate_expiry_seconds",
+            "When the certificate of the admin port ends, in seconds since 1970; 0 without one.",
+            registry=registry,
+        )
+        self._guests = Gauge(
+            "understudy_client_connections",
+            "Connections of clients that are open, those in their handshake included.",
+            registry=registry,
+        )
+        self._in_flight = Gauge(
+            "understudy_requests_in_flight",
+            "Requests being served, by kind: read, write (these two have limits), stream (a watch "
+            "or a followed log whose answer has begun) or tunnel.",
+            ("kind",),
+            registry=registry,
+        )
+        self._lag = Histogram(
+            "understudy_event_loop_lag_seconds",
+            "How much later than asked for the event loop woke up, measured once a second.",
+            buckets=_LAG_BUCKETS,
+            registry=registry,
+        )
+        self._registry = registry
+
+    def watch_clients(
+        self, connections: Callable[[], int], in_flight: Mapping[str, Callable[[], int]]
+    ) -> None:
+        """Show who is here, as it is when somebody asks; `in_flight` by kind."""
+        self._guests.set_function(connections)
+        for kind, count in in_flight.items():
+            self._in_flight.labels(kind).set_function(count)
+
+    def watch_handshakes(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Show how many handshakes failed, by reasons from a closed set."""
+        self._registry.register(_HandshakeFailures(counts))
+
+    def loop_lagged(self, seconds: float) -> None:
+        """Count one waking up of the event loop that came so much too late."""
+        self._lag.observe(max(seconds, 0.0))
+
+    def trust_expires(self, *, clients: float, front_proxies: float) -> None:
+        """Tell when the first of the CAs ends, in seconds since 1970."""
+        self._trust_expiry.labels("clients").set(clients)
+        self._trust_expiry.labels("front-proxies").set(front_proxies)
+
+    def admin_certificate_read(self, *, used: bool) -> None:
+        """Count new contents of the admin port's certificate, used or refused."""
+        self._admin_reloads.labels("used" if used else "refused").inc()
+
+    def admin_certificate_expires(self, at: float) -> None:
+        """Tell when the admin port's certificate ends, in seconds since 1970."""
+        self._admin_expiry.set(at)
+
     def connections_turned_away(self, count: int) -> None:
         """Count connections that found no place."""
         self._connections.inc(count)
 
     def request_turned_away(self, kind: str) -> None:
-        """Count a request that found no place; `kind` is read or write."""
+        """Count a request that found no place; `kind` is read, write or caller."""
         self._requests.labels(kind).inc()
 
     def certificates_read(self, *, used: bool) -> None:
@@ -57,3 +132,19 @@ class ServingMetrics:
     def certificate_expires(self, at: float) -> None:
         """Tell when the certificate in use ends, in seconds since 1970."""
         self._expiry.set(at)
+
+
+class _HandshakeFailures(Collector):
+    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(
+            "understudy_handshake_failures_total",
+            "TLS handshakes of clients that failed, by reason: timeout, left (without a word), "
+            "alert (the client refused us), not-tls, version or cipher (none in common) or other.",
+            labels=("reason",),
+        )
+        for reason, count in self._counts().items():
+            family.add_metric((reason,), count)
+        return [family]

@@ -1,5 +1,7 @@
 """What is known of our own identities at the API server, on a registry that is passed in."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 _IDENTITY = ("identity",)
@@ -38,6 +40,48 @@ class UpstreamMetrics:
             "1 if the API server allowed a made-up user a made-up verb, else 0.",
             registry=registry,
         )
+        self._connections = Gauge(
+            "understudy_upstream_connections",
+            "Connections that forward requests to the API server, by state: idle or busy.",
+            ("state",),
+            registry=registry,
+        )
+        self._opened = Counter(
+            "understudy_upstream_connections_opened_total",
+            "Connections opened to forward requests to the API server.",
+            registry=registry,
+        )
+        self._failures = Counter(
+            "understudy_upstream_connect_failures_total",
+            "Connections to forward requests that could not be opened, by reason: timeout, tls or "
+            "refused (anything else).",
+            ("reason",),
+            registry=registry,
+        )
+        self._reachable = Gauge(
+            "understudy_upstream_reachable",
+            "1 if the API server answers our reviews, else 0.",
+            registry=registry,
+        )
+        for reason in ("timeout", "tls", "refused"):
+            self._failures.labels(reason)
+
+    def watch_connections(self, *, idle: Callable[[], int], busy: Callable[[], int]) -> None:
+        """Show how many connections there are, as it is when somebody asks."""
+        self._connections.labels("idle").set_function(idle)
+        self._connections.labels("busy").set_function(busy)
+
+    def upstream_connected(self) -> None:
+        """Count a connection that was opened."""
+        self._opened.inc()
+
+    def upstream_not_connected(self, reason: str) -> None:
+        """Count one that could not be: timeout, tls or refused."""
+        self._failures.labels(reason).inc()
+
+    def upstream_answers(self, *, reachable: bool) -> None:
+        """Tell whether the API server answers."""
+        self._reachable.set(int(reachable))
 
     def credential_read(self, role: str, *, used: bool) -> None:
         """Count a new credential, used or refused."""

@@ -35,30 +35,38 @@ class Canary:
         self._client = client
         self._counter = counter
         self._fault: str | None = "not asked yet"
+        self._is_answered = True
 
     def fault(self) -> str | None:
         """Tell what is wrong with the API server's answers, for who asks whether we are ready."""
         return self._fault
 
-    async def ask(self) -> None:
-        """Ask once, about somebody who was never asked about before: no cache can answer."""
+    async def ask(self) -> bool:
+        """Ask once, about somebody who was never asked about before: no cache can answer.
+
+        Tells whether there was an answer.
+        """
         try:
             review = await call(self._client, "POST", _PATH, _review())
             allowed = review["status"]["allowed"]
         except (ApiException, *NO_ANSWER) as error:
             status = error.status if isinstance(error, ApiException) else None
-            log.warning(
-                "canary not answered", extra=fields(error=type(error).__name__, status=status)
-            )
+            if self._is_answered:  # once, not at every question of an outage
+                log.warning(
+                    "canary not answered", extra=fields(error=type(error).__name__, status=status)
+                )
+            self._is_answered = False
             if self._fault is not None and self._fault != _ALLOWED:
                 self._fault = f"access reviews are not answered (status {status})"
-            return
+            return False
+        self._is_answered = True
         # Whatever is not a plain no is not one.
         is_denied = allowed is False
         self._counter.canary_answered(allowed=not is_denied)
-        if not is_denied:
+        if not is_denied and self._fault != _ALLOWED:
             log.error("canary allowed", extra=fields(reason=_ALLOWED))
         self._fault = None if is_denied else _ALLOWED
+        return True
 
 
 def _review() -> dict[str, object]:

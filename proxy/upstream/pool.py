@@ -5,7 +5,9 @@ bounds them is the number of our clients' connections.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from typing import Protocol
 
 from proxy.core.errors import UpstreamUnavailable
 from proxy.upstream.connection import UpstreamConnection
@@ -19,6 +21,18 @@ IDLE_SECONDS = 45.0
 _RETRY_AFTER_SECONDS = 1
 
 
+class PoolCounter(Protocol):
+    """Learns what became of connecting."""
+
+    def upstream_connected(self) -> None:
+        """Count a connection that was opened."""
+        ...
+
+    def upstream_not_connected(self, reason: str) -> None:
+        """Count one that could not be: timeout, tls or refused."""
+        ...
+
+
 class Pool:
     """Idle connections, newest first, so that a quiet time lets the others grow old."""
 
@@ -29,6 +43,7 @@ class Pool:
         connect_timeout_seconds: float,
         clock: Callable[[], float],
         tasks: Tasks,
+        counter: PoolCounter | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._connect_timeout_seconds = connect_timeout_seconds
@@ -36,6 +51,17 @@ class Pool:
         self._tasks = tasks
         self._idle: list[UpstreamConnection] = []
         self._all: set[UpstreamConnection] = set()
+        self._counter = counter
+
+    @property
+    def idle(self) -> int:
+        """How many connections wait for a request."""
+        return len(self._idle)
+
+    @property
+    def busy(self) -> int:
+        """How many connections carry one, or are being opened."""
+        return len(self._all) - len(self._idle)
 
     def take_idle(self) -> UpstreamConnection | None:
         """Return a connection that is ready for a request, if there is one.
@@ -109,6 +135,8 @@ class Pool:
                 self._failed(endpoint, error)
             else:
                 self._endpoints.reached(endpoint)
+                if self._counter is not None:
+                    self._counter.upstream_connected()
                 return connection
         # Nothing of the request was sent to anybody, so the client may safely send it again.
         raise UpstreamUnavailable(
@@ -132,6 +160,8 @@ class Pool:
 
     def _failed(self, endpoint: Endpoint, error: Exception) -> None:
         self._endpoints.failed(endpoint, error)
+        if self._counter is not None:
+            self._counter.upstream_not_connected(_reason(error))
         if len(self._endpoints.all) > 1:
             # Who takes no new connections may be going away: what is idle there would be the
             # next to fail, and there is somebody else to ask.
@@ -150,3 +180,9 @@ class Pool:
         self._all.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    return "tls" if isinstance(error, ssl.SSLError) else "refused"

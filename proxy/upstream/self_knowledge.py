@@ -83,7 +83,7 @@ class SelfKnowledge:
             for account, _ in self._accounts
         }
         understands = await takes_uids(reviewer.client)
-        await self.canary.ask()
+        await self.canary.ask()  # whether it was answered, its own fault tells
         if users == self._users and understands == self.takes_uids:
             return
         self._report(users)

@@ -30,6 +30,7 @@ from proxy.upstream.own_account import (
 from proxy.upstream.own_denials import OwnDenials
 from proxy.upstream.own_standing import OwnStanding, probe
 from proxy.upstream.pool import Pool
+from proxy.upstream.reachability import Reachability
 from proxy.upstream.requested_token import RequestedToken
 from proxy.upstream.self_check import (
     Duties,
@@ -53,6 +54,7 @@ class UpstreamSide:
     forwarder: Forwarder
     pool: Pool
     knowledge: SelfKnowledge
+    reachability: Reachability
 
     @property
     def reviewer(self) -> OwnAccount:
@@ -88,7 +90,9 @@ async def upstream_side(
             connect_timeout_seconds=settings.connect_timeout_seconds,
             clock=clocks.monotonic,
             tasks=tasks,
+            counter=metrics,
         )
+        metrics.watch_connections(idle=lambda: pool.idle, busy=lambda: pool.busy)
         standing = OwnStanding(
             partial(probe, ours.client),
             ours.credentials,
@@ -112,7 +116,8 @@ async def upstream_side(
             denials=denials,
             changed=changed,
         )
-        yield UpstreamSide(accounts, forwarder, pool, knowledge)
+        reachability = Reachability(knowledge.canary.ask, metrics)
+        yield UpstreamSide(accounts, forwarder, pool, knowledge, reachability)
 
 
 async def _accounts(

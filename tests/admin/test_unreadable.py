@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proxy.admin.health import HealthPage
+from proxy.admin.metrics_page import MetricsPage
 from proxy.admin.server import AdminServer
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
 
@@ -15,7 +17,7 @@ SECRET = b"canary"
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     with ReservedPort() as reserved:
-        server = AdminServer(CollectorRegistry())
+        server = AdminServer(MetricsPage(CollectorRegistry()), {"livez": HealthPage("livez", [])})
         await server.start(LOOPBACK, reserved.number)
         yield reserved.number
         await server.stop()
@@ -56,6 +58,10 @@ async def test_a_head_that_cannot_be_read_is_a_400_that_repeats_nothing(
         (b"HEAD", b"/livez", b"200"),
         (b"GET", b"/canary", b"404"),
         (b"GET", b"/metrics/", b"404"),
+        (b"GET", b"/livez/", b"404"),
+        (b"GET", b"/livez/canary", b"404"),
+        (b"GET", b"//livez", b"404"),
+        (b"POST", b"/livez", b"405"),
         (b"POST", b"/metrics", b"405"),
     ],
 )

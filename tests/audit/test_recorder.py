@@ -1,4 +1,6 @@
+import itertools
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -35,8 +37,13 @@ class Clock:
         return self.now
 
 
+def seconds() -> Callable[[], float]:
+    """Return a clock that goes on by a quarter each time."""
+    return (0.25 * turn for turn in itertools.count()).__next__
+
+
 def opened(audit_id: bytes | None = b"id-1") -> Trail:
-    return Recorder(Clock()).open(REQUEST, Peer("10.1.2.3"), audit_id)
+    return Recorder(Clock(), clock=seconds()).open(REQUEST, Peer("10.1.2.3"), audit_id)
 
 
 def test_a_request_leaves_one_line_with_what_became_known(
@@ -54,7 +61,9 @@ def test_a_request_leaves_one_line_with_what_became_known(
     (record,) = caplog.records
     line = vars(record)["understudy_fields"]
     assert (line["audit_id"], line["caller"], line["verb"]) == ("id-1", "bob", "list")
-    assert (line["code"], line["bytes"], line["seconds"]) == (200, 85, 0.25)
+    assert (line["code"], line["bytes"], line["seconds"]) == (200, 85, 0.75)
+    durations = ("authentication_seconds", "decision_seconds", "upstream_seconds")
+    assert [line[name] for name in durations] == [0.25, 0.25, 0.25]
     assert trail.observer is None
 
 

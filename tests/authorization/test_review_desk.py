@@ -45,7 +45,7 @@ class Outcomes:
     def __init__(self) -> None:
         self.counted: Counter[str] = Counter()
 
-    def review_ended(self, outcome: str) -> None:
+    def review_ended(self, outcome: str, seconds: float) -> None:
         self.counted[outcome] += 1
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from proxy.app import running_proxy
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.settings.admin import AdminSettings
 from proxy.settings.audit import AuditSettings
-from proxy.settings.model import AdminSettings, Settings
+from proxy.settings.model import Settings
 from proxy.telemetry.logs import configure_logs
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates

@@ -1,0 +1,137 @@
+"""The certificate of the admin port, read again and again.
+
+New contents are loaded into a new context, and every handshake that begins is given the newest: bad
+ones change nothing, and no handshake meets a certificate without its key.
+"""
+
+import asyncio
+import hashlib
+import logging
+import ssl
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from cryptography import x509
+
+from proxy.core.errors import SetupError
+from proxy.telemetry.logs import fields
+
+log = logging.getLogger(__name__)
+
+
+class AdminCertificateError(SetupError):
+    """Certificate or key of the admin port cannot be used."""
+
+
+class AdminFiles(NamedTuple):
+    """Where certificate and key are."""
+
+    certificate: Path
+    key: Path
+
+
+class CertificateCounter(Protocol):
+    """Learns what is in use, and what became of new contents."""
+
+    def admin_certificate_expires(self, at: float) -> None:
+        """Tell when the certificate in use ends, in seconds since 1970."""
+        ...
+
+    def admin_certificate_read(self, *, used: bool) -> None:
+        """Count new contents, used or refused."""
+        ...
+
+
+class AdminCertificate:
+    """Keeps a context that shows what the files hold."""
+
+    def __init__(self, files: AdminFiles, counter: CertificateCounter) -> None:
+        self._files = files
+        self._counter = counter
+        self._loaded: _Loaded | None = None
+        # One look at a time: an older one must not overtake a newer one.
+        self._turn = asyncio.Lock()
+        self._told: str | None = None
+        self.context = _new_context()
+        self.context.sni_callback = self._use_newest
+
+    async def begin(self) -> None:
+        """Load for the first time; AdminCertificateError if that cannot be done."""
+        loaded = await asyncio.to_thread(_load, self._files, None)
+        if loaded is not None:
+            self._use(loaded)
+
+    async def keep_fresh(self, every_seconds: float) -> None:
+        """Look at the files again and again."""
+        while True:
+            await asyncio.sleep(every_seconds)
+            await self.look()
+
+    async def look(self, files: AdminFiles | None = None) -> None:
+        """Show what the files hold now, or what other files hold, if it is new and good."""
+        async with self._turn:
+            files = files or self._files
+            try:
+                loaded = await asyncio.to_thread(_load, files, self._loaded)
+            except AdminCertificateError as error:
+                self._refuse(str(error))
+                return
+            self._files, self._told = files, None
+            if loaded is not None:
+                self._use(loaded)
+                self._counter.admin_certificate_read(used=True)
+                log.info("admin certificate reloaded")
+
+    def _use(self, loaded: "_Loaded") -> None:
+        self._loaded = loaded
+        self._counter.admin_certificate_expires(loaded.expires_at)
+
+    def _refuse(self, problem: str) -> None:
+        self._counter.admin_certificate_read(used=False)
+        if problem != self._told:  # once, not at every look
+            log.warning("admin certificate not reloaded", extra=fields(error=problem))
+        self._told = problem
+
+    def _use_newest(
+        self, session: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext
+    ) -> None:
+        """Called with every hello of a client, whether it names a server or not."""
+        if self._loaded is not None:
+            session.context = self._loaded.context
+
+
+class _Loaded(NamedTuple):
+    digest: bytes
+    context: ssl.SSLContext
+    expires_at: float
+
+
+def _load(files: AdminFiles, known: _Loaded | None) -> _Loaded | None:
+    """Load both files; None if they hold what is known."""
+    names = f"{files.certificate} and {files.key}"
+    try:
+        certificate = files.certificate.read_bytes()
+        digest = hashlib.sha256(certificate + b"\0" + files.key.read_bytes()).digest()
+        if known is not None and digest == known.digest:
+            return None
+        expires_at = x509.load_pem_x509_certificates(certificate)[0].not_valid_after_utc
+        context = _new_context()
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except ssl.SSLError as error:
+        raise AdminCertificateError(f"cannot use {names}: {error.reason}") from error
+    except OSError as error:
+        raise AdminCertificateError(f"cannot read {names}: {error.strerror}") from error
+    except ValueError as error:
+        raise AdminCertificateError(f"cannot use {names}: not certificates in PEM") from error
+    return _Loaded(digest, context, expires_at.timestamp())
+
+
+def _new_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _no_password() -> str:
+    """Nobody is asked for one: a key that needs it cannot be used."""
+    return ""

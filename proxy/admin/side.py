@@ -1,0 +1,58 @@
+"""The admin port as a whole: its pages, its certificate, and when it opens and closes."""
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry
+
+from proxy.admin.certificate import AdminCertificate, AdminFiles, CertificateCounter
+from proxy.admin.health import PING, HealthCheck, HealthPage
+from proxy.admin.metrics_guard import MetricsGuard
+from proxy.admin.metrics_page import HealthMetrics, MetricsPage
+from proxy.admin.server import AdminServer
+from proxy.settings.admin import AdminSettings
+from proxy.wire.tasks import Tasks
+
+
+class AdminSide:
+    """What operators and their tools see of us."""
+
+    def __init__(
+        self,
+        settings: AdminSettings,
+        *,
+        registry: CollectorRegistry,
+        live: Sequence[HealthCheck],
+        ready: Sequence[HealthCheck],
+        counter: CertificateCounter,
+        guard: MetricsGuard | None,
+    ) -> None:
+        """Without a guard everybody may see the metrics."""
+        self._address = settings.address
+        self.certificate: AdminCertificate | None = None
+        if settings.certificate_file is not None and settings.key_file is not None:
+            files = AdminFiles(settings.certificate_file, settings.key_file)
+            self.certificate = AdminCertificate(files, counter)
+        pages = {
+            "livez": HealthPage("livez", [PING, *live]),
+            "readyz": HealthPage("readyz", [PING, *ready]),
+        }
+        HealthMetrics(pages, registry)
+        # The API server's own healthz is deprecated. Whoever still asks for ours restarts us for
+        # it, more likely than not: so it says what livez says.
+        healthz = HealthPage("healthz", [PING, *live])
+        self._server = AdminServer(MetricsPage(registry, guard), {**pages, "healthz": healthz})
+
+    async def start(self, tasks: Tasks, *, refresh_seconds: float) -> None:
+        """Listen, if there is an address, and keep the certificate fresh."""
+        if self._address is None:
+            return
+        context = None
+        if self.certificate is not None:
+            await self.certificate.begin()
+            tasks.keep(self.certificate.keep_fresh(refresh_seconds))
+            context = self.certificate.context
+        await self._server.start(*self._address, tls=context)
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        await self._server.stop()

@@ -1,0 +1,236 @@
+"""Who sees the metrics when tokens are asked for; health is everybody's."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from proxy.admin.health import HealthCheck
+from proxy.admin.metrics_guard import MetricsGuard
+from proxy.admin.side import AdminSide
+from proxy.core.access_check import AccessCheck
+from proxy.core.errors import Unauthorized, UpstreamUnavailable
+from proxy.core.evaluation import Answer
+from proxy.core.identity import Identity
+from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.settings.admin import AdminSettings
+from proxy.wire.tasks import Tasks
+from tests.support.certificates import Certificates, new_certificates
+from tests.support.event_loops import eventually
+
+SCRAPER, EVE = Identity("scraper", groups=("g",)), Identity("eve")
+
+
+class ApiServer:
+    """Knows some tokens, and allows one owner one thing."""
+
+    def __init__(self) -> None:
+        self.reviewed: list[str] = []
+        self.asked: list[AccessCheck] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.waiting = 0
+
+    @property
+    def guard(self) -> MetricsGuard:
+        return MetricsGuard(_Tokens(self), _Access(self))
+
+
+class _Tokens:
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def review(self, token: str) -> Identity | None:
+        self._server.reviewed.append(token)
+        self._server.waiting += 1
+        await self._server.gate.wait()
+        if token == "odd":
+            raise Unauthorized
+        if token == "down":
+            raise UpstreamUnavailable("no answer")
+        return {"good": SCRAPER, "mighty": EVE, "silent": Identity("silent")}.get(token)
+
+
+class _Access:
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def review(self, check: AccessCheck) -> Answer:
+        self._server.asked.append(check)
+        if check.user.name == "silent":
+            raise UpstreamUnavailable("no answer")
+        return Answer(allowed=check.user == SCRAPER)
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.read: list[bool] = []
+        self.expires = 0.0
+
+    def admin_certificate_expires(self, at: float) -> None:
+        self.expires = at
+
+    def admin_certificate_read(self, *, used: bool) -> None:
+        self.read.append(used)
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    return ApiServer()
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter()
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Certificates:
+    return new_certificates()
+
+
+@pytest.fixture
+async def side(
+    server: ApiServer, counter: Counter, certificates: Certificates, tmp_path: Path
+) -> AsyncIterator[tuple[AdminSide, str]]:
+    certificate, key = certificates.write_server_files(tmp_path)
+    tasks = Tasks(lambda error: None)
+    with ReservedPort() as port:
+        settings = AdminSettings.model_validate(
+            {
+                "address": f"{LOOPBACK}:{port.number}",
+                "certificateFile": str(certificate),
+                "keyFile": str(key),
+                "metricsNeedToken": True,
+            }
+        )
+        side = AdminSide(
+            settings,
+            registry=CollectorRegistry(),
+            live=[],
+            ready=[HealthCheck("never", lambda: "no")],
+            counter=counter,
+            guard=server.guard,
+        )
+        await side.start(tasks, refresh_seconds=0.01)
+        yield side, f"https://{LOOPBACK}:{port.number}"
+        await tasks.stop()
+        await side.stop()
+
+
+class Scraper:
+    """Asks, and trusts only the right certificate."""
+
+    def __init__(self, url: str, context: ssl.SSLContext) -> None:
+        self._url = url
+        self._context = context
+
+    async def get(self, path: str, *shown: str) -> tuple[int, str]:
+        headers = [("Authorization", one) for one in shown]
+        async with (
+            asyncio.timeout(10),
+            aiohttp.ClientSession() as session,
+            session.get(self._url + path, headers=headers, ssl=self._context) as answer,
+        ):
+            return answer.status, await answer.text()
+
+
+@pytest.fixture
+def scraper(side: tuple[AdminSide, str], certificates: Certificates) -> Scraper:
+    return Scraper(side[1], certificates.client_context(None))
+
+
+async def test_whoever_may_get_the_path_sees_the_metrics(
+    scraper: Scraper, server: ApiServer
+) -> None:
+    status, page = await scraper.get("/metrics", "Bearer good")
+
+    assert (status, "process_open_fds" in page) == (200, True)
+    assert server.asked == [AccessCheck(SCRAPER, "get", is_resource=False, path="/metrics")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "status", "told"),
+    [
+        ((), 401, "Unauthorized\n"),
+        (("Bearer unknown",), 401, "Unauthorized\n"),
+        (("Bearer odd",), 401, "Unauthorized\n"),
+        (("Bearer ",), 401, "Unauthorized\n"),
+        (("Basic good",), 401, "Unauthorized\n"),
+        (("good",), 401, "Unauthorized\n"),
+        (("Bearer good", "Bearer good"), 401, "Unauthorized\n"),
+        (("Bearer gööd",), 401, "Unauthorized\n"),
+        (("Bearer mighty",), 403, 'forbidden: User "eve" cannot get path "/metrics"\n'),
+        (("Bearer down",), 503, "the API server does not answer\n"),
+        (("Bearer silent",), 503, "the API server does not answer\n"),
+    ],
+)
+async def test_nobody_else_does(
+    scraper: Scraper, shown: tuple[str, ...], status: int, told: str
+) -> None:
+    assert await scraper.get("/metrics", *shown) == (status, told)
+
+
+async def test_health_is_for_everybody(scraper: Scraper, server: ApiServer) -> None:
+    assert await scraper.get("/livez") == (200, "ok")
+    assert (await scraper.get("/readyz"))[0] == 503
+    assert server.reviewed == []
+
+
+async def test_a_flood_of_strangers_is_no_flood_of_reviews(
+    scraper: Scraper, server: ApiServer
+) -> None:
+    server.gate.clear()
+    async with asyncio.TaskGroup() as group:
+        first = [group.create_task(scraper.get("/metrics", "Bearer x")) for _ in range(8)]
+        await eventually(lambda: server.waiting == 8)
+
+        assert (await scraper.get("/metrics", "Bearer good"))[0] == 429
+        assert server.waiting == 8
+        server.gate.set()
+
+    assert {task.result()[0] for task in first} == {401}
+    assert (await scraper.get("/metrics", "Bearer good"))[0] == 200
+
+
+async def test_a_new_certificate_is_shown_and_a_bad_one_is_not(
+    scraper: Scraper,
+    side: tuple[AdminSide, str],
+    counter: Counter,
+    tmp_path: Path,
+) -> None:
+    assert counter.expires > 1.7e9
+    others = new_certificates()
+    _, key = others.write_server_files(tmp_path)
+    await eventually(lambda: True in counter.read)
+    counter.read.clear()
+
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        await scraper.get("/livez")
+    newer = Scraper(side[1], others.client_context(None))
+    assert await newer.get("/livez") == (200, "ok")
+
+    key.write_text("not a key")
+    await eventually(lambda: False in counter.read)
+
+    assert True not in counter.read
+    assert await newer.get("/livez") == (200, "ok")
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"metricsNeedToken": True}, "metricsNeedToken needs certificateFile and keyFile"),
+        ({"certificateFile": "a"}, "belong together"),
+        ({"keyFile": "a"}, "belong together"),
+    ],
+)
+def test_tokens_in_the_clear_and_half_a_certificate_are_refused(
+    section: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        AdminSettings.model_validate(section)

@@ -1,0 +1,68 @@
+"""`docs/metrics.md` and a running proxy say the same: every series, its labels, what it means."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.app import Proxy, running_proxy
+from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.settings.admin import AdminSettings
+from proxy.settings.audit import AuditSettings
+from proxy.settings.audit_backends import AuditLogSettings
+from tests.scenarios.conftest import settings_for
+from tests.support.certificates import new_certificates
+from tests.support.scripted_api_server import scripted_api_server
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.+) \|$", re.MULTILINE)
+
+Row = tuple[str, str, str, str]
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[tuple[Proxy, str]]:
+    certificates = new_certificates()
+    async with scripted_api_server(certificates) as api:
+        settings = settings_for(api, certificates, tmp_path)
+        with ReservedPort() as port:
+            admin = AdminSettings.model_validate({"address": f"{LOOPBACK}:{port.number}"})
+            log = AuditLogSettings.model_validate({"path": str(tmp_path / "audit.log")})
+            update = {"admin": admin, "audit": AuditSettings(log=log)}
+            async with running_proxy(settings.model_copy(update=update)) as proxy:
+                yield proxy, f"http://{LOOPBACK}:{port.number}/metrics"
+
+
+def labels(registry: CollectorRegistry) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the labels of every series, used or not."""
+    for collector in registry._collector_to_names:
+        if isinstance(collector, MetricWrapperBase):
+            yield collector._name, tuple(collector._labelnames)
+        else:
+            for family in collector.collect():
+                yield family.name, tuple(vars(family).get("_labelnames", ()))
+
+
+async def exposed(proxy: Proxy, url: str) -> list[Row]:
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        page = await answer.text()
+    named = dict(labels(proxy._tools.metrics.registry))
+    rows = []
+    for family in text_string_to_metric_families(page):
+        ending = "_total" if family.type == "counter" else ""
+        shown = ", ".join(f"`{name}`" for name in named.get(family.name, ()))
+        rows.append((family.name + ending, family.type, shown, family.documentation))
+    return sorted(rows)
+
+
+async def test_the_document_has_every_series_and_no_other(running: tuple[Proxy, str]) -> None:
+    rows = await exposed(*running)
+
+    # What the table has to be: write it there.
+    wanted = "\n".join(f"| `{name}` | {kind} | {of} | {text} |" for name, kind, of, text in rows)
+    assert sorted(ROW.findall(DOCUMENT.read_text())) == rows, wanted
