@@ -54,6 +54,10 @@ class Trail(Protocol):
         """Learn who the request becomes."""
         ...
 
+    def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
+        """Learn all of that at once."""
+        ...
+
     def is_refused(self, refusal: Refusal) -> None:
         """Learn why the request goes no further."""
         ...
@@ -235,11 +239,9 @@ class Pipeline:
         if admission is None:
             return False
         trail = self._open(exchange, None)
-        trail.acts(walk.action)
-        trail.is_called_by(walk.caller)
+        trail.is_admitted_again(walk.action, walk.caller, admission)
         try:
             self._in_flight.enter(exchange, walk.action)
-            trail.is_admitted(admission)
             if not self._forwarder.forward_at_once(
                 exchange,
                 admission,

@@ -13,6 +13,7 @@ from proxy.audit.overhearing import (
 )
 from proxy.audit.recorder import Recorder, Trail
 from proxy.core.action import Action
+from proxy.core.admission import Admission
 from proxy.core.audit_body import has_response_object
 from proxy.core.audit_event import quoted
 from proxy.core.audit_pieces import RequestPieces
@@ -69,8 +70,15 @@ class ListeningTrail(Trail):
     def is_called_by(self, caller: Caller) -> None:
         """Learn who is calling, and how much of the request is to be recorded."""
         super().is_called_by(caller)
-        book = self._book
-        recording = book.policy.recording_of(caller.identity, self._known_action)
+        self._look_up(caller)
+
+    def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
+        """Learn it all at once, and how much of the request is to be recorded."""
+        super().is_admitted_again(action, caller, admission)
+        self._look_up(caller)
+
+    def _look_up(self, caller: Caller) -> None:
+        recording = self._book.policy.recording_of(caller.identity, self._known_action)
         self._recording = recording
         if recording.writes_received:
             self._has_come(recording)
@@ -90,6 +98,16 @@ class ListeningTrail(Trail):
         self._body = body = begin_request(recording, request, self._known_action, limit=limit)
         is_heard = body is not None and body.media.is_json
         return OverheardReceiver(receiver, body) if body is not None and is_heard else receiver
+
+    def wants_answer(self, status: int) -> bool:
+        """Tell whether anything of a whole answer is recorded besides its status and its length."""
+        recording = self._recording
+        if recording is None:
+            return True
+        if recording.is_silent:
+            return False
+        may_tell = status >= _FIRST_FAILURE or self._request.method not in _READING
+        return may_tell or recording.has_response_body or self._asked_for.is_long_running
 
     def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         """Hear of the answer's head; that a long one has begun is an event of its own.

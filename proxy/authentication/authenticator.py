@@ -43,7 +43,8 @@ class TokenOwner(Protocol):
         """Return under what a token is remembered."""
         ...
 
-    def recall(self, key: bytes) -> Caller | None:
+    @property
+    def recall(self) -> Callable[[bytes], Caller | None]:
         """Return whose token this was a moment ago, if anybody's."""
         ...
 

@@ -144,16 +144,15 @@ class TokenAuthenticator:
         self._callers = ShortMemory[bytes, Caller](_REMEMBERED_TOKENS, success_ttl_seconds, clock)
         self._refused = ShortMemory[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
         self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
+        # Whose token this was found to be within the life of that answer, if anybody's. Asked at
+        # every request, so without a function of its own between.
+        self.recall: Callable[[bytes], Caller | None] = self._callers.recall
         # Plain numbers: this is asked with every request that brings a token.
         self.remembered = self.asked = 0
 
     def key_of(self, token: bytes) -> bytes:
         """Return under what a token is remembered: nobody can tell the token from it."""
         return hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
-
-    def recall(self, key: bytes) -> Caller | None:
-        """Return whose token this was found to be within the life of that answer, if anybody's."""
-        return self._callers.recall(key)
 
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
         """Return whose token this is; `address` is where it came from.

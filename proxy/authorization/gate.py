@@ -180,7 +180,7 @@ class Gate:
         memory = self._memory
         if memory.modes.recall(admission.caller.identity.name) is not mode:
             return None
-        if not memory.decisions.holds_request(known.key):
+        if not memory.decisions.recall_request(known.key):
             return None
         self._counter.decided_again(
             mode, self._clock() - started, has_modes=self._rules.constrained

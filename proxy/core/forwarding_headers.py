@@ -178,6 +178,15 @@ def returned_headers(
     return returned
 
 
+def returned_lines(lines: bytes, *, audit_id: bytes, warning: str | None) -> bytes:
+    """Return the last lines of a response's head, where all the lines are known to pass.
+
+    What is added is what `returned_headers` adds.
+    """
+    lines += b"Audit-Id: %b\r\n" % audit_id
+    return lines if warning is None else b'%bWarning: 299 - "%b"\r\n' % (lines, warning.encode())
+
+
 def folded_name(name: bytes) -> bytes:
     """Return a header name as the most careless later hop might read it."""
     return name.lower().replace(b"_", b"-")

@@ -28,22 +28,13 @@ class TurnedAwayCounter(Protocol):
 class _Lane:
     """The places for one kind of request."""
 
-    __slots__ = ("_limit", "taken")
+    __slots__ = ("limit", "taken")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self.taken = 0
 
-    def enter(self, exchange: ClientExchange) -> bool:
-        if self.taken >= self._limit:
-            return False
-        self.taken += 1
-        # An exchange ends exactly once, however it ends, and then gives its place back; one that
-        # is over already gives it back at once.
-        exchange.when_ended(self._leave)
-        return True
-
-    def _leave(self, _outcome: Outcome) -> None:
+    def leave(self, _outcome: Outcome) -> None:
         self.taken -= 1
 
 
@@ -69,7 +60,12 @@ class InFlight:
             return
         is_read = action.verb in _READING_VERBS
         lane = self._reads if is_read else self._writes
-        if not lane.enter(exchange):
+        if lane.taken < lane.limit:
+            lane.taken += 1
+            # An exchange ends exactly once, however it ends, and then gives its place back; one
+            # that is over already gives it back at once.
+            exchange.when_ended(lane.leave)
+        else:
             self._counter.request_turned_away("read" if is_read else "write")
             raise TooManyRequests(
                 "too many requests, please try again later",

@@ -130,7 +130,8 @@ class Forwarder:
 
     def _head(self, exchange: ClientExchange, admission: Admission, audit_id: bytes) -> bytes:
         authorization = self._credential.authorization
-        head = self._parts(exchange, admission, authorization).under(audit_id)
+        before, after = self._parts(exchange, admission, authorization)
+        head = before + audit_id + after
         assert_one_identity(head, admission, authorization)
         return head
 
@@ -178,7 +179,8 @@ class Forwarder:
 
     def _send(self, dispatch: Dispatch, connection: UpstreamConnection) -> None:
         if not dispatch.client.is_open:
-            self._connections.put_back(connection)
+            if connection.is_open:
+                self._connections.put_back(connection)
             return
         relay = Relay(dispatch, connection, standing=self._standing, repeat=self._repeat)
         if not dispatch.is_long_running:

@@ -56,6 +56,11 @@ class TLSStream:
             self._received = memoryview(ciphertext)
             self._take_helping()
 
+    def decrypt(self, ciphertext: bytes) -> bytes:
+        """Take bytes from the socket and return all plaintext there is."""
+        self.receive(ciphertext)
+        return self.read()
+
     def read(self) -> bytes:
         """Return all plaintext there is; sets `peer_closed` when the peer has said goodbye."""
         pieces: list[bytes] = []
