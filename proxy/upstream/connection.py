@@ -130,7 +130,8 @@ class UpstreamConnection(SecureConnection):
         self._method = request.method
         self._request_framing = request.framing
         self._asked_to_switch = request.upgrade is not None
-        self._request_is_sent = request.framing is NO_BODY
+        framing = request.framing
+        self._request_is_sent = framing is NO_BODY or not framing.has_body
         self._has_answer_bytes = False
         self.write(head)
 

@@ -89,7 +89,10 @@ class Pool:
             raise
 
     def put_back(self, connection: UpstreamConnection) -> None:
-        """Keep a connection that has nothing left to do; whether its time is over is seen later."""
+        """Keep an open connection that has nothing left to do, or close it if its time is over."""
+        if not self._endpoints.is_current(connection.endpoint):
+            connection.close()
+            return
         connection.is_reused = True
         connection.idle_since = self._clock()
         self._idle.append(connection)
