@@ -249,7 +249,7 @@ class Pipeline:
                 refuse=lambda refusal: self._answer(exchange, trail, refusal),
             ):
                 self._start(exchange, self._forward(exchange, admission, trail))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the boundary, see _fail
             self._fail(exchange, trail, error)
         return True
 
@@ -263,7 +263,7 @@ class Pipeline:
                 is_long_running=False,
                 refuse=lambda refusal: self._answer(exchange, trail, refusal),
             )
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - likewise
             self._fail(exchange, trail, error)
 
     async def _serve(self, exchange: ClientExchange) -> None:
@@ -275,7 +275,7 @@ class Pipeline:
             return
         try:
             await self._walk(exchange, trail)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - likewise
             self._fail(exchange, trail, error)
 
     def _fail(self, exchange: ClientExchange, trail: Trail, error: Exception) -> None:

@@ -13,7 +13,6 @@ from proxy.audit.overhearing import (
 )
 from proxy.audit.recorder import Recorder, Trail
 from proxy.core.action import Action
-from proxy.core.admission import Admission
 from proxy.core.audit_body import has_response_object
 from proxy.core.audit_event import quoted
 from proxy.core.audit_pieces import RequestPieces
@@ -36,7 +35,6 @@ class ListeningTrail(Trail):
         "_asked",
         "_body",
         "_book",
-        "_id_text",
         "_recording",
         "_reviews",
         "_started_at",
@@ -52,7 +50,6 @@ class ListeningTrail(Trail):
     ) -> None:
         super().__init__(recorder, request, peer, audit_id)
         self._book = book
-        self._id_text = quoted(audit_id.decode("ascii"))
         self._recording: Recording | None = None
         self._asked: RequestPieces | None = None
         self._started_at: datetime | None = None
@@ -72,13 +69,15 @@ class ListeningTrail(Trail):
         super().is_called_by(caller)
         self._look_up(caller)
 
-    def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
-        """Learn it all at once, and how much of the request is to be recorded."""
-        super().is_admitted_again(action, caller, admission)
-        self._look_up(caller)
+    @property
+    def _id_text(self) -> str:
+        return quoted(self.audit_id.decode("ascii"))
 
     def _look_up(self, caller: Caller) -> None:
         recording = self._book.policy.recording_of(caller.identity, self._known_action)
+        self._record_as(recording)
+
+    def _record_as(self, recording: Recording) -> None:
         self._recording = recording
         if recording.writes_received:
             self._has_come(recording)

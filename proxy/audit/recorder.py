@@ -44,13 +44,16 @@ class RequestCounter(Protocol):
     """Counts requests when they have ended."""
 
     def request_ended(
-        self, verb: str, status: int, *, is_long: bool, mode: str | None, is_warned: bool
+        self,
+        verb: str,
+        status: int,
+        seconds: float,
+        *,
+        is_long: bool,
+        mode: str | None,
+        is_warned: bool,
     ) -> None:
         """Count a request; `mode` is None for who acts as itself, `none` for who may not act."""
-        ...
-
-    def request_took(self, verb: str, seconds: float) -> None:
-        """Count how long a request took that is not long-running."""
         ...
 
     def request_refused(self, refusal: Refusal) -> None:
@@ -164,9 +167,9 @@ class Trail:
         if self._recorder.counter is not None:
             self._count(self._recorder.counter, outcome, took)
         common = self._common() if outcome.is_complete and self._refusal is None else None
-        if common is not None and access_log.is_json:
-            self._log_plainly(common, outcome, ended_at, took)
-        elif access_log.is_enabled:
+        if common is not None and self._log_plainly(common, outcome, ended_at, took):
+            return
+        if access_log.is_enabled:
             access_log.write(ended_at, self._summary(outcome, took))
 
     def _common(self) -> str | None:
@@ -181,12 +184,12 @@ class Trail:
             known = notes[access_log] = _Common(admission, members(self._who_and_what()))
         return known.members
 
-    def _log_plainly(self, common: str, outcome: Outcome, ended_at: datetime, took: float) -> None:
-        """Do as `_summary` does, quicker; a test holds that both say the same."""
+    def _log_plainly(self, common: str, outcome: Outcome, ended_at: datetime, took: float) -> bool:
+        """Say what `_summary` says, if it can be said quicker; a test holds that it is the same."""
         called, decided = self._called_after, self._decided_after
         if called is None or decided is None:
-            return
-        access_log.write_json(
+            return False
+        return access_log.write_json(
             ended_at,
             _PLAIN_MEMBERS
             % (
@@ -209,12 +212,11 @@ class Trail:
         counter.request_ended(
             verb,
             status,
+            took,
             is_long=is_long,
             mode=_NOT_ADMITTED if admission is None else admission.mode,
             is_warned=admission is not None and admission.warning is not None,
         )
-        if not is_long:
-            counter.request_took(verb, took)
         if self._refusal is not None:
             counter.request_refused(self._refusal)
 

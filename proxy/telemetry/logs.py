@@ -80,23 +80,16 @@ class EventLog:
         """Tell whether a line would be written."""
         return self._logger.isEnabledFor(logging.INFO)
 
-    @property
-    def is_json(self) -> bool:
-        """Tell whether a line would be written, as JSON and to nobody else."""
+    def write_json(self, moment: datetime, members: str) -> bool:
+        """Write one line with these members, if lines are JSON and nobody else takes them."""
         handlers = logging.root.handlers
-        return (
-            len(handlers) == 1
-            and type(handlers[0]) is _LineHandler
-            and handlers[0].is_json
-            and self._logger.isEnabledFor(logging.INFO)
-        )
-
-    def write_json(self, moment: datetime, members: str) -> None:
-        """Write one line with these members, which are JSON already; ask `is_json` first."""
-        line = f'{{"time":"{_timestamp(moment)}",{self._constant},{members}}}\n'
-        handler = logging.root.handlers[0]
-        if type(handler) is _LineHandler:
-            handler.add(line)
+        if len(handlers) != 1 or not self._logger.isEnabledFor(logging.INFO):
+            return False
+        handler = handlers[0]
+        if type(handler) is not _LineHandler or not handler.is_json:
+            return False
+        handler.add(f'{{"time":"{_timestamp(moment)}",{self._constant},{members}}}\n')
+        return True
 
     def write(self, moment: datetime, values: dict[str, object]) -> None:
         """Write one line with these fields; ask `is_enabled` first."""

@@ -97,16 +97,21 @@ class RequestMetrics(Collector):
         registry.register(self)
 
     def request_ended(
-        self, verb: str, status: int, *, is_long: bool, mode: str | None, is_warned: bool
+        self,
+        verb: str,
+        status: int,
+        seconds: float,
+        *,
+        is_long: bool,
+        mode: str | None,
+        is_warned: bool,
     ) -> None:
-        """Count a request at its end."""
+        """Count a request at its end, and how long it took if it is not long-running."""
         key = (verb, status, is_long, mode, is_warned)
         ended = self._ended
         ended[key] = ended.get(key, 0.0) + 1.0
-
-    def request_took(self, verb: str, seconds: float) -> None:
-        """Count how long a request took that is not long-running."""
-        self._seconds.add((verb if verb in VERBS else OTHER,), seconds)
+        if not is_long:
+            self._seconds.add((verb if verb in VERBS else OTHER,), seconds)
 
     def request_refused(self, refusal: Refusal) -> None:
         """Count a request that we answered."""

@@ -124,7 +124,15 @@ class Forwarder:
         connection = self._connections.take_idle()
         if connection is None:
             return False
-        dispatch = Dispatch(exchange, admission, audit_id, False, refuse, head, version)
+        dispatch = Dispatch(
+            exchange,
+            admission,
+            audit_id,
+            is_long_running=False,
+            refuse=refuse,
+            head=head,
+            version=version,
+        )
         self._send(dispatch, connection)
         return True
 

@@ -1,4 +1,4 @@
-"""The request heads of one connection, which repeat themselves: the same lines, often all of them."""
+"""The request heads of one connection, which repeat themselves, in part or as a whole."""
 
 import re
 
