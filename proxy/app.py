@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 
@@ -38,6 +39,8 @@ _SWEEPS_PER_DEAD_PEER_SEARCH = 10
 _FIRST_LESSON_SECONDS = 3.0
 _SILENCE_SECONDS = 30.0
 _LEAST_FLUSH_SECONDS = 1.0
+# Asked twice at every request, so without a function of our own.
+_wall_clock: Callable[[], datetime] = partial(datetime.now, UTC)
 
 
 class ReloadRefused(SetupError):
@@ -280,10 +283,6 @@ class Proxy:
                 own_names=knowledge.own_names,
                 takes_uids=knowledge.takes_uids,
             )
-
-
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 def _report_failure(error: BaseException) -> None:

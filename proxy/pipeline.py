@@ -5,9 +5,9 @@ decision core makes, so there is no way down that skips the decision.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from proxy.core.action import Action, parse_action
 from proxy.core.admission import Admission
@@ -16,6 +16,7 @@ from proxy.core.endless import is_endless
 from proxy.core.errors import InternalError, Refusal
 from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
+from proxy.core.repeatable_decision import RepeatableDecision
 from proxy.core.request_timeout import check_timeout
 from proxy.core.status import refusal_response
 from proxy.telemetry.logs import fields
@@ -53,6 +54,10 @@ class Trail(Protocol):
         """Learn who the request becomes."""
         ...
 
+    def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
+        """Learn all of that at once."""
+        ...
+
     def is_refused(self, refusal: Refusal) -> None:
         """Learn why the request goes no further."""
         ...
@@ -77,6 +82,10 @@ class CallerFinder(Protocol):
         self, peer: Peer, headers: HeaderLines, *, target: bytes, upgrade: bytes | None
     ) -> Caller:
         """Return the caller or refuse."""
+        ...
+
+    def recall(self, peer: Peer, headers: HeaderLines) -> Caller | None:
+        """Return the caller of a plain request if nobody has to be asked; None in doubt."""
         ...
 
 
@@ -115,6 +124,16 @@ class DecisionGate(Protocol):
         """Return the permit to forward or refuse."""
         ...
 
+    def repeatable(
+        self, caller: Caller, wanted: Identity | None, action: Action
+    ) -> RepeatableDecision | None:
+        """Return by what an equal plain request can be admitted again, if at all."""
+        ...
+
+    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+        """Return the permit to forward if it would come out the same; None in doubt."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
@@ -122,6 +141,19 @@ class Decisions:
 
     read_wanted: Callable[[Sequence[Header]], Identity | None]
     gate: DecisionGate
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A walk to the end, and what of it is the same for every equal request of a connection.
+
+    It permits nothing: who is calling is asked again, and so is whether that caller may.
+    """
+
+    decisions: Decisions
+    action: Action
+    caller: Caller
+    decision: RepeatableDecision
 
 
 class RequestForwarder(Protocol):
@@ -137,6 +169,17 @@ class RequestForwarder(Protocol):
         refuse: Callable[[Refusal], None],
     ) -> None:
         """Start relaying; the answer flows without the pipeline."""
+        ...
+
+    def forward_at_once(
+        self,
+        exchange: ClientExchange,
+        admission: Admission,
+        *,
+        audit_id: bytes,
+        refuse: Callable[[Refusal], None],
+    ) -> bool:
+        """Start relaying a request that takes not long, unless something has to be waited for."""
         ...
 
 
@@ -163,13 +206,65 @@ class Pipeline:
 
     def begin(self, exchange: ClientExchange) -> None:
         """Serve a request; at once if nothing has to be waited for."""
-        task = self._tasks.start_now(self._serve(exchange))
-        if task is not None:
-            exchange.when_gone(task.cancel)
+        notes = exchange.request.notes
+        if notes is not None:
+            walk = notes.get(self)
+            if isinstance(walk, Walk) and self._repeat(exchange, walk):
+                return
+        self._start(exchange, self._serve(exchange))
 
     def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
         """Answer a request that could not even be read."""
         self._answer(exchange, self._open(exchange, None), refusal)
+
+    def _start(self, exchange: ClientExchange, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks.start_now(work)
+        if task is not None:
+            exchange.when_gone(task.cancel)
+
+    def _repeat(self, exchange: ClientExchange, walk: Walk) -> bool:
+        """Walk once more, if each answer on the way is at hand; else do nothing and say so.
+
+        The head is equal to one that was walked with, byte for byte, and the caller is the very
+        same value. So all that is left to ask is what time, other requests or a reload may have
+        changed.
+        """
+        if walk.decisions is not self.decisions:
+            return False
+        if self.audit_room is not None and not self.audit_room.is_free():
+            return False
+        if self._authenticator.recall(exchange.peer, exchange.request.headers) is not walk.caller:
+            return False
+        admission = walk.decisions.gate.admit_again(walk.decision)
+        if admission is None:
+            return False
+        trail = self._open(exchange, None)
+        trail.is_admitted_again(walk.action, walk.caller, admission)
+        try:
+            self._in_flight.enter(exchange, walk.action, walk.caller)
+            if not self._forwarder.forward_at_once(
+                exchange,
+                admission,
+                audit_id=trail.audit_id,
+                refuse=lambda refusal: self._answer(exchange, trail, refusal),
+            ):
+                self._start(exchange, self._forward(exchange, admission, trail))
+        except Exception as error:  # noqa: BLE001 - the boundary, see _fail
+            self._fail(exchange, trail, error)
+        return True
+
+    async def _forward(self, exchange: ClientExchange, admission: Admission, trail: Trail) -> None:
+        """Forward a repeated request that has to wait for a connection."""
+        try:
+            await self._forwarder.forward(
+                exchange,
+                admission,
+                audit_id=trail.audit_id,
+                is_long_running=False,
+                refuse=lambda refusal: self._answer(exchange, trail, refusal),
+            )
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._fail(exchange, trail, error)
 
     async def _serve(self, exchange: ClientExchange) -> None:
         request = exchange.request
@@ -180,11 +275,17 @@ class Pipeline:
             return
         try:
             await self._walk(exchange, trail)
-        except Refusal as refusal:
-            self._answer(exchange, trail, refusal)
-        except Exception:  # The one boundary: a bug of ours is a 500 and a log line.
-            log.exception("request failed", extra=fields(audit_id=trail.audit_id.decode()))
-            self._answer(exchange, trail, InternalError("an internal error occurred"))
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._fail(exchange, trail, error)
+
+    def _fail(self, exchange: ClientExchange, trail: Trail, error: Exception) -> None:
+        """The one boundary: a bug of ours is a 500 and a log line."""
+        if not isinstance(error, Refusal):
+            log.error(
+                "request failed", exc_info=error, extra=fields(audit_id=trail.audit_id.decode())
+            )
+            error = InternalError("an internal error occurred")
+        self._answer(exchange, trail, error)
 
     async def _walk(self, exchange: ClientExchange, trail: Trail) -> None:
         if self.audit_room is not None and not self.audit_room.is_free():
@@ -216,6 +317,25 @@ class Pipeline:
             is_long_running=is_long_running,
             refuse=lambda refusal: self._answer(exchange, trail, refusal),
         )
+        if request.notes is not None and not is_long_running:
+            self._note(request, decisions, action, caller, wanted)
+
+    def _note(
+        self,
+        request: RequestHead,
+        decisions: Decisions,
+        action: Action,
+        caller: Caller,
+        wanted: Identity | None,
+    ) -> None:
+        """Remember a walk that was made to its end, if one like it can be made more easily."""
+        decision = decisions.gate.repeatable(caller, wanted, action)
+        if request.notes is None:
+            return
+        if decision is None or request.headers.derive(adopted_audit_id) is not None:
+            request.notes.pop(self, None)
+        else:
+            request.notes[self] = Walk(decisions, action, caller, decision)
 
     def _open(self, exchange: ClientExchange, audit_id: bytes | None) -> Trail:
         trail = self._recorder.open(exchange.request, exchange.peer, audit_id)

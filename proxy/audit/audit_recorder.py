@@ -25,4 +25,4 @@ class AuditRecorder(Recorder):
 
     def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> Trail:
         """Start a trail under the client's id or a new one."""
-        return AuditedTrail(self, self._book, request, peer, audit_id or self._new_id())
+        return AuditedTrail(self, self._book, request, peer, audit_id or self.new_id())

@@ -2,9 +2,12 @@
 
 from datetime import datetime
 from http import HTTPStatus
+from typing import NamedTuple
 
 from proxy.audit.listening_trail import ListeningTrail
 from proxy.audit.told import Heard, Told, breakage, tell
+from proxy.core.action import Action
+from proxy.core.admission import Admission
 from proxy.core.audit_annotations import (
     LONG,
     Ending,
@@ -13,7 +16,7 @@ from proxy.core.audit_annotations import (
     latencies_text,
 )
 from proxy.core.audit_event import PLAIN_LINE, EventText, Stage, event_line
-from proxy.core.audit_policy import Recording
+from proxy.core.audit_policy import AuditPolicy, Recording
 from proxy.core.errors import (
     AuditUnavailable,
     BadRequest,
@@ -21,12 +24,22 @@ from proxy.core.errors import (
     InternalError,
     UnreadableRequest,
 )
-from proxy.core.identity import Identity
+from proxy.core.identity import Caller, Identity
 from proxy.core.impersonation_headers import read_wanted_identity
 from proxy.wire.exchange import Outcome
 
 _NOTHING_TOLD = Told()
 _FIRST_FINAL_STATUS = HTTPStatus.OK.value
+
+
+class _EqualEvent(NamedTuple):
+    """What plain events of equal requests have in common, as long as what they rest on is."""
+
+    admission: Admission
+    policy: AuditPolicy
+    recording: Recording
+    pattern: str
+    """For the id, the code, two moments, the bytes of the answer, and the code once more."""
 
 
 class AuditedTrail(ListeningTrail):
@@ -37,6 +50,17 @@ class AuditedTrail(ListeningTrail):
     """
 
     __slots__ = ()
+
+    def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
+        """Learn it all at once; how much is recorded is known from an equal request, if at all."""
+        self._action, self._caller = action, caller
+        equal = self._equal_event(admission)
+        if equal is None:
+            self._look_up(caller)
+        else:
+            self._record_as(equal.recording)
+        # The last of all: the first event says nothing of a decision.
+        super().is_admitted_again(action, caller, admission)
 
     def ended(self, outcome: Outcome) -> None:
         """Write down who did what as whom, and what came of it."""
@@ -66,27 +90,61 @@ class AuditedTrail(ListeningTrail):
 
     def _record_plain_end(self, outcome: Outcome, ended_at: datetime) -> None:
         """Do as `_record_end` does, quicker; a test holds that both write the same."""
-        recording, admission = self._recording, self._admission
-        if recording is None or admission is None or not recording.writes_complete:
+        admission = self._admission
+        if admission is None:
             return
+        equal = self._equal_event(admission) or self._note_event(admission)
+        if equal is None or not equal.recording.writes_complete:
+            return
+        book, status = self._book, outcome.status
+        received, ended = book.pieces.timestamps.of_both(self._received_at, ended_at)
+        line = equal.pattern % (
+            self._id_text,
+            status,
+            received,
+            ended,
+            outcome.body_bytes,
+            status,
+        )
+        book.sink.write(line.encode())
+
+    def _equal_event(self, admission: Admission) -> _EqualEvent | None:
+        """Return what is known from an equal request of this connection, if it still holds."""
+        notes, book = self._request.notes, self._book
+        known = notes.get(book) if notes is not None else None
+        if not isinstance(known, _EqualEvent) or known.policy is not book.policy:
+            return None
+        return known if known.admission is admission else None
+
+    def _note_event(self, admission: Admission) -> _EqualEvent | None:
+        """Return what plain events of equal requests have in common, and remember it for them."""
+        recording, notes = self._recording, self._request.notes
+        if recording is None:
+            return None
         book, asked = self._book, self._asked_for
         pieces = book.pieces
         user, decision, annotations = pieces.people(admission)
-        received, ended = pieces.timestamps.of_both(self._received_at, ended_at)
-        line = PLAIN_LINE % (
-            recording.level_text,
-            self._id_text,
+        constant = (
             asked.request,
             user,
             decision,
             pieces.origin(self._request.headers, self._peer.address),
             asked.object_reference,
-            outcome.status,
-            received,
-            ended,
-            annotations % (outcome.body_bytes, outcome.status),
         )
-        book.sink.write(line.encode())
+        request, user, decision, origin, named = (text.replace("%", "%%") for text in constant)
+        pattern = PLAIN_LINE % (
+            recording.level_text,
+            request,
+            user,
+            decision,
+            origin,
+            named,
+            annotations,
+        )
+        equal = _EqualEvent(admission, book.policy, recording, pattern)
+        if notes is not None:
+            notes[book] = equal
+        return equal
 
     def _record_end(self, outcome: Outcome, ended_at: datetime) -> None:
         recording, is_wanted = self._recording, True

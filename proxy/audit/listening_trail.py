@@ -35,7 +35,6 @@ class ListeningTrail(Trail):
         "_asked",
         "_body",
         "_book",
-        "_id_text",
         "_recording",
         "_reviews",
         "_started_at",
@@ -51,7 +50,6 @@ class ListeningTrail(Trail):
     ) -> None:
         super().__init__(recorder, request, peer, audit_id)
         self._book = book
-        self._id_text = quoted(audit_id.decode("ascii"))
         self._recording: Recording | None = None
         self._asked: RequestPieces | None = None
         self._started_at: datetime | None = None
@@ -69,8 +67,17 @@ class ListeningTrail(Trail):
     def is_called_by(self, caller: Caller) -> None:
         """Learn who is calling, and how much of the request is to be recorded."""
         super().is_called_by(caller)
-        book = self._book
-        recording = book.policy.recording_of(caller.identity, self._known_action)
+        self._look_up(caller)
+
+    @property
+    def _id_text(self) -> str:
+        return quoted(self.audit_id.decode("ascii"))
+
+    def _look_up(self, caller: Caller) -> None:
+        recording = self._book.policy.recording_of(caller.identity, self._known_action)
+        self._record_as(recording)
+
+    def _record_as(self, recording: Recording) -> None:
         self._recording = recording
         if recording.writes_received:
             self._has_come(recording)
@@ -90,6 +97,16 @@ class ListeningTrail(Trail):
         self._body = body = begin_request(recording, request, self._known_action, limit=limit)
         is_heard = body is not None and body.media.is_json
         return OverheardReceiver(receiver, body) if body is not None and is_heard else receiver
+
+    def wants_answer(self, status: int) -> bool:
+        """Tell whether anything of a whole answer is recorded besides its status and its length."""
+        recording = self._recording
+        if recording is None:
+            return True
+        if recording.is_silent:
+            return False
+        may_tell = status >= _FIRST_FAILURE or self._request.method not in _READING
+        return may_tell or recording.has_response_body or self._asked_for.is_long_running
 
     def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         """Hear of the answer's head; that a long one has begun is an event of its own.

@@ -83,8 +83,13 @@ class LogFile:
         room = _MOST_BYTES_AT_ONCE
         if self._most_bytes and self._can_rotate:
             room = min(room, self._most_bytes - self._size)
-        written = os.write(self._descriptor, b"".join(_fitting(lines, room)))
+        whole = b"".join(lines)
+        some = whole if len(whole) <= room else b"".join(_fitting(lines, room))
+        written = os.write(self._descriptor, some)
         self._size += written
+        if written == len(whole):
+            lines.clear()
+            written = 0
         while lines and written >= len(lines[0]):
             written -= len(lines.popleft())
         self._is_mid_line = written > 0

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from proxy.authentication.trust import FrontProxies, Trust
 from proxy.authentication.websocket_token import websocket_token
-from proxy.core.errors import BadRequest, Unauthorized, UpstreamUnavailable
+from proxy.core.errors import BadRequest, Refusal, Unauthorized, UpstreamUnavailable
 from proxy.core.go_url import split_target
 from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.header_safety import check_caller
@@ -37,6 +37,14 @@ class TokenOwner(Protocol):
 
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
         """Return the caller or raise Unauthorized; `address` is where the token came from."""
+        ...
+
+    def key_of(self, token: bytes) -> bytes:
+        """Return under what a token is remembered."""
+        ...
+
+    def recall(self, key: bytes) -> Caller | None:
+        """Return whose token this was a moment ago, if anybody's."""
         ...
 
 
@@ -69,8 +77,26 @@ class Authenticator:
     ) -> None:
         self._believing = believing
         self._tokens = tokens
+        # One value, because header lines know a question by it.
+        self._token_key: Callable[[HeaderLines], bytes | None] = self._key_of_token
         self._clock = clock
         self.anonymous = anonymous
+
+    def recall(self, peer: Peer, headers: HeaderLines) -> Caller | None:
+        """Return the caller of a request that is no upgrade, if nobody has to be asked.
+
+        None says nothing about who it is. That its identity is safe to put into headers was found
+        out when the same value was returned by `authenticate`, and only then.
+        """
+        if peer.chain:
+            try:
+                caller, _ = self._by_certificate(peer, headers)
+            except Refusal:
+                return None
+            if caller is not None:
+                return caller
+        key = headers.derive(self._token_key)
+        return None if key is None or self._tokens is None else self._tokens.recall(key)
 
     async def authenticate(
         self,
@@ -121,6 +147,10 @@ class Authenticator:
             judgement = trust.clients.judge(peer, now)
             caller, has_failed = judgement.meaning, has_failed or not judgement.is_proven
         return caller, has_failed
+
+    def _key_of_token(self, headers: HeaderLines) -> bytes | None:
+        token = headers.derive(bearer_token)
+        return None if token is None or self._tokens is None else self._tokens.key_of(token)
 
     async def _by_token(self, token: bytes | None, peer: Peer) -> Caller | None:
         if token is None or self._tokens is None:

@@ -158,12 +158,23 @@ class TokenAuthenticator:
         self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
         self._lookups = lookups
 
+    def key_of(self, token: bytes) -> bytes:
+        """Return under what a token is remembered: nobody can tell the token from it."""
+        return hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
+
+    def recall(self, key: bytes) -> Caller | None:
+        """Return whose token this was found to be within the life of that answer, if anybody's."""
+        caller = self._callers.recall(key)
+        if caller is not None:
+            self._lookups.hits += 1
+        return caller
+
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
         """Return whose token this is; `address` is where it came from.
 
         Unauthorized for a no, UpstreamUnavailable for no answer, TooManyRequests for one too many.
         """
-        key = hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
+        key = self.key_of(token)
         caller = self._callers.recall(key)
         if caller is not None or self._refused.recall(key):
             self._lookups.hits += 1

@@ -31,15 +31,14 @@ class DecisionMemory:
         self._requests = ShortMemory[bytes, bool](entries, ttl_seconds, clock)
         self._identities = ShortMemory[bytes, bool](entries, ttl_seconds, clock)
         self._legacy = ShortMemory[bytes, bool](entries, legacy_ttl_seconds, clock)
+        # True if a whole attempt with this key was allowed within its life. Asked at every request,
+        # so without a function of its own between; so is the mode of a caller below.
+        self.recall_request: Callable[[bytes], bool | None] = self._requests.recall
 
     def knows(self, attempt: Attempt, layer: Layer) -> bool:
         """Tell whether this layer of the attempt was allowed within its life."""
         memory, key = self._place(attempt, layer)
         return memory.recall(key) is True
-
-    def holds_request(self, key: bytes) -> bool:
-        """Tell whether a whole attempt with this key was allowed within its life."""
-        return self._requests.recall(key) is True
 
     def learn(self, attempt: Attempt, layer: Layer) -> None:
         """Remember that this layer of the attempt was allowed."""
@@ -68,10 +67,8 @@ class ModeMemory:
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
         self._modes: dict[str, Mode] = {}
-
-    def recall(self, caller: str) -> Mode | None:
-        """Return the mode that last worked, if any."""
-        return self._modes.get(caller)
+        # The mode that last worked for a caller, if any.
+        self.recall: Callable[[str], Mode | None] = self._modes.get
 
     def learn(self, caller: str, mode: Mode) -> None:
         """Remember the mode that worked."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol, assert_never
 
 from proxy.authorization.decision_memory import Memory
-from proxy.authorization.repeatable import RepeatableDecision, RepeatableDecisions
+from proxy.authorization.repeatable import RepeatableDecisions
 from proxy.core.access_check import AccessCheck
 from proxy.core.action import Action
 from proxy.core.admission import Admission, Guards, admit_as, admit_self, check_names
@@ -21,7 +21,6 @@ from proxy.core.evaluation import (
     Ask,
     Denied,
     Evaluation,
-    Layer,
     Question,
     Recall,
     Verdict,
@@ -31,6 +30,7 @@ from proxy.core.forbidden import forbidden
 from proxy.core.identity import Caller, Identity
 from proxy.core.modes import Mode
 from proxy.core.plan import Attempt, DecisionRules, plan_attempts
+from proxy.core.repeatable_decision import RepeatableDecision
 from proxy.wire.tasks import Tasks
 
 _YES, _NO = Answer(allowed=True), Answer(allowed=False)
@@ -73,6 +73,10 @@ class DecisionCounter(Protocol):
 
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
         """Count a look-up of an earlier decision."""
+        ...
+
+    def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
+        """Count an impersonation that an earlier decision of an equal request allowed."""
         ...
 
 
@@ -120,10 +124,9 @@ class Gate:
         started = self._clock()
         remembered = self._memory.modes.recall(caller.identity.name)
         request = (caller, wanted, action, is_upgrade, remembered)
-        repeated = self._repeated(request, guards)
-        if repeated is not None:
-            self._count(repeated.allowed, self._clock() - started)
-            return repeated.admission
+        known = self._repeatable.find(request)
+        if known is not None and (repeated := self.admit_again(known)) is not None:
+            return repeated
         attempts = plan_attempts(
             caller,
             wanted,
@@ -148,15 +151,43 @@ class Gate:
             case _:
                 assert_never(verdict)
 
-    def _repeated(self, request: Hashable, guards: Guards) -> RepeatableDecision | None:
-        """Return the decision of an equal request, if memory would answer it in the same way."""
-        known = self._repeatable.find(request)
-        if known is None or known.guards is not guards:
+    def repeatable(
+        self, caller: Caller, wanted: Identity | None, action: Action
+    ) -> RepeatableDecision | None:
+        """Return by what an equal request, which is no upgrade, can be admitted again, if at all.
+
+        For use right after it was admitted.
+        """
+        if wanted is None:
+            guards = self.guards
+            if guards is None:
+                return None
+            return RepeatableDecision(b"", guards, admit_self(caller, guards=guards))
+        remembered = self._memory.modes.recall(caller.identity.name)
+        return self._repeatable.find((caller, wanted, action, False, remembered))
+
+    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+        """Return the permit for an equal request if it would come out the same; None in doubt.
+
+        Of the request everything is equal. Of the rest it depends on the guards, on which mode is
+        tried first, and on the memory of successes: all three are looked at.
+        """
+        if known.guards is not self.guards:
             return None
-        if not self._memory.decisions.holds_request(known.key):
+        admission = known.admission
+        mode = admission.mode
+        if mode is None:
+            return admission
+        started = self._clock()
+        memory = self._memory
+        if memory.modes.recall(admission.caller.identity.name) is not mode:
             return None
-        self._counter.cache_looked_up(Layer.REQUEST.value, hit=True)
-        return known
+        if not memory.decisions.recall_request(known.key):
+            return None
+        self._counter.decided_again(
+            mode, self._clock() - started, has_modes=self._rules.constrained
+        )
+        return admission
 
     def _count(self, verdict: Verdict, seconds: float) -> None:
         # The filter of old, which knew no modes, had no metrics.

@@ -8,6 +8,7 @@ from proxy.core.action import Action
 from proxy.core.admission import Admission
 from proxy.core.bound_pod import BoundPod, pod_without_node
 from proxy.core.identity import Caller, Identity, node_name
+from proxy.core.repeatable_decision import RepeatableDecision
 
 
 class NodeFinder(Protocol):
@@ -31,6 +32,16 @@ class DecidingGate(Protocol):
         witness: DecisionWitness | None = None,
     ) -> Admission:
         """Return the permit to forward or refuse."""
+        ...
+
+    def repeatable(
+        self, caller: Caller, wanted: Identity | None, action: Action
+    ) -> RepeatableDecision | None:
+        """Return by what an equal request can be admitted again, if at all."""
+        ...
+
+    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+        """Return the permit for an equal request if it would come out the same; None in doubt."""
         ...
 
 
@@ -59,6 +70,21 @@ class PlacingGate:
         return await self._gate.admit(
             caller, wanted, action, is_upgrade=is_upgrade, witness=witness
         )
+
+    def repeatable(
+        self, caller: Caller, wanted: Identity | None, action: Action
+    ) -> RepeatableDecision | None:
+        """Return by what an equal request can be admitted again; never where a pod is looked for.
+
+        A pod may be elsewhere by then.
+        """
+        if wanted is not None and node_name(wanted.name) is not None:
+            return None
+        return self._gate.repeatable(caller, wanted, action)
+
+    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+        """Return the permit for an equal request if it would come out the same; None in doubt."""
+        return self._gate.admit_again(known)
 
     async def _placed(self, caller: Caller) -> Caller:
         pod = pod_without_node(caller.identity)

@@ -1,23 +1,14 @@
 """Decisions that are made again and again, without making their plan again and again."""
 
 from collections.abc import Hashable
-from typing import NamedTuple
 
 from proxy.core.admission import Admission, Guards
 from proxy.core.cache_keys import request_key
 from proxy.core.evaluation import Allowed
+from proxy.core.repeatable_decision import RepeatableDecision
 
 _MOST_REPEATABLE = 4096
 _LONGEST_REPEATABLE_PATH = 256
-
-
-class RepeatableDecision(NamedTuple):
-    """A decision that comes out the same as long as memory holds its key."""
-
-    key: bytes
-    allowed: Allowed
-    guards: Guards
-    admission: Admission
 
 
 class RepeatableDecisions:
@@ -48,4 +39,4 @@ class RepeatableDecisions:
         if len(self._decisions) >= _MOST_REPEATABLE:
             self._decisions.clear()
         key = request_key(allowed.attempt)
-        self._decisions[request] = RepeatableDecision(key, allowed, guards, admission)
+        self._decisions[request] = RepeatableDecision(key, guards, admission)

@@ -12,6 +12,7 @@ from proxy.core.action import Action
 from proxy.core.admission import Admission
 from proxy.core.identity import Caller, Identity
 from proxy.core.modes import Mode
+from proxy.core.repeatable_decision import RepeatableDecision
 from proxy.fairness.rationing import Ration, Rationing
 from proxy.settings.decisions import decision_rules
 from proxy.settings.impersonation import ImpersonationSettings
@@ -44,6 +45,17 @@ class ShadowingGate:
             audit_id = b"" if witness is None else witness.audit_id
             self._shadow.offer(ShadowedRequest(caller, wanted, action, is_upgrade), audit_id)
         return admission
+
+    def repeatable(
+        self, caller: Caller, wanted: Identity | None, action: Action
+    ) -> RepeatableDecision | None:
+        """Return by what an equal request can be admitted again; never what we hand over."""
+        known = self._gate.repeatable(caller, wanted, action)
+        return None if known is None or known.admission.mode is Mode.LEGACY else known
+
+    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+        """Return the permit for an equal request if it would come out the same; None in doubt."""
+        return self._gate.admit_again(known)
 
 
 def build_shadow(

@@ -71,21 +71,22 @@ def event_line(event: EventText) -> bytes:
     return (_LINE % event).encode()
 
 
-# An event of which nothing special is to be told: %d is the code. Made from the other pattern, so
-# that both cannot come apart.
+# An event of which nothing special is to be told: first for what equal requests have in common, and
+# then once more for the id, the code and two moments. Made from the other pattern, so that both
+# cannot come apart.
 PLAIN_LINE = _LINE % EventText(
     level="%s",
-    audit_id="%s",
+    audit_id="%%s",
     stage=Stage.RESPONSE_COMPLETE.value,
     request="%s",
     user="%s",
     decision="%s",
     origin="%s",
     object_reference="%s",
-    response=',"responseStatus":{"metadata":{},"code":%d}',
+    response=',"responseStatus":{"metadata":{},"code":%%d}',
     bodies="",
-    received_at="%s",
-    stage_at="%s",
+    received_at="%%s",
+    stage_at="%%s",
     annotations="%s",
 )
 

@@ -88,6 +88,17 @@ class IdentityLost(Exception):
     """A request is about to leave without its one identity: a bug of ours, so nothing is sent."""
 
 
+class HeadParts(NamedTuple):
+    """The head of a request to the API server, but for its audit id."""
+
+    before: bytes
+    after: bytes
+
+    def under(self, audit_id: bytes) -> bytes:
+        """Return the head of the request that has this id."""
+        return self.before + audit_id + self.after
+
+
 def outbound_head(
     first_line: bytes,
     headers: HeaderLines,
@@ -97,19 +108,32 @@ def outbound_head(
     rules: ForwardingRules = NO_RULES,
 ) -> bytes:
     """Return the head of the request to the API server, with exactly one identity: acting."""
+    return outbound_parts(first_line, headers, admission, hop, rules=rules).under(hop.audit_id)
+
+
+def outbound_parts(
+    first_line: bytes,
+    headers: HeaderLines,
+    admission: Admission,
+    hop: Hop,
+    *,
+    rules: ForwardingRules = NO_RULES,
+) -> HeadParts:
+    """Return that head in two parts, for any audit id."""
     if hop.trusts_peer or hop.is_chunked:
         copied = _copied(headers, rules, trusts_peer=hop.trusts_peer, is_chunked=hop.is_chunked)
     else:
         copied = headers.derive(rules.usually_copied)
     address = _forwarded_for(headers, hop) if hop.trusts_peer else hop.peer_address
-    ours = b"X-Forwarded-For: %b\r\nAudit-ID: %b\r\n" % (address, hop.audit_id)
+    before = b"%b\r\n%bX-Forwarded-For: %b\r\nAudit-ID: " % (first_line, copied, address)
+    after = b"\r\n"
     if hop.is_chunked:
-        ours += b"Transfer-Encoding: chunked\r\n"
+        after += b"Transfer-Encoding: chunked\r\n"
     if hop.upgrade is not None:
-        ours += b"Connection: Upgrade\r\nUpgrade: %b\r\n" % hop.upgrade
+        after += b"Connection: Upgrade\r\nUpgrade: %b\r\n" % hop.upgrade
     if hop.authorization is not None:
-        ours += b"Authorization: %b\r\n" % hop.authorization
-    return b"%b\r\n%b%b%b\r\n" % (first_line, copied, ours, admission.identity_lines)
+        after += b"Authorization: %b\r\n" % hop.authorization
+    return HeadParts(before, b"%b%b\r\n" % (after, admission.identity_lines))
 
 
 def assert_one_identity(head: bytes, admission: Admission, authorization: bytes | None) -> None:
@@ -152,6 +176,15 @@ def returned_headers(
     if upgrade is not None:
         returned += (_UPGRADE, (b"Upgrade", upgrade))
     return returned
+
+
+def returned_lines(lines: bytes, *, audit_id: bytes, warning: str | None) -> bytes:
+    """Return the last lines of a response's head, where all the lines are known to pass.
+
+    What is added is what `returned_headers` adds.
+    """
+    lines += b"Audit-Id: %b\r\n" % audit_id
+    return lines if warning is None else b'%bWarning: 299 - "%b"\r\n' % (lines, warning.encode())
 
 
 def folded_name(name: bytes) -> bytes:

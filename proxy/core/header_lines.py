@@ -36,6 +36,15 @@ class HeaderLines(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have sl
 NO_LINES = HeaderLines()
 
 
+def header_lines(head: bytes) -> list[Header]:
+    """Return the lines of a head that was made by us or found plain; the first is no header."""
+    lines = []
+    for line in head.split(b"\r\n")[1:-1]:
+        name, _, value = line.partition(b": ")
+        lines.append((name, value))
+    return lines
+
+
 def encoded_lines(lines: Sequence[Header]) -> bytes:
     """Return header lines as they go on the wire."""
     return b"".join([b"%b: %b\r\n" % line for line in lines])

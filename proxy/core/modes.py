@@ -24,6 +24,9 @@ class Mode(StrEnum):
     USER_INFO = "user-info"
     LEGACY = "legacy"
 
+    # A mode is a word like any other, and is looked up at every request: Enum's own is slower.
+    __hash__ = str.__hash__
+
     @property
     def identity_verb(self) -> str:
         """The verb of every check on who is impersonated."""

@@ -33,6 +33,11 @@ class Kind(Enum):
 class Carrier(Protocol):
     """The connection below an exchange."""
 
+    @property
+    def is_write_blocked(self) -> bool:
+        """Tell whether the client takes its answers too slowly."""
+        ...
+
     def write(self, data: bytes) -> None:
         """Send plaintext."""
         ...

@@ -16,8 +16,8 @@ from proxy.serving.exchange import Exchange
 from proxy.serving.guest import Guest
 from proxy.serving.handler import RequestHandler
 from proxy.serving.limits import SharedLimits
-from proxy.wire.body import BodyError, BodyReader, UntilCloseReader, body_reader
-from proxy.wire.head import MAX_HEAD_BYTES, UNREAD_HEAD, HeadTooLarge, find_head_end
+from proxy.wire.body import NO_BODY, BodyError, BodyReader, UntilCloseReader, body_reader
+from proxy.wire.head import HEAD_END, MAX_HEAD_BYTES, UNREAD_HEAD, HeadTooLarge, find_head_end
 from proxy.wire.request_heads import RequestHeads
 
 _WAITING_BYTES = 64 * 1024
@@ -47,7 +47,7 @@ class ClientConnection(Guest):
         self._body: BodyReader | None = None
         self._is_parsing = self._is_lingering = self.has_asked = False
         # Two sides that may be too slow: the client takes no answer, the upstream takes no body.
-        self._is_write_blocked = self._is_body_blocked = False
+        self.is_write_blocked = self._is_body_blocked = False
         self.retires_at = math.inf
 
     @property
@@ -61,8 +61,8 @@ class ClientConnection(Guest):
         """Take a piece of a body, or bytes that have to wait."""
         exchange = self._exchange
         if exchange is None:
-            is_held_up = self._buffer or self._is_write_blocked
-            if not is_held_up and find_head_end(data, 0) == len(data):
+            is_held_up = self._buffer or self.is_write_blocked
+            if not is_held_up and data.find(HEAD_END) == len(data) - len(HEAD_END):
                 self._take_head(data)  # One head and nothing else: nearly always.
                 return
             self._buffer += data
@@ -90,13 +90,13 @@ class ClientConnection(Guest):
 
     def pause_writing(self) -> None:
         """The client reads too slowly: stop the source."""
-        self._is_write_blocked = True
+        self.is_write_blocked = True
         if self._exchange is not None and self._exchange.receiver is not None:
             self._exchange.receiver.pause_response()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
-        self._is_write_blocked = False
+        self.is_write_blocked = False
         if self._exchange is None:
             self._read_heads()
         elif self._exchange.receiver is not None:
@@ -119,10 +119,9 @@ class ClientConnection(Guest):
         exchange = self._exchange
         if exchange is None or exchange.receiver is None:
             return
-        if self._is_write_blocked:
+        if self.is_write_blocked:
             exchange.receiver.pause_response()
         if self._body is None:
-            exchange.receiver.request_ended()
             return
         waiting = bytes(self._buffer)
         self._buffer.clear()
@@ -205,7 +204,7 @@ class ClientConnection(Guest):
         """Read from the socket only while what comes has somewhere to go."""
         exchange = self._exchange
         if exchange is None:
-            reads = not self._is_write_blocked
+            reads = not self.is_write_blocked
         elif exchange.receiver is not None and self._body is not None:
             reads = not self._is_body_blocked
         else:
@@ -219,7 +218,7 @@ class ClientConnection(Guest):
             return
         if self._buffer:
             self._read_heads()
-        else:
+        elif self.is_write_blocked or not self._is_reading:
             self._pace()
 
     def _read_heads(self) -> None:
@@ -227,7 +226,7 @@ class ClientConnection(Guest):
         self._is_parsing = True
         turns = 0
         try:
-            while self._exchange is None and self._buffer and not self._is_write_blocked:
+            while self._exchange is None and self._buffer and not self.is_write_blocked:
                 if turns == _HEADS_A_TURN or self._is_closing or not self._read_head():
                     break
                 turns += 1
@@ -267,7 +266,8 @@ class ClientConnection(Guest):
             self._refuse_unread(refusal)
             return False
         self.deadline = None
-        self._body = body_reader(request.framing)
+        framing = request.framing
+        self._body = None if framing is NO_BODY else body_reader(framing)
         self._is_body_blocked = False
         self._exchange = Exchange(self, request, self._peer)
         self.has_asked = True

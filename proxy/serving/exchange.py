@@ -8,9 +8,9 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from proxy.core.errors import Refusal
-from proxy.core.header_lines import Header
+from proxy.core.header_lines import Header, header_lines
 from proxy.serving.carrier import Carrier, Ending, Kind
-from proxy.wire.body import CHUNKED, UNTIL_CLOSE, BodyFraming, BodyKind
+from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
 from proxy.wire.exchange import ExchangeObserver, Outcome, RequestReceiver
 from proxy.wire.head import SWITCHING_PROTOCOLS, RequestHead, encode_head
 from proxy.wire.peer import Peer
@@ -56,7 +56,8 @@ class Exchange:
         self.request = request
         self.peer = peer
         self.receiver: RequestReceiver | None = None
-        self.body_is_read = not request.framing.has_body
+        framing = request.framing
+        self.body_is_read = framing is NO_BODY or not framing.has_body
         # An upgrade ends its connection, granted or not: after a refused one nobody can be sure
         # what the client will send next.
         self.closes = not request.keep_alive or request.upgrade is not None
@@ -113,10 +114,14 @@ class Exchange:
 
     def attach(self, receiver: RequestReceiver) -> None:
         """Let the receiver have the request's body, from its first byte."""
+        carrier = self._carrier
+        if self.body_is_read and carrier is not None and not carrier.is_write_blocked:
+            self.receiver = receiver  # There is nothing to be delivered: nearly always.
+            return
         observer = self._observer
         self.receiver = receiver if observer is None else observer.overhear(receiver)
-        if self._carrier is not None:
-            self._carrier.deliver_body()
+        if carrier is not None:
+            carrier.deliver_body()
 
     def send_continue(self) -> None:
         """Tell a client that waits for it to send its body."""
@@ -192,6 +197,28 @@ class Exchange:
         if terminator:
             self._carrier.write(terminator)
         self._finish(is_complete=True)
+
+    def answer(self, status: int, lines: bytes, payload: bytes) -> None:
+        """Send a whole answer; `lines` are all of its head, but for those of this hop.
+
+        They begin with the status line, end with their last line's end, and tell the length.
+        """
+        carrier = self._carrier
+        if carrier is None:
+            return
+        self.closes = self.closes or not self.body_is_read
+        if self.closes:
+            lines += b"Connection: close\r\n"
+        self._status, self._body_bytes = status, len(payload)
+        carrier.write(b"%b\r\n%b" % (lines, payload))
+        observer = self._observer
+        if observer is not None and observer.wants_answer(status):
+            self._tell_start(observer, header_lines(lines), payload)
+        self._carrier = self.receiver = self._observer = None
+        try:
+            self._tell_end(Outcome(status, self._body_bytes, is_complete=True))
+        finally:
+            carrier.exchange_ended(Ending.FINAL if self.closes else Ending.REUSABLE)
 
     def respond(self, status: int, headers: list[Header], body: bytes) -> None:
         """Send a whole answer of ours."""

@@ -68,16 +68,28 @@ class EventLog:
     The line is the same that a logger of this name writes at INFO.
     """
 
-    __slots__ = ("_event", "_logger")
+    __slots__ = ("_constant", "_event", "_logger")
 
     def __init__(self, name: str, event: str) -> None:
         self._logger = logging.getLogger(name)
         self._event = event
+        self._constant = f'"level":"info","message":"{event}","logger":"{name}"'
 
     @property
     def is_enabled(self) -> bool:
         """Tell whether a line would be written."""
         return self._logger.isEnabledFor(logging.INFO)
+
+    def write_json(self, moment: datetime, members: str) -> bool:
+        """Write one line with these members, if lines are JSON and nobody else takes them."""
+        handlers = logging.root.handlers
+        if len(handlers) != 1 or not self._logger.isEnabledFor(logging.INFO):
+            return False
+        handler = handlers[0]
+        if type(handler) is not _LineHandler or not handler.is_json:
+            return False
+        handler.add(f'{{"time":"{_timestamp(moment)}",{self._constant},{members}}}\n')
+        return True
 
     def write(self, moment: datetime, values: dict[str, object]) -> None:
         """Write one line with these fields; ask `is_enabled` first."""
@@ -106,6 +118,7 @@ class _LineHandler(logging.StreamHandler[TextIO]):
     def __init__(self, line: Callable[[_Fact], str], stream: TextIO) -> None:
         super().__init__(stream)
         self._line = line
+        self.is_json = line is _json_line
         self._waiting: deque[str] = deque()
         self._is_due = False
 
@@ -128,11 +141,15 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         return self._line(fact)
 
     def write(self, fact: _Fact) -> None:
+        """Write a fact as a line."""
+        self.add(f"{self._line(fact)}\n")
+
+    def add(self, line: str) -> None:
         """Write a line with the others of this turn of the event loop, in one go.
 
         Requests that are served in one turn would else each pay for a write of its own.
         """
-        self._waiting.append(f"{self._line(fact)}\n")
+        self._waiting.append(line)
         if self._is_due:
             return
         try:
@@ -189,6 +206,11 @@ def _text_line(fact: _Fact) -> str:
     return " ".join(parts)
 
 
+def members(values: dict[str, object]) -> str:
+    """Return fields as the members of a JSON object, as a line has them."""
+    return _encode(values)[1:-1]
+
+
 def _encode(value: object) -> str:
     """Return JSON that a terminal can show: printable ASCII."""
     try:
@@ -199,4 +221,4 @@ def _encode(value: object) -> str:
 
 
 def _timestamp(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"  # for +00:00, as all are in UTC

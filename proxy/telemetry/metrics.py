@@ -15,9 +15,10 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from proxy.telemetry.tallies import CounterTally, HistogramTally
+from proxy.telemetry.tallies import CounterTally, CountOf, HistogramTally
 
 _LABELS = ("mode", "decision")
+_REQUEST_HIT = ("request", "hit")
 # 1 ms doubling fifteen times, as the native server's.
 _BUCKETS = tuple(0.001 * 2**power for power in range(15))
 
@@ -40,18 +41,17 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry, *, kep_names: bool = False) -> None:
         """`kep_names` adds the names of the KEP's text, which no server ever had, as aliases."""
         self.registry = registry
-        self._attempts = CounterTally(
-            "apiserver_impersonation_attempts_total",
-            "[ALPHA] Total number of impersonation attempts split by mode and decision.",
-            _LABELS,
-            registry=registry,
-        )
         self._attempt_seconds = HistogramTally(
             "apiserver_impersonation_attempts_duration_seconds",
             "[ALPHA] Latency of impersonation attempts in seconds split by mode and decision.",
             _LABELS,
             buckets=_BUCKETS,
             registry=registry,
+        )
+        CountOf(
+            self._attempt_seconds,
+            "apiserver_impersonation_attempts_total",
+            "[ALPHA] Total number of impersonation attempts split by mode and decision.",
         )
         self._checks = Counter(
             "apiserver_impersonation_authorization_attempts_total",
@@ -120,7 +120,6 @@ class Metrics:
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
         """Count one impersonation; a denied one belongs to no mode."""
         labels = (mode, "allowed") if allowed else ("", "denied")
-        self._attempts.add(labels)
         self._attempt_seconds.add(labels, seconds)
         if self._kep is not None:
             self._kep.impersonation_decided(mode, allowed=allowed, seconds=seconds)
@@ -152,6 +151,15 @@ class Metrics:
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
         """Count a look-up of an earlier decision."""
         self._cache_lookups.add((cache, "hit" if hit else "miss"))
+
+    def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
+        """Count an impersonation that an earlier decision of an equal request allowed."""
+        self._cache_lookups.add(_REQUEST_HIT)
+        # The filter of old, which knew no modes, had no metrics.
+        if has_modes:
+            self._attempt_seconds.add((mode, "allowed"), seconds)
+            if self._kep is not None:
+                self._kep.impersonation_decided(mode, allowed=True, seconds=seconds)
 
     def pod_looked_up(self, outcome: str) -> None:
         """Count one look-up of a pod; `outcome` is found, none or error."""

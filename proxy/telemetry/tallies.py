@@ -47,6 +47,25 @@ class CounterTally(Collector):
         return [family]
 
 
+class CountOf(Collector):
+    """A counter of what a histogram has seen, by the same labels: counted once for both."""
+
+    def __init__(self, histogram: "HistogramTally", name: str, text: str) -> None:
+        self._histogram, self._name, self._text = histogram, name, text
+        histogram.registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """Tell the registry which names are taken."""
+        return [CounterMetricFamily(self._name, self._text, labels=self._histogram.labels)]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what was counted so far."""
+        family = CounterMetricFamily(self._name, self._text, labels=self._histogram.labels)
+        for labels, count in self._histogram.counts():
+            family.add_metric(labels, count)
+        return [family]
+
+
 class HistogramTally(Collector):
     """A histogram of seconds, by label values from a closed set."""
 
@@ -59,7 +78,8 @@ class HistogramTally(Collector):
         buckets: Sequence[float],
         registry: CollectorRegistry,
     ) -> None:
-        self._name, self._text, self._labels = name, text, labels
+        self._name, self._text, self.labels = name, text, labels
+        self.registry = registry
         self._bounds = tuple(buckets)
         self._counts: dict[Labels, list[int]] = {}
         self._sums: dict[Labels, float] = {}
@@ -74,13 +94,17 @@ class HistogramTally(Collector):
         counts[bisect_left(self._bounds, seconds)] += 1
         self._sums[labels] += seconds
 
+    def counts(self) -> Iterable[tuple[Labels, int]]:
+        """Return how many were seen, by label values."""
+        return [(labels, sum(counts)) for labels, counts in self._counts.items()]
+
     def describe(self) -> Iterable[Metric]:
         """Tell the registry which names are taken."""
-        return [HistogramMetricFamily(self._name, self._text, labels=self._labels)]
+        return [HistogramMetricFamily(self._name, self._text, labels=self.labels)]
 
     def collect(self) -> Iterable[Metric]:
         """Return what was counted so far; each bucket holds all that are not longer."""
-        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        family = HistogramMetricFamily(self._name, self._text, labels=self.labels)
         names = bucket_names(self._bounds)
         for labels, counts in self._counts.items():
             buckets: list[tuple[str, float]] = []

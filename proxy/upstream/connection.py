@@ -21,11 +21,12 @@ from proxy.wire.head import (
     find_head_end,
 )
 from proxy.wire.keepalive import is_unreachable, keep_alive
-from proxy.wire.response_heads import read_response_head
+from proxy.wire.response_heads import read_plain_head, read_response_head
 from proxy.wire.secure_connection import SecureConnection
 from proxy.wire.tls import TLSStream
 
 _FINISH_SECONDS = 10.0
+_MAY_BE_HELD = frozenset((401, 403))
 _LAST_WORDS_BYTES = 1024 * 1024
 
 
@@ -79,6 +80,8 @@ class UpstreamConnection(SecureConnection):
         if self._head is not None:
             self._body_received(data)
             return
+        if not self._buffer and self._read_whole(data):
+            return
         try:
             self._read_head(data)
         except MalformedResponse as error:
@@ -122,12 +125,13 @@ class UpstreamConnection(SecureConnection):
         return self._response is not None and self._response.is_between_chunks
 
     def send_head(self, head: bytes, *, request: RequestHead, receiver: ResponseReceiver) -> None:
-        """Start an exchange; its body follows by `send_body` and ends with `end_body`."""
+        """Start an exchange; a body follows by `send_body` and ends with `end_body`."""
         self._receiver = receiver
         self._method = request.method
         self._request_framing = request.framing
         self._asked_to_switch = request.upgrade is not None
-        self._request_is_sent = False
+        framing = request.framing
+        self._request_is_sent = framing is NO_BODY or not framing.has_body
         self._has_answer_bytes = False
         self.write(head)
 
@@ -185,6 +189,23 @@ class UpstreamConnection(SecureConnection):
         # The event loop closes the socket only after it has told us; reading it never blocks.
         with suppress(OSError):
             self.data_received(os.read(descriptor, _LAST_WORDS_BYTES))
+
+    def _read_whole(self, data: bytes) -> bool:
+        """Read an answer that came in one piece, as nearly all small ones do; else do nothing.
+
+        Who may have to be asked about us keeps an answer back, and that is not done here.
+        """
+        plain, receiver = read_plain_head(data), self._receiver
+        if plain is None or receiver is None or plain.length != len(data) - plain.end:
+            return False
+        if plain.status in _MAY_BE_HELD or self._method == b"HEAD" or not self._is_done():
+            return False
+        self._receiver = None
+        if not self._is_reading:
+            self._read_on(reads=True)
+        self._on_idle(self)
+        receiver.response_came(plain, data[plain.end :])
+        return True
 
     def _read_head(self, data: bytes) -> None:
         """Read the heads in what has come; one that comes whole is never copied."""
@@ -276,15 +297,19 @@ class UpstreamConnection(SecureConnection):
 
     def _is_clean(self, head: ResponseHead, rest: bytes) -> bool:
         """Tell whether nothing of this exchange is left, on neither side, before the next one."""
+        return head.keep_alive and not rest and self._is_done()
+
+    def _is_done(self) -> bool:
+        """Tell whether the whole request was sent, and nobody has ended the connection."""
+        transport = self._transport
         return (
-            head.keep_alive
-            and not self._asked_to_switch
-            and not rest
+            not self._asked_to_switch
             and self._request_is_sent
-            and self.is_open
+            and not self._is_closing
             and not self._tls.peer_closed
-            and self._transport is not None
-            and self._transport.get_write_buffer_size() == 0
+            and transport is not None
+            and not transport.is_closing()
+            and transport.get_write_buffer_size() == 0
         )
 
     def _fail(self, error: Exception) -> None:

@@ -3,11 +3,18 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.core.admission import Admission
 from proxy.core.errors import InternalError, Refusal, UpstreamUnavailable
-from proxy.core.forwarding_headers import NO_RULES, Hop, assert_one_identity, outbound_head
+from proxy.core.forwarding_headers import (
+    NO_RULES,
+    ForwardingRules,
+    HeadParts,
+    Hop,
+    assert_one_identity,
+    outbound_parts,
+)
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.relay import CredentialStanding, Dispatch, Relay
 from proxy.wire.body import BodyKind
@@ -52,6 +59,15 @@ class OwnCredential(Protocol):
     def version(self) -> int:
         """Return a number that grows with every change."""
         ...
+
+
+class _KnownHead(NamedTuple):
+    """The head of a request that was sent, and what it was made of besides the client's."""
+
+    parts: HeadParts
+    admission: Admission
+    authorization: bytes | None
+    rules: ForwardingRules
 
 
 class Forwarder:
@@ -107,19 +123,65 @@ class Forwarder:
             dispatch, connection = await self._connect(dispatch)
         self._send(dispatch, connection)
 
+    def forward_at_once(
+        self,
+        exchange: ClientExchange,
+        admission: Admission,
+        *,
+        audit_id: bytes,
+        refuse: Callable[[Refusal], None],
+    ) -> bool:
+        """Start the exchange of a request that takes not long, if a connection is idle."""
+        version = self._credential.version
+        head = self._write_head(exchange, admission, audit_id)
+        connection = self._connections.take_idle()
+        if connection is None:
+            return False
+        dispatch = Dispatch(
+            exchange,
+            admission,
+            audit_id,
+            is_long_running=False,
+            refuse=refuse,
+            head=head,
+            version=version,
+        )
+        self._send(dispatch, connection)
+        return True
+
     def _head(self, exchange: ClientExchange, admission: Admission, audit_id: bytes) -> bytes:
-        request, authorization = exchange.request, self._credential.authorization
+        authorization = self._credential.authorization
+        before, after = self._parts(exchange, admission, authorization)
+        head = before + audit_id + after
+        assert_one_identity(head, admission, authorization)
+        return head
+
+    def _parts(
+        self, exchange: ClientExchange, admission: Admission, authorization: bytes | None
+    ) -> HeadParts:
+        """Return the head but for its audit id; from the notes, if equal ones were made before."""
+        request, rules = exchange.request, self.rules
+        notes = request.notes
+        known = notes.get(self) if notes is not None else None
+        if (
+            isinstance(known, _KnownHead)
+            and known.admission is admission
+            and known.authorization is authorization
+            and known.rules is rules
+        ):
+            return known.parts
         hop = Hop(
-            audit_id=audit_id,
+            audit_id=b"",
             peer_address=exchange.peer.address.encode(),
             authorization=authorization,
             upgrade=request.upgrade,
             is_chunked=request.framing.kind is BodyKind.CHUNKED,
         )
         first_line = b"%b %b HTTP/1.1" % (request.method, request.target)
-        head = outbound_head(first_line, request.headers, admission, hop, rules=self.rules)
-        assert_one_identity(head, admission, authorization)
-        return head
+        parts = outbound_parts(first_line, request.headers, admission, hop, rules=rules)
+        if notes is not None:
+            notes[self] = _KnownHead(parts, admission, authorization, rules)
+        return parts
 
     async def _connect(self, dispatch: Dispatch) -> tuple[Dispatch, UpstreamConnection]:
         """Return a new connection, and the request with the credential that goes with it.
@@ -138,7 +200,8 @@ class Forwarder:
 
     def _send(self, dispatch: Dispatch, connection: UpstreamConnection) -> None:
         if not dispatch.client.is_open:
-            self._connections.put_back(connection)
+            if connection.is_open:
+                self._connections.put_back(connection)
             return
         relay = Relay(dispatch, connection, standing=self._standing, repeat=self._repeat)
         if not dispatch.is_long_running:

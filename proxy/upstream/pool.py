@@ -95,9 +95,7 @@ class Pool:
             raise
 
     def put_back(self, connection: UpstreamConnection) -> None:
-        """Keep a connection that has nothing left to do, or close it if its time is over."""
-        if not connection.is_open:
-            return
+        """Keep an open connection that has nothing left to do, or close it if its time is over."""
         if self._is_retired or not self._endpoints.is_current(connection.endpoint):
             connection.close()
             return
@@ -185,7 +183,9 @@ class Pool:
 
     def _keep_unwanted(self, connecting: asyncio.Task[UpstreamConnection]) -> None:
         if not connecting.cancelled() and connecting.exception() is None:
-            self.put_back(connecting.result())
+            connection = connecting.result()
+            if connection.is_open:
+                self.put_back(connection)
 
     def _forget(self, connection: UpstreamConnection) -> None:
         self._all.discard(connection)

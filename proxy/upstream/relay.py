@@ -11,13 +11,14 @@ from typing import NamedTuple, Protocol
 
 from proxy.core.admission import Admission
 from proxy.core.errors import BadGateway, CredentialRefused, GatewayTimeout, Refusal
-from proxy.core.forwarding_headers import returned_headers
+from proxy.core.forwarding_headers import returned_headers, returned_lines
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
 from proxy.upstream.held_answer import HeldAnswer, denial_type
 from proxy.upstream.standing import Standing
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
+from proxy.wire.response_heads import PlainHead
 
 _RETRY_AFTER_SECONDS = 1
 _UNAUTHORIZED = HTTPStatus.UNAUTHORIZED.value
@@ -166,6 +167,18 @@ class Relay:
             self.response_data(payload)
         else:
             self._start(head, payload)
+
+    def response_came(self, head: PlainHead, payload: bytes) -> None:
+        """Send a whole answer down; the connection has already gone back to the pool."""
+        self._upstream = None
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
+        dispatch = self._dispatch
+        lines = returned_lines(
+            head.lines, audit_id=dispatch.audit_id, warning=dispatch.admission.warning
+        )
+        self._client.answer(head.status, lines, payload)
 
     def _start(self, head: ResponseHead, payload: bytes) -> None:
         dispatch = self._dispatch

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from proxy.wire.head import ResponseHead
+from proxy.wire.response_heads import PlainHead
 
 
 class ResponseReceiver(Protocol):
@@ -10,6 +11,10 @@ class ResponseReceiver(Protocol):
 
     def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
         """Take the final head, and what has already come of the body."""
+        ...
+
+    def response_came(self, head: PlainHead, payload: bytes) -> None:
+        """Take a whole answer; nothing else comes."""
         ...
 
     def response_data(self, payload: bytes) -> None:

@@ -30,7 +30,7 @@ class RequestReceiver(Protocol):
         ...
 
     def request_ended(self) -> None:
-        """Hear that the body is complete."""
+        """Hear that the body is complete; not told of a request without one."""
         ...
 
     def request_failed(self, refusal: Refusal) -> None:
@@ -59,6 +59,10 @@ class ExchangeObserver(Protocol):
 
     def overhear(self, receiver: RequestReceiver) -> RequestReceiver:
         """Return who takes the request's body: the receiver, or one that hears it as well."""
+        ...
+
+    def wants_answer(self, status: int) -> bool:
+        """Tell whether `answer_started` has to be told of an answer that comes as a whole."""
         ...
 
     def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
@@ -147,6 +151,10 @@ class ClientExchange(Protocol):
 
     def end(self) -> None:
         """Finish the answer."""
+        ...
+
+    def answer(self, status: int, lines: bytes, payload: bytes) -> None:
+        """Send a whole answer; `lines` are all of its head, but for those of this hop."""
         ...
 
     def respond(self, status: int, headers: list[Header], body: bytes) -> None:

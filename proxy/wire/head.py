@@ -16,6 +16,7 @@ from proxy.core.errors import BadRequest, Refusal
 from proxy.core.header_lines import NO_LINES, Header, HeaderLines, encoded_lines
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
 
+HEAD_END = b"\r\n\r\n"
 MAX_HEAD_BYTES = 1024 * 1024 + 4096
 MAX_HEADERS = 4096
 _METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
@@ -76,6 +77,9 @@ class RequestHead(NamedTuple):
     upgrade: bytes | None = None
     """The protocol to switch to, as the client wrote it, if it is one that we carry."""
     expects_continue: bool = False
+    notes: dict[object, object] | None = None
+    """What rooms have found out about this head, each under its own key; one for equal heads of a
+    connection, and None where none are expected. Only for what is true of every equal head."""
 
 
 class ResponseHead(NamedTuple):
@@ -129,8 +133,8 @@ class _Collector:
 
 def find_head_end(buffer: bytes | bytearray, searched: int) -> int:
     """Return the offset just past the head in `buffer`, or -1; `searched` bytes hold no end."""
-    end = buffer.find(b"\r\n\r\n", max(0, searched - 3))
-    return end + 4 if end >= 0 else -1
+    end = buffer.find(HEAD_END, max(0, searched - 3))
+    return end + len(HEAD_END) if end >= 0 else -1
 
 
 def parse_request_head(head: bytes) -> RequestHead:

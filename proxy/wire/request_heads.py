@@ -1,4 +1,4 @@
-"""The request heads of one connection, which are mostly the same but for the target."""
+"""The request heads of one connection, which repeat themselves, in part or as a whole."""
 
 import re
 
@@ -8,39 +8,60 @@ from proxy.wire.head import RequestHead, parse_request_head
 # Less than a request line may be, and nothing that any two readers could take differently.
 _PLAIN_LINE = re.compile(rb"([A-Z]+) (/[-A-Za-z0-9._~!$&'()*+,;=:@%/?]*) HTTP/1\.1")
 _LONGEST_REMEMBERED_LINES = 4096
+_LONGEST_REMEMBERED_LINE = 1024
+_MOST_REMEMBERED = 16
 
 
 class RequestHeads:
     """Reads the request heads of one connection.
 
-    A client sends the same header lines again and again and changes only the target. Lines that
+    A client sends the same header lines again and again and changes at most the target. Lines that
     equal those before, byte for byte, mean the same. Only the plainest requests are read in this
     way (no body, no upgrade, nothing odd in the target); any other one is read from its beginning.
-    The lines, a token among them perhaps, are kept no longer than their connection.
+    Heads that are equal as a whole are one value, so what is noted on it is found again. All of it,
+    a token among it perhaps, is kept no longer than the connection.
     """
 
-    __slots__ = ("_last", "_lines")
+    __slots__ = ("_known", "_last", "_lines")
 
     def __init__(self) -> None:
         self._last: RequestHead | None = None
         self._lines = b""
+        # Those with the same lines as the last one, by their first line.
+        self._known: dict[bytes, RequestHead] = {}
 
     def read(self, head: bytes) -> RequestHead:
         """Read one whole request head; anything doubtful in it is a 400."""
         first_line, _, lines = head.partition(b"\r\n")
-        last = self._last
-        if last is not None and lines == self._lines:
-            plain = _PLAIN_LINE.fullmatch(first_line)
-            if plain is not None and plain[1] == last.method:
-                return RequestHead(
-                    last.method, plain[2], 1, last.headers, NO_BODY, keep_alive=last.keep_alive
-                )
+        if lines == self._lines:
+            known = self._known.get(first_line) or self._read_plain(first_line)
+            if known is not None:
+                return known
         request = parse_request_head(head)
-        is_short = len(lines) <= _LONGEST_REMEMBERED_LINES
-        self._last, self._lines = (
-            (request, lines) if is_short and _is_plain(request) else (None, b"")
-        )
+        self._known.clear()
+        self._last, self._lines = None, b""
+        if len(lines) <= _LONGEST_REMEMBERED_LINES and _is_plain(request):
+            request = request._replace(notes={})
+            self._last, self._lines = request, lines
+            self._keep(first_line, request)
         return request
+
+    def _read_plain(self, first_line: bytes) -> RequestHead | None:
+        """Return a request with the lines of the last one, if its first line is a plain one."""
+        last, plain = self._last, _PLAIN_LINE.fullmatch(first_line)
+        if last is None or plain is None or plain[1] != last.method:
+            return None
+        request = RequestHead(
+            last.method, plain[2], 1, last.headers, NO_BODY, keep_alive=last.keep_alive, notes={}
+        )
+        self._keep(first_line, request)
+        return request
+
+    def _keep(self, first_line: bytes, request: RequestHead) -> None:
+        if len(first_line) <= _LONGEST_REMEMBERED_LINE:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[first_line] = request
 
 
 def _is_plain(request: RequestHead) -> bool:

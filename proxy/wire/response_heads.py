@@ -1,41 +1,73 @@
 """The heads of answers. Nearly all are plain, and those are read at one glance."""
 
 import re
+from typing import NamedTuple
 
 from proxy.core.header_lines import Header
 from proxy.wire.body import BodyFraming, BodyKind
-from proxy.wire.head import FRAMING_NAMES, ResponseHead, parse_response_head
+from proxy.wire.head import ResponseHead, parse_response_head
 
 # Less than an answer's head may be, and nothing that any two readers could take differently: one
 # blank after each colon, none at the end of a line, printable ASCII throughout, a final status.
 _PLAIN_HEAD = re.compile(
-    rb"HTTP/1\.1 (200|201|40[0-9]|422) ([!-~][ -~]*)\r\n"
-    rb"((?:[-A-Za-z0-9]+: (?! )[ -~]*(?<! )\r\n)+)\r\n"
+    rb"HTTP/1\.1 (200|201|40[0-9]|422) [!-~][ -~]*\r"
+    rb"(\n(?:[-A-Za-z0-9]+: (?! )[ -~]*(?<! )\r\n)+)\r\n"
+)
+# Lines that frame a message, belong to one hop, or are replaced by us; in any spelling.
+_SPECIAL_LINES = re.compile(
+    rb"\n((?:audit-id|connection|content-length|expect|host|http2-settings|keep-alive|"
+    rb"proxy-authenticate|proxy-authorization|proxy-connection|te|trailer|transfer-encoding|"
+    rb"upgrade):[^\r]*)",
+    re.IGNORECASE,
 )
 _LINES = re.compile(rb"([-A-Za-z0-9]+): ([ -~]*)\r\n")
-_LENGTH = b"content-length"
+_LENGTH, _AUDIT_ID = b"Content-Length: ", b"Audit-Id: "
 _MOST_DIGITS = 15
+_MOST_SPECIAL = 2
+_REASON_AT = len(b"HTTP/1.1 200 ")
+
+
+class PlainHead(NamedTuple):
+    """The head of an answer with a body of known length, of which every line may pass.
+
+    `lines` begin with the status line and end with the last header's; an audit id is not among
+    them.
+    """
+
+    status: int
+    lines: bytes
+    length: int
+    end: int
+    """Where the body begins in what was read."""
+
+
+def read_plain_head(data: bytes) -> PlainHead | None:
+    """Read the head at the beginning of `data`, if it is whole and a plain one."""
+    plain = _PLAIN_HEAD.match(data)
+    if plain is None:
+        return None
+    lines = plain[2]
+    special: list[bytes] = _SPECIAL_LINES.findall(lines)
+    if not special or len(special) > _MOST_SPECIAL:
+        return None
+    digits = special[-1].removeprefix(_LENGTH)
+    if not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        return None
+    if len(special) == _MOST_SPECIAL:
+        if not special[0].startswith(_AUDIT_ID):
+            return None
+        # With the end of the line before it, so that it is found where a line begins.
+        lines = lines.replace(b"\n%b\r" % special[0], b"", 1)
+    first_line = data[: plain.start(2)]
+    return PlainHead(int(plain[1]), first_line + lines, int(digits), plain.end())
 
 
 def read_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
     """Read one whole response head; the method decides whether a body can follow."""
-    plain = _PLAIN_HEAD.fullmatch(head)
-    if plain is not None and request_method != b"HEAD":
-        headers = _LINES.findall(plain[3])
-        length = _length_alone(headers)
-        if length is not None:
-            framing = BodyFraming(BodyKind.LENGTH, length)
-            return ResponseHead(int(plain[1]), plain[2], headers, framing, keep_alive=True)
-    return parse_response_head(head, request_method=request_method)
-
-
-def _length_alone(headers: list[Header]) -> int | None:
-    """Return the length of the body, if one line tells it and none says more about the framing."""
-    length = None
-    for name, value in headers:
-        lowered = name.lower()
-        if lowered in FRAMING_NAMES:
-            if lowered != _LENGTH or length is not None or not value.isdigit():
-                return None
-            length = value
-    return int(length) if length is not None and len(length) <= _MOST_DIGITS else None
+    plain = read_plain_head(head)
+    if plain is None or plain.end != len(head) or request_method == b"HEAD":
+        return parse_response_head(head, request_method=request_method)
+    first_line, _, lines = head.partition(b"\r\n")
+    headers: list[Header] = _LINES.findall(lines)
+    framing = BodyFraming(BodyKind.LENGTH, plain.length)
+    return ResponseHead(plain.status, first_line[_REASON_AT:], headers, framing, keep_alive=True)

@@ -21,6 +21,7 @@ class SecureConnection:
     def __init__(self, tls: TLSStream | ServerTLS) -> None:
         self._tls = tls
         self._transport: asyncio.Transport | None = None
+        self._is_reading = True
         # Set with our goodbye: from then on nothing is written and nothing that comes counts.
         self._is_closing = False
 
@@ -54,19 +55,18 @@ class SecureConnection:
         if self._is_closing:
             return
         tls = self._tls
-        tls.receive(data)
         try:
-            if not tls.is_ready and not self._shake_hands():
-                return
-            plaintext = tls.read()
+            plaintext = tls.decrypt(data) if tls.is_ready else self._first_words(data)
         except ssl.SSLError as error:
             # What is due is the alert that tells the peer what we did not like.
             self._write_ciphertext(tls.take_output())
             self.stream_cut(error)
             return
-        self._write_ciphertext(tls.take_output())
         if plaintext:
+            # What else may be due, our part of a change of keys, is due before we write again.
             self.plaintext_received(plaintext)
+        else:
+            self._write_ciphertext(tls.take_output())
         if tls.peer_closed and not self._is_closing:
             self.goodbye_received()
 
@@ -96,9 +96,12 @@ class SecureConnection:
 
     def _read_on(self, *, reads: bool) -> None:
         """Take bytes from the socket, or let them pile up at the peer."""
-        transport = self._transport
-        if transport is None or transport.is_closing() or transport.is_reading() == reads:
+        if self._is_reading == reads:
             return
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._is_reading = reads
         if reads:
             transport.resume_reading()
         else:
@@ -128,6 +131,11 @@ class SecureConnection:
             self._transport.abort()
 
     # --- inside ----------------------------------------------------------------------------
+
+    def _first_words(self, data: bytes) -> bytes:
+        """Go on with the handshake, and return what came after it."""
+        self._tls.receive(data)
+        return self._tls.read() if self._shake_hands() else b""
 
     def _shake_hands(self) -> bool:
         done = self._tls.handshake()

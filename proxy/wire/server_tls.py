@@ -114,6 +114,23 @@ class ServerTLS:
             self._received = memoryview(ciphertext)
             self._take_helping()
 
+    def decrypt(self, ciphertext: bytes) -> bytes:
+        """Take bytes from the socket and return all plaintext there is."""
+        if self._received or len(ciphertext) > _HELPING_BYTES:
+            self.receive(ciphertext)
+            return self.read()
+        _lib.BIO_write(self._incoming, ciphertext, len(ciphertext))
+        _lib.ERR_clear_error()
+        count = _lib.SSL_read(self._session, _scratch, _RECORD_BYTES)
+        if count <= 0:
+            self._wants_more(count)
+            return b""
+        plaintext: bytes = _ffi.buffer(_scratch, count)[:]
+        # One record, and no more of the next: nearly always.
+        if not _lib.BIO_get_mem_data(self._incoming, _pointer):
+            return plaintext
+        return plaintext + self.read()
+
     def read(self) -> bytes:
         """Return all plaintext there is; sets `peer_closed` when the peer has said goodbye."""
         pieces: list[bytes] = []

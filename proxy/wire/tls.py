@@ -18,7 +18,16 @@ _NOTHING = memoryview(b"")
 class TLSStream:
     """One TLS session. Ciphertext to send piles up until `take_output` fetches it."""
 
-    __slots__ = ("_incoming", "_object", "_outgoing", "_received", "is_ready", "peer_closed")
+    __slots__ = (
+        "_incoming",
+        "_object",
+        "_outgoing",
+        "_read",
+        "_received",
+        "_write",
+        "is_ready",
+        "peer_closed",
+    )
 
     def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -29,6 +38,9 @@ class TLSStream:
             server_side=server_hostname is None,
             server_hostname=server_hostname,
         )
+        # The methods below those of SSLObject, which do nothing but call them.
+        self._read = self._object._sslobj.read  # type: ignore[attr-defined]  # noqa: SLF001
+        self._write = self._object._sslobj.write  # type: ignore[attr-defined]  # noqa: SLF001
         self._received = _NOTHING
         self.is_ready = False
         self.peer_closed = False
@@ -55,6 +67,21 @@ class TLSStream:
         else:
             self._received = memoryview(ciphertext)
             self._take_helping()
+
+    def decrypt(self, ciphertext: bytes) -> bytes:
+        """Take bytes from the socket and return all plaintext there is."""
+        if self._received or len(ciphertext) > _HELPING_BYTES:
+            self.receive(ciphertext)
+            return self.read()
+        self._incoming.write(ciphertext)
+        try:
+            piece: bytes = self._read(_RECORD_BYTES)
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            return self.read()  # which tells one from the other
+        # One record, and no more of the next: nearly always.
+        if piece and len(piece) < _RECORD_BYTES and not self._incoming.pending:
+            return piece
+        return piece + self.read()
 
     def read(self) -> bytes:
         """Return all plaintext there is; sets `peer_closed` when the peer has said goodbye."""
@@ -87,7 +114,7 @@ class TLSStream:
         """Return plaintext as ciphertext, together with whatever else is due."""
         if len(plaintext) <= _HELPING_BYTES:
             if plaintext:
-                self._object.write(plaintext)
+                self._write(plaintext)
             return self._outgoing.read()
         view = memoryview(plaintext)
         pieces: list[bytes] = []

@@ -66,6 +66,11 @@ class Counts:
     def reviews_unused(self, count: int) -> None:
         self.unused += count
 
+    def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
+        self.cache_looked_up("request", hit=True)
+        if has_modes:
+            self.impersonation_decided(mode, allowed=True, seconds=seconds)
+
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
         self.lookups[cache, hit] += 1
 

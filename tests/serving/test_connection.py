@@ -180,17 +180,20 @@ async def test_a_body_that_came_early_is_delivered_with_what_follows(
     assert place.handler.targets == [b"/a", b"/next"]
 
 
-async def test_a_request_without_a_body_has_ended_when_it_is_taken(
-    place: Place, client: HttpClient
+@pytest.mark.parametrize("is_slow", [False, True], ids=["well", "slow"])
+async def test_of_a_request_without_a_body_nothing_is_told_but_the_clients_pace(
+    place: Place, client: HttpClient, is_slow: object
 ) -> None:
     place.handler.holds = True
     receiver = Receiver()
     await client.send(request_bytes("POST", headers=[("Content-Length", "0")]))
     await held(place)
+    (connection,) = place.listener._connections
+    connection.is_write_blocked = bool(is_slow)
 
     place.handler.held[0].attach(receiver)
 
-    assert (receiver.body, receiver.heard) == (b"", ["ended"])
+    assert (receiver.body, receiver.heard) == (b"", ["pause"] if is_slow else [])
 
 
 async def test_a_body_nobody_takes_waits_in_bounded_memory(

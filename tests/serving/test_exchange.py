@@ -145,7 +145,7 @@ async def test_who_takes_no_answers_is_asked_for_no_more_requests(
 
     await client.send(request_bytes() * count)
     (connection,) = place.listener._connections
-    await eventually(lambda: connection._is_write_blocked)
+    await eventually(lambda: connection.is_write_blocked)
     assert connection._transport is not None
     assert connection._transport.get_write_buffer_size() < 1_000_000
 
@@ -194,7 +194,7 @@ async def test_whoever_works_for_a_client_hears_that_it_has_left(
     else:
         client._writer.write_eof()
 
-    expected = ["ended", "gone"] if is_taken else ["gone before it was taken"]
+    expected = ["gone"] if is_taken else ["gone before it was taken"]
     await eventually(lambda: receiver.heard == expected)
     assert not exchange.is_open
     assert [outcome.is_complete for outcome in place.handler.outcomes] == [False]
@@ -231,6 +231,9 @@ class Observer:
         self.receivers.append(receiver)
         return receiver
 
+    def wants_answer(self, status: int) -> bool:
+        return self._wants_all
+
     def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         self.heard.append((status, payload))
         return self._wants_all
@@ -257,8 +260,45 @@ async def test_who_observes_hears_the_answer_as_far_as_it_wants_and_changes_noth
     answer = await client.read_response()
 
     assert answer.body == b"onetwo"
-    assert observer.receivers == [receiver]
     assert observer.heard == [(200, b"one"), *([b"two"] if wants_all else [])]
+
+
+@pytest.mark.parametrize("wants_all", [True, False])
+async def test_a_whole_answer_is_sent_as_it_is_and_told_to_who_wants_it(
+    place: Place, client: HttpClient, wants_all: object
+) -> None:
+    place.handler.holds = True
+    outcomes: list[Outcome] = []
+    await client.send(request_bytes())
+    await held(place)
+    exchange, observer = place.handler.held[0], Observer(wants_all=bool(wants_all))
+    exchange.observe(observer)
+    exchange.when_ended(outcomes.append)
+
+    exchange.answer(200, b"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 3\r\n", b"one")
+    answer = await client.read_response()
+
+    assert (answer.status, answer.body) == (200, b"one")
+    assert outcomes == [Outcome(200, 3, is_complete=True)]
+    assert observer.heard == ([(200, b"one")] if wants_all else [])
+    assert not exchange.is_open
+    exchange.answer(200, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", b"x")
+    await client.send(request_bytes())
+    await held(place, 2)
+
+
+async def test_a_whole_answer_of_a_connection_that_ends_says_so(
+    place: Place, client: HttpClient
+) -> None:
+    place.handler.holds = True
+    await client.send(request_bytes(headers=[("Connection", "close")]))
+    await held(place)
+
+    place.handler.held[0].answer(200, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", b"one")
+    answer = await client.read_response()
+
+    assert answer.body == b"one"
+    assert answer.values("connection") == ["close"]
 
 
 async def test_who_observes_hears_that_a_tunnel_opens_and_nothing_of_what_is_in_it(

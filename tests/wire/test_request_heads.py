@@ -14,7 +14,8 @@ GET = b"GET /api/v1/pods HTTP/1.1\r\n" + LINES
 
 def outcome(head: bytes, heads: RequestHeads | None = None) -> RequestHead | str:
     try:
-        return parse_request_head(head) if heads is None else heads.read(head)
+        # Notes say nothing of what was read.
+        return parse_request_head(head) if heads is None else heads.read(head)._replace(notes=None)
     except Refusal as refusal:
         return refusal.message
 
