@@ -58,7 +58,10 @@ def test_named_user(kubectl: BothDoors, robot: Robot, rights: Rights, use: Use) 
     no(say("get", "pod", "web", "-n", "default", "--as=someUser"), "impersonate-on:user-info:get")
     no(say("get", "pods", "-A", "--as=someUser"), "at the cluster scope")
     no(say("delete", "pod", "web", "-n", "default", "--as=someUser"), "user-info:delete")
-    no(say("get", "--raw", PODS.format("default"), "--as=otherUser"), '"otherUser"')
+    no(
+        say("get", "--raw", PODS.format("default"), "--as=otherUser"),
+        'users.authentication.k8s.io "otherUser"',
+    )
     assert say("get", "pods", "-n", "default", "--as=otherUser").code == 1
     no(say("get", "pods", "-n", "default"), f'User "{watcher.name}" cannot list')
 

@@ -139,7 +139,10 @@ def test_exec(
 
         no(say("logs", web, *acting), "impersonate-on:user-info:get", "pods/log")
         no(say("delete", "pod", web, *acting), "impersonate-on:user-info:delete")
-        no(say("get", "--raw", PODS.format("shop"), "--as=alice"), '"alice"')
+        no(
+            say("get", "--raw", PODS.format("shop"), "--as=alice"),
+            'users.authentication.k8s.io "alice"',
+        )
 
 
 def test_the_rules_of_the_test_plan_are_not_even_taken(administrator: Kubectl) -> None:
