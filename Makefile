@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get bench-audit compiled \
-	test-compiled soak wheel \
+	test-compiled soak wheel image \
 	lock clean
 
 help: ## List the targets
@@ -95,11 +95,18 @@ test-compiled: compiled ## The tests on that, and a parity run (CASES, SEED, ARG
 wheel: $(READY) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
+# Needs a container engine, which nothing else here does (docs/image.md).
+ENGINE ?= docker
+IMAGE ?= understudy:0.1.0
+image: ## Build the container image (ENGINE, IMAGE, PYTHON_IMAGE)
+	$(ENGINE) build $(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) --tag $(IMAGE) .
+
 LOCK := uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --quiet
-lock: ## Resolve the newest versions anew into the two lock files (needs uv on the PATH)
+lock: ## Resolve the newest versions anew into the lock files (needs uv on the PATH)
 	$(LOCK) pyproject.toml -o requirements.lock
 	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group build -c requirements-dev.lock -o requirements-build.lock
 
 clean: ## Remove what the other targets made here (the built control plane stays in its cache)
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*
