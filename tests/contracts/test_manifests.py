@@ -1,5 +1,6 @@
-"""What the manifests grant is what the proxy is tested with, and what it looks for in itself."""
+"""What the manifests grant is what the proxy is tested with, and what they say fits together."""
 
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from proxy.sandbox.own_rules import (
     REVIEWER_RULES,
     Rule,
 )
+from proxy.settings.reader import load_settings
 
-MANIFESTS = Path(__file__).parents[2] / "manifests"
+ROOT = Path(__file__).parents[2]
+MANIFESTS = ROOT / "manifests"
 NAMESPACE = "understudy"
 
 
@@ -95,3 +98,186 @@ def test_nobody_but_our_two_accounts_is_granted_anything() -> None:
     assert accounts == {(NAMESPACE, "understudy-reviewer"), (NAMESPACE, "understudy-forwarder")}
     for directory in (MANIFESTS / "base", *(MANIFESTS / "components").iterdir()):
         assert {(one["namespace"], one["name"]) for one in subjects(directory)} <= accounts
+
+
+KUSTOMIZATIONS = sorted(file.parent for file in MANIFESTS.rglob("kustomization.yaml"))
+OVERLAYS = sorted((MANIFESTS / "overlays").iterdir())
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+SELECTOR = {"app.kubernetes.io/name": "understudy"}
+SELECTING = {"Deployment", "ServiceMonitor"}
+
+
+def names(path: Path) -> str:
+    return str(path.relative_to(MANIFESTS))
+
+
+def one_of(kind: str, directory: Path = MANIFESTS / "base") -> dict[str, Any]:
+    (found,) = [one for one in objects(directory) if one["kind"] == kind]
+    return found
+
+
+def container() -> dict[str, Any]:
+    (found,) = one_of("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("directory", KUSTOMIZATIONS, ids=names)
+def test_every_file_is_used_by_its_kustomization(directory: Path) -> None:
+    kustomization = yaml.safe_load((directory / "kustomization.yaml").read_text())
+    used = {
+        *kustomization.get("resources", ()),
+        *(patch["path"] for patch in kustomization.get("patches", ())),
+        *(
+            file
+            for generated in kustomization.get("configMapGenerator", ())
+            for file in generated["files"]
+        ),
+        "kustomization.yaml",
+    }
+
+    assert {one.name for one in directory.iterdir()} == {one for one in used if "/" not in one}
+
+
+CONFIGS = sorted(MANIFESTS.rglob("config.yaml"))
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=names)
+def test_the_config_files_are_good(file: Path) -> None:
+    load_settings(file)
+
+
+def test_the_central_config_is_the_bases_with_the_clusters_certificates() -> None:
+    base, central = (yaml.safe_load(file.read_text()) for file in CONFIGS)
+
+    assert central.pop("authentication") == {"clientCertificate": {"fromCluster": True}}
+    assert central == base
+
+
+def test_the_pod_outlasts_the_drain() -> None:
+    """There is no preStop hook: the proxy itself serves on until load balancers have learned."""
+    shutdown = load_settings(MANIFESTS / "base" / "config.yaml").serving.shutdown
+    specification = one_of("Deployment")["spec"]["template"]["spec"]
+    readiness = container()["readinessProbe"]
+
+    assert specification["terminationGracePeriodSeconds"] > shutdown.grace_period_seconds
+    assert shutdown.delay_seconds > readiness["periodSeconds"] * readiness["failureThreshold"]
+    assert "lifecycle" not in container()
+
+
+def test_ports_are_those_that_the_config_file_listens_on() -> None:
+    settings = load_settings(MANIFESTS / "base" / "config.yaml")
+    assert settings.admin.address is not None
+    ports = {one["name"]: one["containerPort"] for one in container()["ports"]}
+    (service_port,) = one_of("Service")["spec"]["ports"]
+    (scraped,) = objects(MANIFESTS / "components" / "service-monitor")[0]["spec"]["ports"]
+
+    assert ports == {"https": settings.serving.address[1], "admin": settings.admin.address[1]}
+    assert (service_port["port"], service_port["targetPort"]) == (443, "https")
+    assert (scraped["port"], scraped["targetPort"]) == (ports["admin"], "admin")
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container()[probe]["httpGet"]["port"] == "admin"
+
+
+def test_files_of_the_config_are_mounted() -> None:
+    settings = load_settings(MANIFESTS / "base" / "config.yaml")
+    (volume, _) = one_of("Deployment")["spec"]["template"]["spec"]["volumes"]
+    (mount, _) = container()["volumeMounts"]
+    mounted = {
+        f"{mount['mountPath']}/{item['path']}"
+        for source in volume["projected"]["sources"]
+        for item in source.get("secret", {}).get("items", ())
+    }
+
+    assert container()["args"] == ["serve", f"--config={mount['mountPath']}/config.yaml"]
+    assert mounted == {str(settings.serving.certificate_file), str(settings.serving.key_file)}
+
+
+def test_everything_selects_the_pods_of_the_deployment() -> None:
+    deployment = one_of("Deployment")["spec"]
+
+    assert deployment["template"]["metadata"]["labels"] == SELECTOR
+    assert deployment["selector"] == {"matchLabels": SELECTOR}
+    for spread in deployment["template"]["spec"]["topologySpreadConstraints"]:
+        assert spread["labelSelector"] == {"matchLabels": SELECTOR}
+    for directory in (MANIFESTS / "base", MANIFESTS / "components" / "service-monitor"):
+        for one in objects(directory):
+            match one["kind"]:
+                case "Service":
+                    assert one["spec"]["selector"] == SELECTOR
+                case "NetworkPolicy":
+                    assert one["spec"]["podSelector"] == {"matchLabels": SELECTOR}
+                case "PodDisruptionBudget":
+                    assert one["spec"]["selector"] == {"matchLabels": SELECTOR}
+                case "HorizontalPodAutoscaler":
+                    assert one["spec"]["scaleTargetRef"]["name"] == "understudy"
+                    assert one["spec"]["minReplicas"] >= 2
+                case _:
+                    assert "selector" not in one.get("spec", {}) or one["kind"] in SELECTING
+
+
+def test_only_the_port_that_authenticates_is_open_to_all() -> None:
+    ingress = one_of("NetworkPolicy")["spec"]["ingress"]
+    scraping = one_of("NetworkPolicy", MANIFESTS / "components" / "service-monitor")
+
+    assert ingress == [{"ports": [{"protocol": "TCP", "port": "https"}]}]
+    assert all("from" in rule for rule in scraping["spec"]["ingress"])
+
+
+def images(value: object) -> Iterable[str]:
+    """Yield every image that is named anywhere in an object."""
+    if isinstance(value, dict):
+        if isinstance(value.get("image"), str):
+            yield value["image"]
+        for one in value.values():
+            yield from images(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from images(one)
+
+
+def test_images_of_ours_are_of_this_version() -> None:
+    files = [file for directory in KUSTOMIZATIONS for file in directory.glob("*.yaml")]
+    documents = [one for file in files for one in yaml.safe_load_all(file.read_text())]
+    ours = {image for image in images(documents) if image.startswith("understudy:")}
+
+    assert ours == {f"understudy:{VERSION}"}
+
+
+HOPS = [MANIFESTS / "overlays" / name / "hop.yaml" for name in ("node-agent", "sidecar")]
+
+
+@pytest.mark.parametrize("hop", HOPS, ids=names)
+def test_no_tenant_pod_holds_a_privileged_credential(hop: Path) -> None:
+    """The hop has no token at all; the application has its own, by a projected volume."""
+    directory = hop.parent
+    patch = yaml.safe_load(hop.read_text())["spec"]["template"]["spec"]
+    (beside,), (application,) = patch["initContainers"], patch["containers"]
+    volumes = {one["name"]: one for one in patch["volumes"]}
+    text = "".join(file.read_text() for file in directory.glob("*.yaml"))
+
+    assert patch["automountServiceAccountToken"] is False
+    assert {one["name"] for one in beside["volumeMounts"]} == {"shared", "kept", "understudy-ca"}
+    assert {one["name"] for one in application["volumeMounts"]} == {"shared", "token"}
+    assert [source.keys() for source in volumes["token"]["projected"]["sources"]] == [
+        {"serviceAccountToken"}
+    ]
+    assert not any("secret" in one for one in volumes.values())
+    assert "understudy-reviewer" not in text
+    assert "understudy-forwarder" not in text
+    # The unrestricted verb is granted to nobody.
+    for role in roles(directory).values():
+        assert all("impersonate" not in rule["verbs"] for rule in role)
+
+
+def test_both_hops_are_the_same_but_for_whom_they_act_as() -> None:
+    agent, application = (
+        yaml.safe_load(file.read_text())["spec"]["template"]["spec"] for file in HOPS
+    )
+    for specification in (agent, application):
+        (hop,) = specification["initContainers"]
+        hop["args"] = [word for word in hop["args"] if not word.startswith("--as=")]
+        hop["env"] = [one for one in hop["env"] if one["name"] != "NODE_NAME"]
+        del specification["containers"][0]["name"]
+
+    assert agent == application

@@ -1,0 +1,45 @@
+"""The overlay `central`, run as it says: people with the cluster's certificates, beside tokens."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.sandbox.binaries import Binaries
+from proxy.sandbox.objects import create_namespace, token_for
+from proxy.sandbox.ports import LOOPBACK
+from tests.support.control_plane import who_am_i
+from tests.support.empty_cluster import MANIFESTS, NAMESPACE, empty_cluster
+from tests.support.installed_proxy import InstalledProxy
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def test_it_knows_the_clusters_certificates_and_tokens(binaries: Binaries, tmp_path: Path) -> None:
+    ca_file = tmp_path / "ca.crt"
+    words = ["certificate", "--service=understudy", LOOPBACK, f"--ca-out={ca_file}"]
+    with empty_cluster(binaries) as cluster:
+        cluster.install("--kustomize", str(MANIFESTS / "overlays" / "central"))
+        printed = subprocess.run(
+            [sys.executable, "-m", "proxy", *words], capture_output=True, check=True, timeout=60
+        )
+        cluster.run("apply", "--filename=-", stdin=printed.stdout)
+        cluster.publish_root_ca(NAMESPACE)
+        create_namespace(cluster.admin, "default")
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/understudy"
+        deployment = cluster.admin.call("GET", path)
+        alice = cluster.control_plane.clients.issue_client("alice", groups=("dev",))
+        robot = token_for(cluster.admin, "default", "default")
+
+        ca_pem = ca_file.read_bytes()
+        with InstalledProxy(cluster, deployment, tmp_path, ca_pem=ca_pem) as proxy:
+            by_certificate = who_am_i(proxy.client(alice))
+            by_token = who_am_i(proxy.client(robot))
+            stranger = cluster.control_plane.servers.issue_client("alice")
+            refused = proxy.client(stranger).request("GET", "/version")
+
+    assert by_certificate["username"] == "alice"
+    assert by_certificate["groups"] == ["dev", "system:authenticated"]
+    assert by_token["username"] == "system:serviceaccount:default:default"
+    assert refused.status == 401
