@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from proxy.sandbox.binaries import Binaries
+from proxy.settings.reader import load_settings
 from tests.support.chart import CHART, RELEASE, in_order, render, rendered
 from tests.support.empty_cluster import (
     MANIFESTS,
@@ -83,11 +84,31 @@ def test_all_values_are_all_components(helm: Helm, kubectl: Kubectl, tmp_path: P
 
 def test_the_namespace_is_that_of_the_release(helm: Helm) -> None:
     values = [f"--set={value}=true" for value in COMPONENTS.values()]
-    here, there = (rendered(helm, *values, namespace=one) for one in (NAMESPACE, "elsewhere"))
+    here, there = (
+        json.dumps(rendered(helm, *values, namespace=one)) for one in (NAMESPACE, "elsewhere")
+    )
+    # Where the base's namespace stands, as opposed to our own name, which is the same word.
+    named = re.compile(
+        rf'("namespaces?": \[?"|understudy\.|"Namespace", "metadata": {{"name": "){NAMESPACE}\b'
+    )
 
-    moved = json.loads(re.sub(r'(?<=[".])elsewhere\b', NAMESPACE, json.dumps(there)))
+    assert named.search(here)
+    assert not named.search(there)
+    assert named.sub(r"\1elsewhere", here) == there
 
-    assert in_order(moved) == in_order(here)
+
+@pytest.mark.parametrize("values", [(), ("--values", str(CHART / "values-central.yaml"))])
+def test_the_proxy_understands_its_configuration(
+    values: tuple[str, ...], helm: Helm, tmp_path: Path
+) -> None:
+    """So does whoever reads it: it says which kind it is."""
+    (config,) = [one for one in rendered(helm, *values) if one["kind"] == "ConfigMap"]
+    file = tmp_path / "config.yaml"
+    file.write_text(config["data"]["config.yaml"])
+
+    settings = load_settings(file)
+
+    assert settings.authentication.client_certificate.from_cluster == bool(values)
 
 
 def test_what_pods_are_made_of_can_be_chosen(helm: Helm) -> None:
