@@ -1,5 +1,6 @@
 """What the manifests grant is what the proxy is tested with, and what they say fits together."""
 
+import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -281,3 +282,17 @@ def test_both_hops_are_the_same_but_for_whom_they_act_as() -> None:
         del specification["containers"][0]["name"]
 
     assert agent == application
+
+
+def test_what_the_installation_shows_is_tested_or_needs_nodes() -> None:
+    """An engine for images, controllers and kubelets are what the tests do not have."""
+    document = (ROOT / "docs" / "installation.md").read_text()
+    untested = re.findall(r"(?<!-->\n)```sh\n(.*?)```", document, re.DOTALL)
+    needs_nodes = re.compile(
+        r"docker |kubectl --namespace understudy (rollout|port-forward) |PROXY="
+    )
+
+    assert len(re.findall(r"<!-- tested: ", document)) == 10
+    assert [
+        line for block in untested for line in block.splitlines() if not needs_nodes.match(line)
+    ] == []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.binaries import Binaries
@@ -49,10 +50,16 @@ def base(cluster: EmptyCluster) -> None:
 
 @pytest.fixture(scope="module")
 def crds(cluster: EmptyCluster) -> None:
-    """What the Prometheus operator and cert-manager would have installed."""
-    for group in ("cert-manager.io", "monitoring.coreos.com"):
-        for file in pinned_crds().glob(f"{group}_*.yaml"):
-            cluster.install(f"--filename={file}")
+    """What the Prometheus operator and cert-manager would have installed, as far as we use it."""
+    files = sorted((MANIFESTS / "components").rglob("*.yaml"))
+    objects = [one for file in files for one in yaml.safe_load_all(file.read_text())]
+    kinds = {
+        (one["apiVersion"].partition("/")[0], f"{one['kind'].lower()}s")
+        for one in objects
+        if one["apiVersion"].startswith(("cert-manager.io/", "monitoring.coreos.com/"))
+    }
+    for group, plural in kinds:
+        cluster.install(f"--filename={pinned_crds() / f'{group}_{plural}.yaml'}")
     cluster.run("wait", "--for=condition=Established", "--all", "crd", "--timeout=30s")
 
 

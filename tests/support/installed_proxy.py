@@ -37,6 +37,7 @@ def pod_environment(url: str) -> dict[str, str]:
     address = urlsplit(url)
     return {
         "PATH": os.environ["PATH"],
+        "PYTHONDONTWRITEBYTECODE": "1",  # as in the image
         "KUBERNETES_SERVICE_HOST": address.hostname or "",
         "KUBERNETES_SERVICE_PORT": str(address.port),
     }

@@ -1,5 +1,6 @@
 """The overlay `central`, run as it says: people with the cluster's certificates, beside tokens."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,9 @@ from tests.support.installed_proxy import InstalledProxy
 pytestmark = pytest.mark.timeout(180)
 
 
-def test_it_knows_the_clusters_certificates_and_tokens(binaries: Binaries, tmp_path: Path) -> None:
+def test_it_knows_certificates_and_tokens_and_ends_in_time(
+    binaries: Binaries, tmp_path: Path
+) -> None:
     ca_file = tmp_path / "ca.crt"
     words = ["certificate", "--service=understudy", LOOPBACK, f"--ca-out={ca_file}"]
     with empty_cluster(binaries) as cluster:
@@ -38,8 +41,13 @@ def test_it_knows_the_clusters_certificates_and_tokens(binaries: Binaries, tmp_p
             by_token = who_am_i(proxy.client(robot))
             stranger = cluster.control_plane.servers.issue_client("alice")
             refused = proxy.client(stranger).request("GET", "/version")
+            proxy.process.send_signal(signal.SIGTERM)
+            grace_seconds = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+            exit_code = proxy.process.wait(grace_seconds)
 
     assert by_certificate["username"] == "alice"
     assert by_certificate["groups"] == ["dev", "system:authenticated"]
     assert by_token["username"] == "system:serviceaccount:default:default"
     assert refused.status == 401
+    # It ends by itself before a kubelet would kill it.
+    assert exit_code == 0

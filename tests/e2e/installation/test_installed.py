@@ -30,3 +30,12 @@ def test_callers_without_impersonation_are_themselves(
     printed = cluster.follow("try", home, PROXY=proxy.url)
 
     assert re.search(r"Username +system:serviceaccount:default:visitor\n", printed)
+
+
+def test_the_ca_can_be_had_from_the_cluster(cluster: EmptyCluster, home: Path) -> None:
+    before = (home / "ca.crt").read_bytes()
+    (home / "ca.crt").unlink()
+
+    cluster.follow("ca", home)
+
+    assert (home / "ca.crt").read_bytes() == before
