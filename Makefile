@@ -86,7 +86,8 @@ compiled: $(READY) ## A trial: compile the hot path, into build/compiled
 	code="$$($(BIN)/python -m bench.compiled)" && cp -R "$$code"/. $(COMPILED)
 
 test-compiled: compiled ## The tests on that, and a parity run (CASES, SEED, ARGS)
-	cp -R tests bench docs manifests pyproject.toml Makefile README.md config.example.yaml $(COMPILED)
+	cp -R tests bench charts docs manifests pyproject.toml Makefile README.md LICENSE Dockerfile \
+	  .dockerignore requirements*.lock config.example.yaml $(COMPILED)
 	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -m "not interpreted and not soak" \
 	  tests/core tests/wire tests/serving tests/upstream tests/authorization tests/scenarios \
 	  tests/e2e $(ARGS)

@@ -23,8 +23,8 @@ from tests.support.empty_cluster import (
 from tests.support.helm_client import Helm, helm_program
 from tests.support.kubectl import Kubectl
 
-# The first test may have to build Helm.
-pytestmark = pytest.mark.timeout(1200)
+# Building Helm is not in it, that happens in a fixture.
+pytestmark = pytest.mark.timeout(300)
 
 # The value that stands for each component.
 COMPONENTS = {
