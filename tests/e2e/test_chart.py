@@ -217,6 +217,18 @@ def cluster(binaries: Binaries) -> Iterator[EmptyCluster]:
         yield running
 
 
+def test_the_configuration_can_be_had_for_check_config(helm: Helm, cluster: EmptyCluster) -> None:
+    """As the chart's README says."""
+    manifest = render(helm, "--show-only=templates/config.yaml").stdout
+
+    text = cluster.run(
+        *("create", "--dry-run=client", "-f", "-", "-o", "jsonpath={.data.config\\.yaml}"),
+        stdin=manifest,
+    )
+
+    assert yaml.safe_load(text)["kind"] == "ProxyConfiguration"
+
+
 def test_a_cluster_takes_it_changes_it_and_is_rid_of_it(helm: Helm, cluster: EmptyCluster) -> None:
     at = Helm(helm.program, cluster.kubectl.kubeconfig)
     where = (RELEASE, str(CHART), f"--namespace={NAMESPACE}", "--take-ownership")
