@@ -33,6 +33,7 @@ COMPONENTS = {
     "cert-manager": "certManager.enabled",
     "cluster-cas": "clusterCas",
     "original-user": "originalUser",
+    "prometheus-rule": "prometheusRule.enabled",
     "service-monitor": "serviceMonitor.enabled",
 }
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -145,6 +146,20 @@ def test_what_pods_are_made_of_can_be_chosen(helm: Helm) -> None:
     (service,) = [one for one in objects if one["kind"] == "Service"]
     assert service["metadata"]["annotations"] == {"example.com/scheme": "internal"}
     assert f"understudy@{digest}" in json.dumps(by_digest)
+
+
+def test_prometheus_may_choose_by_labels(helm: Helm) -> None:
+    kinds = {"serviceMonitor": "ServiceMonitor", "prometheusRule": "PrometheusRule"}
+    options = [
+        f"--set={value}.{setting}"
+        for value in kinds
+        for setting in ("enabled=true", "labels.release=mine")
+    ]
+
+    objects = rendered(helm, *options)
+
+    labelled = [one["kind"] for one in objects if "release" in one["metadata"].get("labels", {})]
+    assert sorted(labelled) == sorted(kinds.values())
 
 
 def test_an_issuer_of_yours_takes_the_place_of_the_ca(helm: Helm) -> None:
