@@ -83,6 +83,18 @@ def test_all_values_are_all_components(helm: Helm, kubectl: Kubectl, tmp_path: P
     assert in_order(objects) == in_order(built(kubectl, tmp_path))
 
 
+def test_a_package_holds_all_that_the_directory_does(helm: Helm, tmp_path: Path) -> None:
+    """One of its files is a link to the manifests, which do not travel with it."""
+    values = [f"--set={value}=true" for value in COMPONENTS.values()]
+
+    packaged = helm.run("package", str(CHART), f"--destination={tmp_path}")
+    (package,) = tmp_path.glob("*.tgz")
+    done = helm.run("template", RELEASE, str(package), f"--namespace={NAMESPACE}", *values)
+
+    assert packaged.returncode == 0
+    assert done.stdout == render(helm, *values).stdout
+
+
 def test_the_namespace_is_that_of_the_release(helm: Helm) -> None:
     values = [f"--set={value}=true" for value in COMPONENTS.values()]
     here, there = (
