@@ -7,8 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get bench-audit bench-report compiled \
-	dashboard-picture \
-	test-compiled soak wheel \
+	dashboard-picture test-compiled soak wheel image \
 	lock clean
 
 help: ## List the targets
@@ -97,7 +96,8 @@ compiled: $(READY) ## A trial: compile the hot path, into build/compiled
 	code="$$($(BIN)/python -m bench.compiled)" && cp -R "$$code"/. $(COMPILED)
 
 test-compiled: compiled ## The tests on that, and a parity run (CASES, SEED, ARGS)
-	cp -R tests bench docs manifests pyproject.toml Makefile README.md config.example.yaml $(COMPILED)
+	cp -R tests bench charts docs manifests pyproject.toml Makefile README.md LICENSE Dockerfile \
+	  .dockerignore requirements*.lock config.example.yaml $(COMPILED)
 	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -m "not interpreted and not soak" \
 	  tests/core tests/wire tests/serving tests/upstream tests/authorization tests/scenarios \
 	  tests/e2e $(ARGS)
@@ -106,6 +106,12 @@ test-compiled: compiled ## The tests on that, and a parity run (CASES, SEED, ARG
 wheel: $(READY) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
+# Needs a container engine, which nothing else here does (docs/image.md).
+ENGINE ?= docker
+IMAGE ?= understudy:0.1.0
+image: ## Build the container image (ENGINE, IMAGE, PYTHON_IMAGE)
+	$(ENGINE) build $(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) --tag $(IMAGE) .
+
 LOCK := uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --quiet
 lock: ## Resolve the newest versions anew into the lock files (needs uv on the PATH)
@@ -113,6 +119,7 @@ lock: ## Resolve the newest versions anew into the lock files (needs uv on the P
 	$(LOCK) --extra otel -c requirements.lock pyproject.toml -o requirements-otel.lock
 	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
+	$(LOCK) --group build -c requirements-dev.lock -o requirements-build.lock
 
 clean: ## Remove what the other targets made here (the built control plane stays in its cache)
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*

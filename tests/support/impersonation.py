@@ -129,10 +129,15 @@ class Rights:
         self.wait_for(from_.name, rule, allowed=False)
 
     def wait_for(
-        self, user: str, *rules: Rule, namespace: str | None = None, allowed: bool = True
+        self,
+        user: str,
+        *rules: Rule,
+        groups: Sequence[str] = (),
+        namespace: str | None = None,
+        allowed: bool = True,
     ) -> None:
         """Wait until every server answers so about each rule."""
-        reviews = [_review(user, rule, namespace) for rule in rules]
+        reviews = [_review(user, rule, groups=groups, namespace=namespace) for rule in rules]
         for server in self._servers:
             with server.admin.connect() as connection:
                 for review in reviews:
@@ -230,7 +235,7 @@ def _role_and_binding(
     )
 
 
-def _review(user: str, rule: Rule, namespace: str | None) -> Manifest:
+def _review(user: str, rule: Rule, *, groups: Sequence[str], namespace: str | None) -> Manifest:
     """Return the question whether the last thing the rule grants is allowed."""
     verb = rule["verbs"][-1]
     if "nonResourceURLs" in rule:
@@ -249,5 +254,5 @@ def _review(user: str, rule: Rule, namespace: str | None) -> Manifest:
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": user, **about},
+        "spec": {"user": user, "groups": list(groups), **about},
     }

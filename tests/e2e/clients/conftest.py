@@ -1,6 +1,7 @@
 """Our door and the native one of one cluster, with callers, grants, and a node to run pods on."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -9,17 +10,21 @@ from proxy.sandbox.aggregated import AggregatedServer
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
+from proxy.sandbox.objects import create_namespace, create_service_account
 from proxy.sandbox.own_rules import ALL_EXTRAS
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
 from tests.support.both_doors import BothDoors
-from tests.support.impersonation import Rights
+from tests.support.impersonation import Caller, Rights
 from tests.support.kubectl import STREAMING_CLIENTS, Kubectl, streaming_kubectl
 from tests.support.kubelet import FakeKubelet, running_kubelet
 from tests.support.old_kubectl import old_kubectl
+from tests.support.rbac_example import Robot, Use, applied_example
 
 # Not the default namespace: others look there, and expect it empty.
 PODS_NAMESPACE = "clients"
+# Where the callers of the RBAC examples are.
+ROBOTS = "robots"
 
 
 @pytest.fixture(scope="package")
@@ -91,3 +96,32 @@ def streaming(
     """Every kubectl by every way to stream, at both doors."""
     with_kubeconfig = partial(streaming_kubectl, request.param, control_plane.binaries.kubectl)
     return BothDoors(with_kubeconfig, understudy, native_api_server)
+
+
+@pytest.fixture
+def administrator(control_plane: ControlPlane, plain_api_server: ApiServer) -> Kubectl:
+    kubeconfig = plain_api_server.kubeconfig_for(control_plane.admin, name="examples")
+    return Kubectl(control_plane.binaries.kubectl, kubeconfig)
+
+
+@pytest.fixture
+def use(administrator: Kubectl, rights: Rights) -> Iterator[Use]:
+    """Have an RBAC example until the test is over."""
+    with ExitStack() as examples:
+
+        def use_example(name: str) -> None:
+            examples.enter_context(applied_example(name, administrator, rights))
+
+        yield use_example
+
+
+@pytest.fixture
+def robot(cast: Cast, admin: ApiClient) -> Robot:
+    """Make one of the service accounts that the examples speak of."""
+
+    def make(name: str, *, node: str | None = None) -> Caller:
+        create_namespace(admin, ROBOTS)
+        create_service_account(admin, ROBOTS, name)
+        return cast.account_on(ROBOTS, name, node=node)
+
+    return make
