@@ -76,6 +76,12 @@ class Tokens:
             raise Unauthorized
         return Caller(Identity(self.name))
 
+    def key_of(self, token: bytes) -> bytes:
+        return token
+
+    def recall(self, key: bytes) -> Caller | None:
+        return Caller(Identity(self.name)) if key == b"good" else None
+
 
 @dataclass
 class Desk:

@@ -6,10 +6,11 @@ import pytest
 
 from proxy.authorization.placement import PlacingGate
 from proxy.core.action import Action, parse_action
-from proxy.core.admission import Admission, admit_self
+from proxy.core.admission import DEFAULT_GUARDS, Admission, admit_self
 from proxy.core.bound_pod import BoundPod
 from proxy.core.errors import UpstreamUnavailable
 from proxy.core.identity import Caller, Identity, extra_of
+from proxy.core.repeatable_decision import RepeatableDecision
 
 LIST_PODS = parse_action(b"GET", b"/api/v1/pods")
 EXTRA = {
@@ -18,6 +19,7 @@ EXTRA = {
 }
 AGENT = Caller(Identity("system:serviceaccount:agents:agent", extra=extra_of(EXTRA)))
 NODE = Identity("system:node:n1")
+ALICE = Identity("alice")
 
 
 @dataclass
@@ -49,6 +51,14 @@ class Gate:
         assert action is LIST_PODS
         self.seen.append((caller, wanted, is_upgrade))
         return admit_self(caller)
+
+    def repeatable(
+        self, caller: Caller, wanted: Identity | None, action: Action
+    ) -> RepeatableDecision | None:
+        return RepeatableDecision(b"key", DEFAULT_GUARDS, admit_self(caller))
+
+    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+        return known.admission
 
 
 async def test_the_gate_is_told_the_node_beside_the_identity() -> None:
@@ -96,3 +106,16 @@ async def test_where_it_cannot_be_found_out_nothing_is_decided() -> None:
         await PlacingGate(gate, finder).admit(AGENT, NODE, LIST_PODS)
 
     assert gate.seen == []
+
+
+@pytest.mark.parametrize(("wanted", "is_repeatable"), [(NODE, False), (None, True), (ALICE, True)])
+async def test_where_a_pod_is_looked_for_nothing_is_decided_from_notes(
+    wanted: Identity | None, is_repeatable: object
+) -> None:
+    """A pod may be elsewhere by then."""
+    gate = PlacingGate(Gate(), Finder())
+
+    known = gate.repeatable(AGENT, wanted, LIST_PODS)
+
+    assert (known is not None) == is_repeatable
+    assert known is None or gate.admit_again(known) is known.admission

@@ -8,12 +8,13 @@ from proxy.authorization.shadow import Shadow, ShadowedRequest, ShadowLimits, Sh
 from proxy.authorization.shadowing import ShadowingGate
 from proxy.core.access_check import AccessCheck
 from proxy.core.action import Action, parse_action
-from proxy.core.admission import Admission, admit_as, admit_self
+from proxy.core.admission import DEFAULT_GUARDS, Admission, admit_as, admit_self
 from proxy.core.errors import Forbidden, TooManyRequests, UpstreamUnavailable
 from proxy.core.evaluation import Allowed, Answer
 from proxy.core.identity import Caller, Identity
 from proxy.core.modes import Mode, acting_identity
 from proxy.core.plan import Attempt, DecisionRules
+from proxy.core.repeatable_decision import RepeatableDecision
 from proxy.wire.tasks import Tasks
 from tests.support.clock import FakeClock
 
@@ -245,8 +246,33 @@ class Gate:
             raise Forbidden("no")
         if wanted is None:
             return admit_self(caller)
+        return self._admission(caller, wanted, action)
+
+    def repeatable(
+        self, caller: Caller, wanted: Identity | None, action: Action
+    ) -> RepeatableDecision | None:
+        assert wanted is not None
+        return RepeatableDecision(b"key", DEFAULT_GUARDS, self._admission(caller, wanted, action))
+
+    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+        return known.admission
+
+    def _admission(self, caller: Caller, wanted: Identity, action: Action) -> Admission:
+        assert self._mode is not None
         attempt = Attempt(self._mode, caller.identity, wanted, action, DecisionRules())
         return admit_as(caller, Allowed(attempt, acting_identity(self._mode, wanted)))
+
+
+@pytest.mark.parametrize(("mode", "is_repeatable"), [(Mode.LEGACY, False), (Mode.USER_INFO, True)])
+async def test_legacy_admissions_never_go_the_short_way_past_the_shadow(
+    mode: Mode, is_repeatable: object
+) -> None:
+    gate = ShadowingGate(Gate(mode), House().shadow)
+
+    known = gate.repeatable(BOB, ALICE, LIST_PODS)
+
+    assert (known is not None) == is_repeatable
+    assert known is None or gate.admit_again(known) is known.admission
 
 
 async def test_only_legacy_admissions_are_judged() -> None:

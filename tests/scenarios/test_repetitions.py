@@ -193,7 +193,7 @@ async def test_new_rules_count_for_the_very_next_request(
     wanted: Headers = [("Impersonate-User", "bob"), ("Impersonate-Group", "admins")]
     async with stage.proxy() as proxy, stage.client(proxy) as client:
         await warm(client, [*TOKEN, *wanted])
-        proxy.reload(stage.settings(impersonation={"protectedGroups": ["admins"]}))
+        await proxy.reload(stage.settings(impersonation={"protectedGroups": ["admins"]}))
         with walks() as taken:
             answer = await client.request(headers=[*TOKEN, *wanted])
 

@@ -15,6 +15,7 @@ from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
 from proxy.wire.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.head import RequestHead, ResponseHead
+from proxy.wire.response_heads import PlainHead
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 
@@ -33,6 +34,11 @@ class Answer:
     def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
         self.statuses.append(head.status)
         self.body += payload
+
+    def response_came(self, head: PlainHead, payload: bytes) -> None:
+        self.statuses.append(head.status)
+        self.body += payload
+        self.ends.append("complete")
 
     def response_data(self, payload: bytes) -> None:
         self.body += payload
