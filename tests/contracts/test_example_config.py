@@ -177,7 +177,11 @@ async def test_every_setting_is_read_by_a_running_proxy(tmp_path: Path) -> None:
         fronts = new_certificates()
         (tmp_path / "fronts.crt").write_bytes(fronts.clients.cert_pem.bytes())
         document["authentication"]["frontProxy"] = {"caFile": str(tmp_path / "fronts.crt")}
-        document["impersonation"] = {"boundPodLookup": True}
+        document["impersonation"] = {"boundPodLookup": True, "shadow": {"enabled": True}}
+        serving = document["serving"]
+        files = {name: serving[name] for name in ("certificateFile", "keyFile")}
+        document["admin"] = {"address": "127.0.0.1:0", **files}
+        document["tracing"] = {"endpoint": "http://127.0.0.1:1/v1/traces"}
         document["audit"] = {
             "log": {"path": str(tmp_path / "audit.log")},
             "webhook": {"kubeconfig": document["upstream"]["kubeconfig"]},

@@ -15,6 +15,7 @@ from proxy.sandbox.ports import LOOPBACK, ReservedPort
 from proxy.settings.admin import AdminSettings
 from proxy.settings.audit import AuditSettings
 from proxy.settings.audit_backends import AuditLogSettings
+from proxy.telemetry.config_metrics import ConfigMetrics
 from tests.scenarios.conftest import settings_for
 from tests.support.certificates import new_certificates
 from tests.support.scripted_api_server import scripted_api_server
@@ -35,6 +36,7 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Proxy, str]]:
             log = AuditLogSettings.model_validate({"path": str(tmp_path / "audit.log")})
             update = {"admin": admin, "audit": AuditSettings(log=log)}
             async with running_proxy(settings.model_copy(update=update)) as proxy:
+                ConfigMetrics(proxy.registry)  # as `serve` does, which follows the file
                 yield proxy, f"http://{LOOPBACK}:{port.number}/metrics"
 
 
@@ -51,7 +53,7 @@ def labels(registry: CollectorRegistry) -> Iterator[tuple[str, tuple[str, ...]]]
 async def exposed(proxy: Proxy, url: str) -> list[Row]:
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         page = await answer.text()
-    named = dict(labels(proxy._tools.metrics.registry))
+    named = dict(labels(proxy.registry))
     rows = []
     for family in text_string_to_metric_families(page):
         ending = "_total" if family.type == "counter" else ""

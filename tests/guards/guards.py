@@ -25,7 +25,7 @@ from proxy.core.admission import Admission
 from proxy.core.audit_event import source_ips
 from proxy.core.errors import BadRequest, UpstreamUnavailable
 from proxy.core.evaluation import Answer
-from proxy.core.forwarding_headers import ForwardingRules, Hop, outbound_head
+from proxy.core.forwarding_headers import ForwardingRules, HeadParts, Hop, outbound_parts
 from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
 from proxy.sandbox import own_rules
@@ -36,6 +36,7 @@ from tests.support.mistakes import put
 from tests.support.sent_heads import lines_of
 
 _DOTS_OF_A_JWT = 2
+_ANY_ID = b"-the-audit-id-"
 Rewrite = Callable[[Sequence[Header], list[Header]], list[Header]]
 
 
@@ -52,11 +53,14 @@ def forward(rewrite: Rewrite) -> None:
 
     def outbound(
         line: bytes, headers: HeaderLines, admission: Admission, hop: Hop, *, rules: ForwardingRules
-    ) -> bytes:
-        ours = lines_of(outbound_head(line, headers, admission, hop, rules=rules))
-        return encode_head(line, rewrite(headers, ours))
+    ) -> HeadParts:
+        parts = outbound_parts(line, headers, admission, hop, rules=rules)
+        ours = lines_of(parts.under(_ANY_ID))
+        before, found, after = encode_head(line, rewrite(headers, ours)).partition(_ANY_ID)
+        # Where the line of the id is gone as well, it goes somewhere else.
+        return HeadParts(before, after) if found else HeadParts(before[:-2] + b"X: ", b"\r\n\r\n")
 
-    put(forwarder, "outbound_head", outbound)
+    put(forwarder, "outbound_parts", outbound)
     put(forwarder, "assert_one_identity", lambda head, admission, authorization: None)
 
 
@@ -96,14 +100,14 @@ def _every_token_is_good() -> None:
 def _targets_are_tidied() -> None:
     def tidy(
         line: bytes, headers: HeaderLines, admission: Admission, hop: Hop, *, rules: ForwardingRules
-    ) -> bytes:
+    ) -> HeadParts:
         method, target, version = line.split(b" ")
         path, mark, query = target.partition(b"?")
         tidied = posixpath.normpath(unquote_to_bytes(path)) + mark + query
         changed = b" ".join((method, tidied, version))
-        return outbound_head(changed, headers, admission, hop, rules=rules)
+        return outbound_parts(changed, headers, admission, hop, rules=rules)
 
-    put(forwarder, "outbound_head", tidy)
+    put(forwarder, "outbound_parts", tidy)
 
 
 def _unknown_names_are_ignored() -> None:

@@ -96,5 +96,8 @@ class Schema:
     def _minimum(self, said: Any, value: Any, path: str, _schema: Any) -> list[str]:
         return [] if not isinstance(value, int | float) or value >= said else [f"{path}: minimum"]
 
+    def _maximum(self, said: Any, value: Any, path: str, _schema: Any) -> list[str]:
+        return [] if not isinstance(value, int | float) or value <= said else [f"{path}: maximum"]
+
     def _exclusiveMinimum(self, said: Any, value: Any, path: str, _schema: Any) -> list[str]:  # noqa: N802
         return [] if not isinstance(value, int | float) or value > said else [f"{path}: minimum"]
