@@ -28,11 +28,12 @@ from proxy.authorization.gate import Gate
 from proxy.config_files import UnusableFiles, file_problems
 from proxy.core.audit_policy import AuditPolicy
 from proxy.observation import VERSION
-from proxy.pipeline import Decisions, Pipeline
+from proxy.pipeline import Pipeline
 from proxy.serving.certificates import LoadedCertificates, load_again, load_certificates
 from proxy.serving.in_flight import InFlight
 from proxy.settings.audit_policy import load_audit_policy
 from proxy.settings.model import Settings
+from proxy.stages import Decisions
 from proxy.telemetry.audit_metrics import AuditMetrics
 from proxy.telemetry.audit_policy_metrics import AuditPolicyMetrics
 from proxy.telemetry.metrics import Metrics

@@ -5,142 +5,34 @@ decision core makes, so there is no way down that skips the decision.
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from proxy.core.action import Action, parse_action
 from proxy.core.admission import Admission
 from proxy.core.audit_id import adopted_audit_id
 from proxy.core.endless import is_endless
 from proxy.core.errors import InternalError, Refusal
-from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
 from proxy.core.repeatable_decision import RepeatableDecision
 from proxy.core.request_timeout import check_timeout
 from proxy.core.status import refusal_response
+from proxy.stages import (
+    AuditRoom,
+    CallerFinder,
+    Decisions,
+    Places,
+    Recorder,
+    RequestForwarder,
+    Trail,
+)
 from proxy.telemetry.logs import fields
-from proxy.wire.exchange import ClientExchange, ExchangeObserver, Outcome
+from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import RequestHead
-from proxy.wire.peer import Peer
 from proxy.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
-
-
-class Trail(Protocol):
-    """The record of one request; told each fact once, as soon as it is known."""
-
-    audit_id: bytes
-
-    @property
-    def observer(self) -> ExchangeObserver | None:
-        """Who is to hear what passes, if anybody."""
-        ...
-
-    def acts(self, action: Action) -> None:
-        """Learn what the request does."""
-        ...
-
-    def is_called_by(self, caller: Caller) -> None:
-        """Learn who is calling."""
-        ...
-
-    def is_reviewed(self, count: int) -> None:
-        """Learn how many reviews the decision took, if it took any."""
-        ...
-
-    def is_admitted(self, admission: Admission) -> None:
-        """Learn who the request becomes."""
-        ...
-
-    def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
-        """Learn all of that at once."""
-        ...
-
-    def is_refused(self, refusal: Refusal) -> None:
-        """Learn why the request goes no further."""
-        ...
-
-    def ended(self, outcome: Outcome) -> None:
-        """Learn how it ended, and write it down."""
-        ...
-
-
-class Recorder(Protocol):
-    """Keeps the trails."""
-
-    def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> Trail:
-        """Start a trail under the client's id or a new one."""
-        ...
-
-
-class CallerFinder(Protocol):
-    """Stage: who is calling?"""
-
-    async def authenticate(
-        self, peer: Peer, headers: HeaderLines, *, target: bytes, upgrade: bytes | None
-    ) -> Caller:
-        """Return the caller or refuse."""
-        ...
-
-    def recall(self, peer: Peer, headers: HeaderLines) -> Caller | None:
-        """Return the caller of a plain request if nobody has to be asked; None in doubt."""
-        ...
-
-
-class Places(Protocol):
-    """Stage: is there a place for one more?"""
-
-    def enter(self, exchange: ClientExchange, action: Action, caller: Caller) -> None:
-        """Take a place until the exchange ends, or refuse."""
-        ...
-
-
-class AuditRoom(Protocol):
-    """Stage: can what happens be written down? Comes first: all that follows may be an event."""
-
-    def is_free(self) -> bool:
-        """Tell whether nobody has to wait."""
-        ...
-
-    async def wait(self) -> None:
-        """Return when the request may go on, or refuse."""
-        ...
-
-
-class DecisionGate(Protocol):
-    """Stage: may the caller act as that identity, for this action?"""
-
-    async def admit(
-        self,
-        caller: Caller,
-        wanted: Identity | None,
-        action: Action,
-        *,
-        is_upgrade: bool,
-        witness: Trail,
-    ) -> Admission:
-        """Return the permit to forward or refuse."""
-        ...
-
-    def repeatable(
-        self, caller: Caller, wanted: Identity | None, action: Action
-    ) -> RepeatableDecision | None:
-        """Return by what an equal plain request can be admitted again, if at all."""
-        ...
-
-    def admit_again(self, known: RepeatableDecision) -> Admission | None:
-        """Return the permit to forward if it would come out the same; None in doubt."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Decisions:
-    """How requests are judged; replaced as a whole when the rules change."""
-
-    read_wanted: Callable[[Sequence[Header]], Identity | None]
-    gate: DecisionGate
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,33 +46,6 @@ class Walk:
     action: Action
     caller: Caller
     decision: RepeatableDecision
-
-
-class RequestForwarder(Protocol):
-    """Stage: carry it out."""
-
-    async def forward(
-        self,
-        exchange: ClientExchange,
-        admission: Admission,
-        *,
-        audit_id: bytes,
-        is_long_running: bool,
-        refuse: Callable[[Refusal], None],
-    ) -> None:
-        """Start relaying; the answer flows without the pipeline."""
-        ...
-
-    def forward_at_once(
-        self,
-        exchange: ClientExchange,
-        admission: Admission,
-        *,
-        audit_id: bytes,
-        refuse: Callable[[Refusal], None],
-    ) -> bool:
-        """Start relaying a request that takes not long, unless something has to be waited for."""
-        ...
 
 
 class Pipeline:

@@ -30,12 +30,12 @@ from proxy.core.identity import Identity
 from proxy.core.impersonation_headers import ImpersonationLimits, read_wanted_identity
 from proxy.core.remote_headers import RemoteHeaders
 from proxy.fairness.rationing import Ration, Rationing
-from proxy.pipeline import Decisions
 from proxy.serving.certificates import CertificateFiles
 from proxy.serving.drain_schedule import DrainTimes
 from proxy.serving.limits import ConnectionLimits
 from proxy.settings.decisions import decision_rules, impersonation_limits
 from proxy.settings.model import Settings
+from proxy.stages import Decisions
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.shadow_metrics import ShadowMetrics
 from proxy.telemetry.token_metrics import TokenMetrics
