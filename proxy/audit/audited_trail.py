@@ -2,8 +2,8 @@
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import NamedTuple
 
+from proxy.audit.equal_event import EqualEvent
 from proxy.audit.listening_trail import ListeningTrail
 from proxy.audit.told import Heard, Told, breakage, tell
 from proxy.core.action import Action
@@ -16,7 +16,7 @@ from proxy.core.audit_annotations import (
     latencies_text,
 )
 from proxy.core.audit_event import PLAIN_LINE, EventText, Stage, event_line
-from proxy.core.audit_policy import AuditPolicy, Recording
+from proxy.core.audit_policy import Recording
 from proxy.core.errors import (
     AuditUnavailable,
     BadRequest,
@@ -32,16 +32,6 @@ _NOTHING_TOLD = Told()
 _FIRST_FINAL_STATUS = HTTPStatus.OK.value
 
 
-class _EqualEvent(NamedTuple):
-    """What plain events of equal requests have in common, as long as what they rest on is."""
-
-    admission: Admission
-    policy: AuditPolicy
-    recording: Recording
-    pattern: str
-    """For the id, the code, two moments, the bytes of the answer, and the code once more."""
-
-
 class AuditedTrail(ListeningTrail):
     """A trail that leaves events.
 
@@ -54,7 +44,7 @@ class AuditedTrail(ListeningTrail):
     def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
         """Learn it all at once; how much is recorded is known from an equal request, if at all."""
         self._action, self._caller = action, caller
-        equal = self._equal_event(admission)
+        self._equal = equal = self._equal_event(admission)
         if equal is None:
             self._look_up(caller)
         else:
@@ -90,36 +80,33 @@ class AuditedTrail(ListeningTrail):
 
     def _record_plain_end(self, outcome: Outcome, ended_at: datetime) -> None:
         """Do as `_record_end` does, quicker; a test holds that both write the same."""
-        admission = self._admission
-        if admission is None:
-            return
-        equal = self._equal_event(admission) or self._note_event(admission)
+        equal = self._equal or self._note_event()
         if equal is None or not equal.recording.writes_complete:
             return
         book, status = self._book, outcome.status
         received, ended = book.pieces.timestamps.of_both(self._received_at, ended_at)
         line = equal.pattern % (
-            self._id_text,
+            self._id_text.encode(),
             status,
-            received,
-            ended,
+            received.encode(),
+            ended.encode(),
             outcome.body_bytes,
             status,
         )
-        book.sink.write(line.encode())
+        book.sink.write(line)
 
-    def _equal_event(self, admission: Admission) -> _EqualEvent | None:
+    def _equal_event(self, admission: Admission) -> EqualEvent | None:
         """Return what is known from an equal request of this connection, if it still holds."""
         notes, book = self._request.notes, self._book
         known = notes.get(book) if notes is not None else None
-        if not isinstance(known, _EqualEvent) or known.policy is not book.policy:
+        if not isinstance(known, EqualEvent) or known.policy is not book.policy:
             return None
         return known if known.admission is admission else None
 
-    def _note_event(self, admission: Admission) -> _EqualEvent | None:
+    def _note_event(self) -> EqualEvent | None:
         """Return what plain events of equal requests have in common, and remember it for them."""
-        recording, notes = self._recording, self._request.notes
-        if recording is None:
+        recording, admission, notes = self._recording, self._admission, self._request.notes
+        if recording is None or admission is None:
             return None
         book, asked = self._book, self._asked_for
         pieces = book.pieces
@@ -141,7 +128,7 @@ class AuditedTrail(ListeningTrail):
             named,
             annotations,
         )
-        equal = _EqualEvent(admission, book.policy, recording, pattern)
+        equal = EqualEvent(admission, book.policy, recording, pattern.encode())
         if notes is not None:
             notes[book] = equal
         return equal

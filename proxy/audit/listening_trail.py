@@ -5,6 +5,7 @@ from datetime import datetime
 from http import HTTPStatus
 
 from proxy.audit.book import AuditBook
+from proxy.audit.equal_event import EqualEvent
 from proxy.audit.overhearing import (
     HeardBody,
     OverheardReceiver,
@@ -35,6 +36,7 @@ class ListeningTrail(Trail):
         "_asked",
         "_body",
         "_book",
+        "_equal",
         "_recording",
         "_reviews",
         "_started_at",
@@ -51,6 +53,7 @@ class ListeningTrail(Trail):
         super().__init__(recorder, request, peer, audit_id)
         self._book = book
         self._recording: Recording | None = None
+        self._equal: EqualEvent | None = None
         self._asked: RequestPieces | None = None
         self._started_at: datetime | None = None
         self._reviews = 0
@@ -71,7 +74,9 @@ class ListeningTrail(Trail):
 
     @property
     def _id_text(self) -> str:
-        return quoted(self.audit_id.decode("ascii"))
+        text = self.audit_id.decode("ascii")
+        # The id of a request that goes the short way is ours, and needs no quoting.
+        return quoted(text) if self._equal is None else f'"{text}"'
 
     def _look_up(self, caller: Caller) -> None:
         recording = self._book.policy.recording_of(caller.identity, self._known_action)
@@ -105,8 +110,12 @@ class ListeningTrail(Trail):
             return True
         if recording.is_silent:
             return False
-        may_tell = status >= _FIRST_FAILURE or self._request.method not in _READING
-        return may_tell or recording.has_response_body or self._asked_for.is_long_running
+        if status >= _FIRST_FAILURE or recording.has_response_body:
+            return True
+        # What is equal to a plain one is plain: it reads, and does not last.
+        if self._equal is not None:
+            return False
+        return self._request.method not in _READING or self._asked_for.is_long_running
 
     def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         """Hear of the answer's head; that a long one has begun is an event of its own.

@@ -12,9 +12,10 @@ from proxy.audit.log_file import LogFile
 
 _EVENTS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 4 << 20
-# After the first event others are waited for, so that under load the thread wakes a hundred times
-# a second and not for each of them: waking it costs the event loop more than the event does.
-_COLLECTING_SECONDS = 0.01
+# After the first event others are waited for, so that under load the thread wakes twenty times a
+# second and not for each of them: waking it, and having it want the interpreter, costs the event
+# loop more than the event does.
+_COLLECTING_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
 _LAST_RETRIES_SECONDS = 0.1
 

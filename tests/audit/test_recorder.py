@@ -1,4 +1,6 @@
+import io
 import itertools
+import json
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -8,14 +10,16 @@ import pytest
 
 from proxy.audit.recorder import Recorder, RequestKey, Trail
 from proxy.core.action import parse_action
-from proxy.core.admission import admit_self
+from proxy.core.admission import Admission, admit_self
 from proxy.core.errors import Forbidden, Refusal, UnreadableRequest
 from proxy.core.header_lines import HeaderLines
 from proxy.core.identity import Caller, Identity
+from proxy.telemetry.logs import configure_logs
 from proxy.wire.body import NO_BODY
 from proxy.wire.exchange import Outcome
 from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
+from tests.support.restored_logging import restored_logging
 
 BOB = Caller(Identity("bob", groups=("dev",)))
 REQUEST = RequestHead(
@@ -174,3 +178,39 @@ def test_a_request_is_counted_once_whether_it_is_logged_or_not(
         ("unreadable", 0, False, "none", False),
     ]
     assert [refusal.message for refusal in counted.refusals] == ["no"]
+
+
+NAMES = ["bob", 'b"o\\b', "bøb", "%s%d"]
+
+
+@pytest.mark.parametrize("audit_id", [None, b"id-1", b'i"d\\'])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
+    name: str, audit_id: bytes | None
+) -> None:
+    """It is written from what equal requests have in common; the other one field by field."""
+    caller = Caller(Identity(name, groups=("dev",)))
+    action = parse_action(REQUEST.method, REQUEST.target)
+    told = []
+    notes: dict[object, object] | None
+    for notes in ({}, None):
+        stream = io.StringIO()
+        request = REQUEST._replace(notes=notes)
+        with restored_logging():
+            configure_logs(style="json", level="info", stream=stream)
+            for size in (85, 1_000_000):
+                recorder = Recorder(Clock(), clock=seconds())
+                trail = recorder.open(request, Peer("10.1.2.3"), audit_id)
+                trail.is_admitted_again(action, caller, ADMISSIONS[name])
+                trail.ended(Outcome(200, size, is_complete=True))
+        lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+        if audit_id is None:
+            assert len({line.pop("audit_id") for line in lines}) == len(lines)
+        told.append(lines)
+
+    assert told[0] == told[1]
+    assert [line["bytes"] for line in told[0]] == [85, 1_000_000]
+    assert [line["caller"] for line in told[0]] == [name, name]
+
+
+ADMISSIONS = {name: Admission(Caller(Identity(name)), Identity(name)) for name in NAMES}

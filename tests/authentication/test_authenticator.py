@@ -427,3 +427,28 @@ def test_a_token_is_split_off_as_the_api_server_does(value: bytes, token: bytes 
 
 def test_without_the_header_there_is_no_token() -> None:
     assert bearer_token([(b"X-Authorization", b"Bearer abc")]) is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "headers", "name"),
+    [
+        (ALICE, [], "alice"),
+        (ALICE, GOOD_TOKEN, "alice"),
+        (WITHOUT, GOOD_TOKEN, "bob"),
+        (WITHOUT, [(b"Authorization", b"Bearer bad")], None),
+        (WITHOUT, [], None),
+    ],
+)
+def test_whoever_is_known_is_recalled_and_nobody_else(
+    shown: Peer, headers: list[Header], name: str | None
+) -> None:
+    authenticator = Authenticator(
+        Believing(BOTH),
+        Tokens(),
+        clock=lambda: datetime.now(UTC),
+        anonymous=AnonymousPolicy(enabled=True),
+    )
+
+    caller = authenticator.recall(shown, HeaderLines(headers))
+
+    assert (None if caller is None else caller.identity.name) == name

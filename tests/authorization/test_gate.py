@@ -480,3 +480,35 @@ async def test_a_decision_for_one_is_not_made_again_for_another() -> None:
     ):
         with pytest.raises(Forbidden):
             await house.admit(wanted, action, caller)
+
+
+async def test_what_was_decided_before_is_admitted_again_only_while_nothing_has_changed() -> None:
+    house = House(*USER_GRANTS)
+    admission = await house.admit()
+    for _ in range(2):
+        assert await house.admit() is admission
+    known = house.gate.repeatable(BOB, ALICE, LIST_PODS)
+    assert known is not None
+    assert house.gate.admit_again(known) is admission
+
+    house.memory.modes.learn(BOB.identity.name, Mode.LEGACY)
+    assert house.gate.admit_again(known) is None
+    house.memory.modes.learn(BOB.identity.name, Mode.USER_INFO)
+    assert house.gate.admit_again(known) is admission
+
+    guards, house.gate.guards = house.gate.guards, None
+    assert house.gate.admit_again(known) is None
+    house.gate.guards = guards
+    house.clock.advance(10.1)
+    assert house.gate.admit_again(known) is None
+
+
+async def test_who_acts_as_itself_is_admitted_again_under_the_same_guards() -> None:
+    house = House()
+    known = house.gate.repeatable(BOB, None, LIST_PODS)
+    assert known is not None
+    assert house.gate.admit_again(known) == await house.gate.admit(BOB, None, LIST_PODS)
+
+    house.gate.guards = Guards(frozenset({"bob"}))
+
+    assert house.gate.admit_again(known) is None

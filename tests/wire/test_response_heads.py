@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.core.forwarding_headers import returned_headers, returned_lines
+from proxy.core.header_lines import encoded_lines
 from proxy.wire import response_heads
 from proxy.wire.head import MalformedResponse, ResponseHead, parse_response_head
-from proxy.wire.response_heads import read_response_head
+from proxy.wire.response_heads import read_plain_head, read_response_head
 from tests.support.mistakes import put
 
 PLAIN = (
@@ -110,3 +112,38 @@ def test_a_glance_that_looks_away_is_caught() -> None:
         put(response_heads, "_MOST_SPECIAL", 2)
 
     assert glance != parser
+
+
+lines = st.sampled_from(
+    [
+        b"Audit-Id: 7", b"audit-id: 7", b"X-A: Audit-Id: 7", b"Content-Length: 5", b"X-B: a, b",
+        b"content-length: 5", b"Keep-Alive: 3", b"TE: trailers", b"Te-A: b", b"Upgrade: h2c",
+        b"Proxy-Connection: a", b"Trailer: b", b"Connection: X-B", b"Warning: 299 - \"w\"",
+        b"Set-Cookie: a", b"Set-Cookie: b", b"X-Audit-Id: 1", b"Content-Length-A: 5",
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=1500)
+@given(st.lists(lines, max_size=6), st.sampled_from([None, "careful"]))
+def test_a_whole_answer_is_returned_line_by_line_as_any_other(
+    some: list[bytes], warning: str | None
+) -> None:
+    head = b"".join(line + b"\r\n" for line in (b"HTTP/1.1 200 OK", *some, b""))
+    plain = read_plain_head(head + b"hello")
+    if plain is None:
+        return
+
+    parsed = parse_response_head(head, request_method=b"GET")
+    returned = returned_headers(parsed.headers, audit_id=b"new", warning=warning)
+
+    whole = returned_lines(plain.lines, audit_id=b"new", warning=warning)
+    assert whole == b"HTTP/1.1 200 OK\r\n" + encoded_lines(returned)
+    assert (plain.status, plain.length, plain.end) == (200, 5, len(head))
+
+
+def test_the_usual_answer_is_a_plain_one() -> None:
+    plain = read_plain_head(PLAIN + b"x" * 12)
+
+    assert plain is not None
+    assert b"Audit-Id" not in plain.lines
