@@ -12,12 +12,17 @@ _WORDS = "words"
 # As kubectl's plugins and everything made with cobra say it.
 _NO_FILES, _FILES = ":4", ":0"
 _EPILOG = """\
+examples:
+  understudy completion bash > /etc/bash_completion.d/understudy
+
   bash  source <(understudy completion bash)
   zsh   source <(understudy completion zsh)
   fish  understudy completion fish | source
 
 `kubectl understudy` is completed by kubectl's own completion: it finds kubectl_complete-understudy
 beside kubectl-understudy.
+
+exit codes: 0 printed, 2 wrong options
 """
 
 
@@ -26,8 +31,8 @@ def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "completion",
         help="print a shell's completion script",
-        description="Print the completion script of a shell. `words` is what the scripts ask: it "
-        "prints what the last of the words after it could become.",
+        description="Print the completion script of a shell. `words` is what the scripts ask:\n"
+        "it prints what the last of the words after it could become.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -48,6 +48,8 @@ examples:
 Names of objects are left out of the grants; requests that the target itself was forbidden are, too.
 Requests that went through the proxy are in the cluster's log under the proxy's own name: give the
 proxy's log for them, and leave its name out of the cluster's with --except.
+
+exit codes: 0 reported, 1 cannot, 2 wrong options
 """
 
 
