@@ -34,6 +34,8 @@ from proxy.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
+_MOST_NOTES = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Walk:
@@ -200,6 +202,8 @@ class Pipeline:
         if decision is None or request.headers.derive(adopted_audit_id) is not None:
             request.notes.pop(self, None)
         else:
+            if len(request.notes) >= _MOST_NOTES:
+                request.notes.clear()  # of rooms that a reload has replaced long ago
             request.notes[self] = Walk(decisions, action, caller, decision)
 
     def _open(self, exchange: ClientExchange, audit_id: bytes | None) -> Trail:

@@ -30,6 +30,7 @@ from proxy.wire.exchange import Outcome
 
 _NOTHING_TOLD = Told()
 _FIRST_FINAL_STATUS = HTTPStatus.OK.value
+_LONG_SECONDS = LONG.total_seconds()
 
 
 class AuditedTrail(ListeningTrail):
@@ -58,14 +59,15 @@ class AuditedTrail(ListeningTrail):
         # what it cannot read before its audit begins. Our own log still has its line. And what is
         # refused because events cannot be stored must not fill the buffer that those of requests
         # under way still need; it is counted.
-        ended_at = self._recorder.wall_clock()
-        if self._is_plain(outcome, ended_at):
+        recorder = self._recorder
+        ended_at, took = recorder.wall_clock(), recorder.clock() - self._opened_at
+        if self._is_plain(outcome, took):
             self._record_plain_end(outcome, ended_at)
         elif not isinstance(self._refusal, UnreadableRequest | AuditUnavailable):
             self._record_end(outcome, ended_at)
-        self._log(outcome, ended_at)
+        self._log(outcome, ended_at, took)
 
-    def _is_plain(self, outcome: Outcome, ended_at: datetime) -> bool:
+    def _is_plain(self, outcome: Outcome, took: float) -> bool:
         """Tell whether nothing special is to be told of a request, as of nearly all of them."""
         return (
             self._admission is not None
@@ -75,7 +77,7 @@ class AuditedTrail(ListeningTrail):
             and self._reviews == 0
             and outcome.is_complete
             and outcome.status >= _FIRST_FINAL_STATUS
-            and ended_at - self._received_at <= LONG
+            and took <= _LONG_SECONDS
         )
 
     def _record_plain_end(self, outcome: Outcome, ended_at: datetime) -> None:

@@ -160,10 +160,10 @@ class Trail:
 
     def ended(self, outcome: Outcome) -> None:
         """Write down who did what as whom, and what came of it."""
-        self._log(outcome, self._recorder.wall_clock())
+        recorder = self._recorder
+        self._log(outcome, recorder.wall_clock(), recorder.clock() - self._opened_at)
 
-    def _log(self, outcome: Outcome, ended_at: datetime) -> None:
-        took = self._recorder.clock() - self._opened_at
+    def _log(self, outcome: Outcome, ended_at: datetime, took: float) -> None:
         if self._recorder.counter is not None:
             self._count(self._recorder.counter, outcome, took)
         if self._recorder.tracing is not None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, cast
 
 Header = tuple[bytes, bytes]
+_MOST_QUESTIONS = 32
 T = TypeVar("T")
 
 
@@ -29,6 +30,8 @@ class HeaderLines(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have sl
         found = self._found
         if question in found:
             return cast("T", found[question])
+        if len(found) >= _MOST_QUESTIONS:
+            found.clear()  # of rooms that a reload has replaced long ago
         answer = found[question] = question(self)
         return answer
 

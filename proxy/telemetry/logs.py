@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, TextIO
 
 import orjson
 
+from proxy.core.second_text import SecondText
 from proxy.telemetry.repeats import FIELDS as _FIELDS
 from proxy.telemetry.repeats import Repeats
 from proxy.telemetry.tracebacks import traceback_text
@@ -25,6 +26,9 @@ _encode_anything = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
 # At DEBUG these print whole requests and answers, tokens included.
 _TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry", "urllib3")
+
+
+_seconds = SecondText()
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
@@ -221,4 +225,4 @@ def _encode(value: object) -> str:
 
 
 def _timestamp(moment: datetime) -> str:
-    return f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"  # for +00:00, as all are in UTC
+    return "%s.%03dZ" % (_seconds.of(moment), moment.microsecond // 1000)  # noqa: UP031 - quicker

@@ -474,7 +474,7 @@ def test_the_quick_way_writes_what_the_thorough_one_writes(
         trail = desk.opened()
         trail.is_called_by(BOB)
         trail.is_admitted(admission)
-        assert trail._is_plain(Outcome(200, 5, is_complete=True), Clock().now)  # type: ignore[attr-defined]  # an AuditedTrail
+        assert trail._is_plain(Outcome(200, 5, is_complete=True), 0.1)  # type: ignore[attr-defined]  # an AuditedTrail
         if desk is thorough:
             monkeypatch.setattr(type(trail), "_is_plain", lambda *_: False)
         observer(trail).answer_started(200, JSON, b"{}")

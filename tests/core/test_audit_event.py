@@ -18,7 +18,6 @@ from proxy.core.audit_event import (
     request_text,
     response_text,
     source_ips,
-    timestamp,
     user_text,
 )
 from proxy.core.errors import Forbidden, Refusal, TooManyRequests, Unauthorized, UnreadableRequest
@@ -61,8 +60,9 @@ def test_an_event_tells_everything_in_the_order_of_the_api_server() -> None:
         object_text(GET_SCALE),
         response_text(200),
         ',"requestObject":{},"responseObject":[]',
-        timestamp(AFTER),
-        timestamp(datetime(2026, 11, 16, 6, 0, 1, 0, timezone(timedelta(hours=2)))),
+        *Timestamps().of_both(
+            AFTER, datetime(2026, 11, 16, 6, 0, 1, 0, timezone(timedelta(hours=2)))
+        ),
         ',"annotations":{"a":"1"}',
     )
 
@@ -215,7 +215,8 @@ def test_timestamps_are_right_whatever_the_one_before() -> None:
     moment = start
     for step in steps:
         moment += timedelta(microseconds=step)
-        assert stamps.of(moment) == timestamp(moment)
+        written = f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
+        assert stamps.of_both(moment, moment) == (written, written)
 
 
 PEER = "10.0.0.9"
