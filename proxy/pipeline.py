@@ -13,7 +13,7 @@ from proxy.core.action import Action, parse_action
 from proxy.core.admission import Admission
 from proxy.core.audit_id import adopted_audit_id
 from proxy.core.endless import is_endless
-from proxy.core.errors import InternalError, Refusal
+from proxy.core.errors import InternalError, Refusal, TooManyRequests
 from proxy.core.identity import Caller, Identity
 from proxy.core.repeatable_decision import RepeatableDecision
 from proxy.core.request_timeout import check_timeout
@@ -44,7 +44,6 @@ class Walk:
     It permits nothing: who is calling is asked again, and so is whether that caller may.
     """
 
-    decisions: Decisions
     action: Action
     caller: Caller
     decision: RepeatableDecision
@@ -66,7 +65,8 @@ class Pipeline:
         self._recorder = recorder
         self._authenticator = authenticator
         self._in_flight = in_flight
-        self.decisions = decisions
+        # The same for as long as we are: who decides otherwise is another pipeline.
+        self._decisions = decisions
         self.audit_room: AuditRoom | None = None
         self._forwarder = forwarder
         self._tasks = tasks
@@ -96,19 +96,13 @@ class Pipeline:
         same value. So all that is left to ask is what time, other requests or a reload may have
         changed.
         """
-        if walk.decisions is not self.decisions:
-            return False
-        if self.audit_room is not None and not self.audit_room.is_free():
-            return False
-        if self._authenticator.recall(exchange.peer, exchange.request.headers) is not walk.caller:
-            return False
-        admission = walk.decisions.gate.admit_again(walk.decision)
+        admission = self._admission_again(exchange, walk)
         if admission is None:
             return False
         trail = self._open(exchange, None)
-        trail.is_admitted_again(walk.action, walk.caller, admission)
         try:
             self._in_flight.enter(exchange, walk.action, walk.caller)
+            trail.is_admitted_again(walk.action, walk.caller, admission)
             if not self._forwarder.forward_at_once(
                 exchange,
                 admission,
@@ -116,9 +110,24 @@ class Pipeline:
                 refuse=lambda refusal: self._answer(exchange, trail, refusal),
             ):
                 self._start(exchange, self._forward(exchange, admission, trail))
+        except TooManyRequests as refusal:
+            # Where it stands on the whole way it is known who is calling, and not more.
+            trail.acts(walk.action)
+            trail.is_called_by(walk.caller)
+            self._answer(exchange, trail, refusal)
         except Exception as error:  # noqa: BLE001 - the boundary, see _fail
             self._fail(exchange, trail, error)
         return True
+
+    def _admission_again(self, exchange: ClientExchange, walk: Walk) -> Admission | None:
+        """Return the permit of an equal request if nothing has changed; None in any doubt."""
+        if self.audit_room is not None and not self.audit_room.is_free():
+            return None
+        try:
+            caller = self._authenticator.recall(exchange.peer, exchange.request.headers)
+        except Exception:  # noqa: BLE001 - whoever fails here is told so on the whole way
+            return None
+        return self._decisions.gate.admit_again(walk.decision) if caller is walk.caller else None
 
     async def _forward(self, exchange: ClientExchange, admission: Admission, trail: Trail) -> None:
         """Forward a repeated request that has to wait for a connection."""
@@ -158,7 +167,6 @@ class Pipeline:
         if self.audit_room is not None and not self.audit_room.is_free():
             await self.audit_room.wait()
         request = exchange.request
-        decisions = self.decisions  # one set for the whole walk, whatever a reload does meanwhile
         action = parse_action(request.method, request.target)
         trail.acts(action)
         check_timeout(action, request.target)
@@ -167,8 +175,8 @@ class Pipeline:
         )
         trail.is_called_by(caller)
         self._in_flight.enter(exchange, action, caller)
-        wanted = request.headers.derive(decisions.read_wanted)
-        admission = await decisions.gate.admit(
+        wanted = request.headers.derive(self._decisions.read_wanted)
+        admission = await self._decisions.gate.admit(
             caller, wanted, action, is_upgrade=request.upgrade is not None, witness=trail
         )
         trail.is_admitted(admission)
@@ -185,18 +193,13 @@ class Pipeline:
             refuse=lambda refusal: self._answer(exchange, trail, refusal),
         )
         if request.notes is not None and not is_long_running:
-            self._note(request, decisions, action, caller, wanted)
+            self._note(request, action, caller, wanted)
 
     def _note(
-        self,
-        request: RequestHead,
-        decisions: Decisions,
-        action: Action,
-        caller: Caller,
-        wanted: Identity | None,
+        self, request: RequestHead, action: Action, caller: Caller, wanted: Identity | None
     ) -> None:
         """Remember a walk that was made to its end, if one like it can be made more easily."""
-        decision = decisions.gate.repeatable(caller, wanted, action)
+        decision = self._decisions.gate.repeatable(caller, wanted, action)
         if request.notes is None:
             return
         if decision is None or request.headers.derive(adopted_audit_id) is not None:
@@ -204,7 +207,7 @@ class Pipeline:
         else:
             if len(request.notes) >= _MOST_NOTES:
                 request.notes.clear()  # of rooms that a reload has replaced long ago
-            request.notes[self] = Walk(decisions, action, caller, decision)
+            request.notes[self] = Walk(action, caller, decision)
 
     def _open(self, exchange: ClientExchange, audit_id: bytes | None) -> Trail:
         trail = self._recorder.open(exchange.request, exchange.peer, audit_id)

@@ -187,6 +187,36 @@ async def test_who_a_token_belongs_to_by_now_is_asked_anew(
     assert [seen.user for seen in api.requests] == ["alice"] * 3 + ["dora"]
 
 
+async def test_who_a_token_belongs_to_may_be_learned_by_another_connection(
+    api: ScriptedApiServer, stage: Stage
+) -> None:
+    async with stage.proxy() as proxy, stage.client(proxy) as client, stage.client(proxy) as other:
+        await warm(client, TOKEN)
+        api.tokens["good"] = "dora"
+        await asyncio.sleep(TTL_SECONDS)
+        await other.request(headers=TOKEN)
+        await client.request(headers=TOKEN)
+
+    assert [seen.user for seen in api.requests] == ["alice"] * 3 + ["dora", "dora"]
+
+
+async def test_what_follows_an_answer_in_one_piece_is_no_part_of_it(
+    api: ScriptedApiServer, stage: Stage
+) -> None:
+    """Neither of this answer nor of the next one, and the connection is not used again."""
+    injected = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+
+    async def two_at_once(connection: ScriptedConnection, _: SeenRequest) -> None:
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood" + injected)
+
+    api.script = two_at_once
+    async with stage.proxy() as proxy, stage.client(proxy) as client:
+        answers = [await client.request(headers=TOKEN) for _ in range(3)]
+
+    assert [answer.body for answer in answers] == [b"good"] * 3
+    assert len(api.requests) == 3
+
+
 async def test_new_rules_count_for_the_very_next_request(
     api: ScriptedApiServer, stage: Stage
 ) -> None:
