@@ -19,6 +19,8 @@ _OWN_REVIEWS = frozenset(
         "selfsubjectrulesreviews",
     )
 )
+# By the reviewer, which is the forwarder too where there is one account for both.
+_OWN_QUESTION = ("get", "/version")
 
 
 class UnreadableEvent(Exception):
@@ -93,7 +95,8 @@ def read_record(event: object) -> Record:
         code=code if isinstance(code, int) else None,
         is_decided=stage != _FIRST_STAGE,
         is_complete=stage in _LAST_STAGES,
-        is_review=verb == "create" and reference.get("resource") in _OWN_REVIEWS,
+        is_review=(verb == "create" and reference.get("resource") in _OWN_REVIEWS)
+        or (verb, _text(event, "requestURI")) == _OWN_QUESTION,
     )
 
 

@@ -4,13 +4,17 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
-from proxy.audit.join import LOUD, Join, Joined
+from proxy.audit.join import Join, Joined
+from proxy.audit.join_findings import Findings
 from proxy.cli.audit_logs import AuditLogs
+from proxy.cli.metrics_file import MetricsFileError, write_metrics
 from proxy.cli.registry import Commands
 
+_EXIT_FAILURE = 1
 _EXIT_FLAGGED = 3
 _EXIT_BROKEN_PIPE = 141
 _REMEMBERED_IDS = 1_000_000
@@ -24,6 +28,8 @@ _EPILOG = """\
 examples:
   understudy audit join /var/log/understudy/audit.log /var/log/kubernetes/audit.log
   understudy audit join --ours replica-2.log replica-1.log apiserver-*.log.gz -o json | jq .
+  understudy audit join --our-user system:serviceaccount:understudy:understudy-forwarder \\
+    --metrics /var/lib/node_exporter/understudy.prom ours.log cluster.log >/dev/null
 
 exit codes: 0 joined, 1 cannot, 2 wrong options, 3 joined, and something is badly wrong (see FLAGS),
 141 nobody reads the output
@@ -87,11 +93,23 @@ def register(commands: Commands) -> None:
         help="how long after its end a request is waited for in the other log (60)",
     )
     join.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    join.set_defaults(run=run)
+    join.add_argument(
+        "--metrics",
+        type=Path,
+        metavar="FILE",
+        help="also write what was found for Prometheus: a .prom file in the directory that the "
+        "node exporter's textfile collector reads; needs --our-user",
+    )
+    join.set_defaults(run=run, fail=join.error)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print every request, and tell by the exit code whether something is badly wrong."""
+    if options.metrics is not None and not options.our_user:
+        # Where the name is not found out, nothing is flagged, and where somebody has forged it,
+        # the wrong things are. People are told; an alert would only keep quiet.
+        options.fail("--metrics needs --our-user")
+    findings = Findings()
     logs = AuditLogs([options.ours, *options.more_ours], options.cluster)
     join = Join(
         our_user=options.our_user,
@@ -102,15 +120,21 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.output == "table":
             print(_row([name for name, _ in _COLUMNS]))
-        code = _tell_all(_joined(logs, join), tell, join)
+        for request in _joined(logs, join):
+            findings.count(request)
+            print(tell(request, join.our_user))
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has seen enough. Python would complain once more at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
+    _sum_up(findings, join.our_user)
     for name, count in logs.unreadable.items():
         _say(f"{name}: {count} lines are no audit events")
-    return code
+    is_written = options.metrics is None or _is_written(findings, options.metrics)
+    if findings.loud:
+        return _EXIT_FLAGGED  # matters more than where it could not be told
+    return 0 if is_written else _EXIT_FAILURE
 
 
 def _joined(logs: AuditLogs, join: Join) -> Iterator[Joined]:
@@ -119,27 +143,29 @@ def _joined(logs: AuditLogs, join: Join) -> Iterator[Joined]:
     yield from join.finish()
 
 
-def _tell_all(
-    requests: Iterator[Joined], tell: Callable[[Joined, str | None], str], join: Join
-) -> int:
-    total = both = flagged = loud = 0
-    for request in requests:
-        print(tell(request, join.our_user))
-        total += 1
-        both += request.ours is not None and request.cluster is not None
-        flagged += bool(request.flags)
-        loud += not LOUD.isdisjoint(request.flags)
-    _say(f"{total} requests, {both} in both logs, {flagged} flagged")
-    if join.our_user is None:
+def _sum_up(findings: Findings, our_user: str | None) -> None:
+    _say(
+        f"{findings.requests} requests, {findings.in_both} in both logs, {findings.flagged} flagged"
+    )
+    if our_user is None:
         _say("the proxy's own user name is unknown, so what was done in it cannot be told apart")
     else:
-        _say(f"the proxy's own user name is {_printable(join.our_user)}")
-    if loud:
+        _say(f"the proxy's own user name is {_printable(our_user)}")
+    if findings.loud:
         _say(
-            f"WARNING: {loud} requests reached the API server with the proxy's credential and not "
-            "as the identity that our log tells"
+            f"WARNING: {findings.loud} requests reached the API server with the proxy's credential "
+            "and not as the identity that our log tells"
         )
-    return _EXIT_FLAGGED if loud else 0
+
+
+def _is_written(findings: Findings, file: Path) -> bool:
+    """Write the metrics, and tell whether that could be done; why not is said."""
+    try:
+        write_metrics(file, findings.page(datetime.now(UTC).timestamp()))
+    except MetricsFileError as error:
+        _say(str(error))
+        return False
+    return True
 
 
 def _say(text: str) -> None:

@@ -239,6 +239,19 @@ def test_our_own_reviews_are_nobodys_request() -> None:
     assert logs.joined(our_user=PROXY) == []
 
 
+def test_our_own_question_for_the_version_is_nobodys_request_and_a_clients_is() -> None:
+    logs = Logs()
+    logs.ours("bob", verb="get", uri="/version")
+    logs.cluster(None, verb="get", uri="/version")
+    logs.cluster(None, id="own", verb="get", uri="/version", at=1)
+    logs.cluster(None, id="stolen", verb="get", uri="/version?x", at=2)
+
+    requests = logs.joined(our_user=PROXY)
+
+    assert [(one.cluster or one.ours).audit_id for one in requests] == ["id-1", "stolen"]  # type: ignore[union-attr]
+    assert {one.flags for one in requests} == {(Flag.ALONE,)}
+
+
 def test_a_review_that_a_client_sent_through_us_must_be_impersonated() -> None:
     logs = Logs()
     logs.ours("bob", verb="create", resource="selfsubjectreviews")

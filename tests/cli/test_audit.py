@@ -2,13 +2,18 @@
 
 import gzip
 import json
+import os
+import stat
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.audit.join import Flag
 from tests.audit.test_join import PROXY, Logs
 
 pytestmark = pytest.mark.timeout(60)  # each starts Python anew, on a machine that may be busy
@@ -175,6 +180,95 @@ def test_a_log_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         assert result.returncode == 1
         (line,) = result.stderr.splitlines()
         assert line.startswith(f"understudy: cannot read {file}: ")
+
+
+TOLD = ("--our-user", PROXY, "-o", "json")
+FLAGGED = "understudy_audit_join_flagged_events"
+LAST_RUN = "understudy_audit_join_last_run_timestamp_seconds"
+
+
+def metrics(file: Path) -> dict[tuple[str, str], float]:
+    return {
+        (sample.name, sample.labels.get("flag", "")): sample.value
+        for family in text_string_to_metric_families(file.read_text())
+        for sample in family.samples
+    }
+
+
+def test_what_was_found_is_told_to_prometheus_with_every_flag(tmp_path: Path) -> None:
+    logs, file = impersonation(), tmp_path / "understudy.prom"
+    logs.cluster(None, id="stolen", resource="secrets", at=1)
+    logs.cluster("carol", id="borrowed", at=2)
+    logs.cluster("dave", id="lent", at=3)
+    begun = datetime.now(UTC).timestamp()
+
+    result = join(*TOLD, "--metrics", file, *write(logs, tmp_path))
+
+    assert result.returncode == 3
+    found = metrics(file)
+    assert begun - 1 <= found.pop((LAST_RUN, "")) <= datetime.now(UTC).timestamp() + 1
+    assert found == {(FLAGGED, flag.value): 0 for flag in Flag} | {
+        (FLAGGED, "NOT-IMPERSONATED"): 1,
+        (FLAGGED, "not-in-ours"): 2,
+        ("understudy_audit_join_requests", ""): 4,
+    }
+
+
+def test_metrics_replace_those_before_as_a_whole_for_every_reader(tmp_path: Path) -> None:
+    directory, logs = tmp_path / "textfiles", write(impersonation(), tmp_path)
+    directory.mkdir()
+    file = directory / "understudy.prom"
+    file.write_text("old")
+    file.chmod(0o600)
+
+    umask = os.umask(0o077)
+    try:
+        with file.open() as reader:
+            result = join(*TOLD, "--metrics", file, *logs)
+            seen = reader.read()
+    finally:
+        os.umask(umask)
+
+    assert result.returncode == 0, result.stderr
+    assert seen == "old"
+    assert metrics(file)[FLAGGED, "NOT-IMPERSONATED"] == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert list(directory.iterdir()) == [file]
+
+
+def test_metrics_that_cannot_be_written_are_one_line_and_hide_nothing(tmp_path: Path) -> None:
+    quiet, loud = impersonation(), impersonation()
+    loud.cluster(None, id="stolen", resource="secrets", at=1)
+    link = tmp_path / "link.prom"
+    link.symlink_to("/dev/null")
+
+    for file in (tmp_path / "missing" / "understudy.prom", tmp_path, link):
+        results = [join(*TOLD, "--metrics", file, *write(logs, tmp_path)) for logs in (quiet, loud)]
+
+        assert [result.returncode for result in results] == [1, 3]
+        for result in results:
+            assert result.stderr.splitlines()[-1].startswith(f"understudy: cannot write {file}: ")
+    assert link.is_symlink()
+
+
+def test_a_join_that_did_not_come_to_its_end_leaves_the_metrics_alone(tmp_path: Path) -> None:
+    ours, _ = write(impersonation(), tmp_path)
+    file = tmp_path / "understudy.prom"
+
+    result = join(*TOLD, "--metrics", file, ours, tmp_path / "missing.log")
+
+    assert result.returncode == 1
+    assert not file.exists()
+
+
+def test_metrics_need_to_be_told_our_own_name(tmp_path: Path) -> None:
+    file = tmp_path / "understudy.prom"
+
+    result = join("--metrics", file, *write(impersonation(), tmp_path))
+
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].endswith("error: --metrics needs --our-user")
+    assert not file.exists()
 
 
 def test_a_command_is_needed() -> None:

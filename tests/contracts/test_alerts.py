@@ -1,6 +1,7 @@
 """Alert rules: Prometheus takes them, each fires when it should and only then, and is explained.
 
-That they refer to series that exist is shown on a running proxy: `tests/e2e/test_observed.py`.
+That they refer to series that exist is shown on a running proxy and a join of logs:
+`tests/e2e/test_observed.py`.
 """
 
 import re
@@ -55,10 +56,19 @@ REVIEWS = "understudy_access_reviews_total"
 TOKENS = "understudy_token_review_duration_seconds_count"
 ENDS = "understudy_own_credential_expiry_seconds"
 LOST = "understudy_audit_events_lost_total"
+FLAGGED = "understudy_audit_join_flagged_events"
+JOINED = "understudy_audit_join_last_run_timestamp_seconds"
 # Time begins at 0 here: what ends at 3700 ends 100 seconds after an hour.
 CASES = {
     "UnderstudyCanaryAllowed": Case(
         one("understudy_canary_allowed", "1" + LONG), one("understudy_canary_allowed", "0" + LONG)
+    ),
+    "UnderstudyCredentialMisused": Case(
+        one(FLAGGED, "0x30 1x100", flag="NOT-IMPERSONATED")
+        | one(FLAGGED, "0x130", flag="TARGET-DIFFERS"),
+        one(FLAGGED, "0" + LONG, flag="NOT-IMPERSONATED")
+        | one(FLAGGED, "0" + LONG, flag="TARGET-DIFFERS")
+        | one(FLAGGED, "7" + LONG, flag="not-in-cluster"),
     ),
     "UnderstudyOwnRightsMissing": Case(
         one("understudy_own_rights_missing_total", "0x5 1x10 2x10 3x10 4x100"),
@@ -145,6 +155,13 @@ CASES = {
         one("understudy_audit_requests_rejected_total", "0+1" + LONG),
         one("understudy_audit_requests_rejected_total", "0" + LONG),
     ),
+    "UnderstudyAuditJoinStopped": Case(
+        # It ran once, and then its file was gone.
+        one(JOINED, "60x600 _x2400"),
+        # Once a day.
+        one(JOINED, "60x1440 86400x1440"),
+        after="27h",
+    ),
     "UnderstudyAbsent": Case({}, one("understudy_build_info", "1" + LONG, version="0.1.0")),
     "UnderstudyInternalErrors": Case(
         one(LOGINS, "0x55 1x100", reason="internal"), one(LOGINS, "0+9" + LONG, reason="forbidden")
@@ -219,6 +236,16 @@ def test_every_alert_fires_when_it_should_and_not_otherwise(tmp_path: Path) -> N
 
     done = run_promtool("test", "rules", *files, directory=tmp_path)
 
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nobody_is_told_of_a_join_that_has_never_run(tmp_path: Path) -> None:
+    running = one("understudy_build_info", "1" + LONG, version="0.1.0")
+    stale = one(JOINED, "60" + LONG)
+
+    file = write_case(tmp_path, "UnderstudyAuditJoinStopped", Case(stale, running, after="27h"))
+
+    done = run_promtool("test", "rules", file, directory=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,7 +1,10 @@
-"""`docs/metrics.md` and a running proxy say the same: every series, its labels, what it means."""
+"""`docs/metrics.md` says the same as a running proxy, and as a join of logs, of all their series.
+
+What each means stands there in the words of its help text.
+"""
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import aiohttp
@@ -18,9 +21,11 @@ from proxy.settings.audit_backends import AuditLogSettings
 from proxy.telemetry.config_metrics import ConfigMetrics
 from tests.scenarios.conftest import settings_for
 from tests.support.certificates import new_certificates
+from tests.support.join_page import join_page
 from tests.support.scripted_api_server import scripted_api_server
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+OF_A_PROXY, _, OF_A_JOIN = DOCUMENT.partition("\n## Series of a join\n")
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.+) \|$", re.MULTILINE)
 
 Row = tuple[str, str, str, str]
@@ -53,7 +58,10 @@ def labels(registry: CollectorRegistry) -> Iterator[tuple[str, tuple[str, ...]]]
 async def exposed(proxy: Proxy, url: str) -> list[Row]:
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         page = await answer.text()
-    named = dict(labels(proxy.registry))
+    return rows_of(page, dict(labels(proxy.registry)))
+
+
+def rows_of(page: str, named: Mapping[str, tuple[str, ...]]) -> list[Row]:
     rows = []
     for family in text_string_to_metric_families(page):
         ending = "_total" if family.type == "counter" else ""
@@ -65,6 +73,22 @@ async def exposed(proxy: Proxy, url: str) -> list[Row]:
 async def test_the_document_has_every_series_and_no_other(running: tuple[Proxy, str]) -> None:
     rows = await exposed(*running)
 
-    # What the table has to be: write it there.
-    wanted = "\n".join(f"| `{name}` | {kind} | {of} | {text} |" for name, kind, of, text in rows)
-    assert sorted(ROW.findall(DOCUMENT.read_text())) == rows, wanted
+    assert sorted(ROW.findall(OF_A_PROXY)) == rows, table(rows)
+
+
+def table(rows: list[Row]) -> str:
+    """Return what the document has to say: write it there."""
+    return "\n".join(f"| `{name}` | {kind} | {of} | {text} |" for name, kind, of, text in rows)
+
+
+def test_and_every_series_of_a_join_apart_from_those(tmp_path: Path) -> None:
+    page = join_page(tmp_path)
+    named = {
+        family.name: tuple(dict.fromkeys(name for one in family.samples for name in one.labels))
+        for family in text_string_to_metric_families(page)
+    }
+
+    rows = rows_of(page, named)
+
+    assert len(rows) == 3
+    assert sorted(ROW.findall(OF_A_JOIN)) == rows, table(rows)

@@ -165,7 +165,9 @@ def test_whoever_uses_our_credential_alone_is_found(
     stolen = thief.request("GET", "/api/v1/secrets")
     borrowed = thief.request("GET", "/version", headers=as_user("bob"))
     run.settle(run.understudy.client(caller.credential))
-    result, table = run.join("-o", "json"), run.join()
+    metrics = run.directory / "understudy.prom"
+    result = run.join("-o", "json")
+    table = run.join("--our-user", forwarder_name([ALL_EXTRAS]), "--metrics", str(metrics))
 
     flags = {line["auditID"]: line["flags"] for line in lines_of(result) if line["flags"]}
     assert flags == {
@@ -174,3 +176,6 @@ def test_whoever_uses_our_credential_alone_is_found(
     }
     assert (result.returncode, table.returncode) == (3, 3)
     assert "WARNING" in table.stderr
+    for flag, count in (("NOT-IMPERSONATED", 1), ("not-in-ours", 1), ("TARGET-DIFFERS", 0)):
+        series = f'understudy_audit_join_flagged_events{{flag="{flag}"}} {count}.0'
+        assert series in metrics.read_text().splitlines()

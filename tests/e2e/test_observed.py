@@ -1,7 +1,7 @@
 """What operators are given to look at a running proxy: every query finds what it asks for.
 
-Alerts, dashboard and documents refer only to series, labels and values that a proxy shows; the
-documents' queries of audit logs say what happened.
+Alerts, dashboard and documents refer only to series, labels and values that a proxy shows, or that
+a join of logs writes; the documents' queries of audit logs say what happened.
 """
 
 import re
@@ -32,6 +32,7 @@ from tests.support.impersonation import (
     may_impersonate,
     poll,
 )
+from tests.support.join_page import join_page
 from tests.support.kubectl import Kubectl
 from tests.support.observed import TARGET_LABELS, as_prometheus_reads, expressions
 
@@ -147,8 +148,8 @@ def past(
         yield Past(understudy, deputy, former, stranger, target)
 
 
-def test_every_query_refers_to_what_a_proxy_shows(past: Past) -> None:
-    shown = shown_by(past.understudy.metrics())
+def test_every_query_refers_to_what_a_proxy_or_a_join_shows(past: Past, tmp_path: Path) -> None:
+    shown = shown_by(past.understudy.metrics()) | shown_by(join_page(tmp_path))
     names, texts = zip(*expressions(), strict=True)
 
     wrong = {
