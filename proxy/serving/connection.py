@@ -62,7 +62,7 @@ class ClientConnection(Guest):
         exchange = self._exchange
         if exchange is None:
             is_held_up = self._buffer or self.is_write_blocked
-            if not is_held_up and data.find(HEAD_END) == len(data) - len(HEAD_END):
+            if not is_held_up and data.find(HEAD_END) + len(HEAD_END) == len(data) > len(HEAD_END):
                 self._take_head(data)  # One head and nothing else: nearly always.
                 return
             self._buffer += data

@@ -160,7 +160,17 @@ def test_who_creates_pods_in_our_namespace_may_run_them_as_our_accounts(
         "metadata": {"name": fresh_name("thief")},
         "spec": {
             "serviceAccountName": "understudy-reviewer",
-            "containers": [{"name": "thief", "image": "thief"}],
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [
+                {
+                    "name": "thief",
+                    "image": "thief",
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
         },
     }
     pods = f"/api/v1/namespaces/{our_namespace}/pods?dryRun=All"

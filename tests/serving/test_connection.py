@@ -290,3 +290,17 @@ async def test_the_client_is_told_to_continue_once_it_is_admitted(
     place.handler.held[0].send_continue()
 
     assert (await client.read_head()).status == 100
+
+
+@pytest.mark.parametrize("first", range(1, 8))
+async def test_a_head_may_begin_with_any_few_bytes(
+    place: Place, client: HttpClient, first: int
+) -> None:
+    """Three bytes without an end were once taken for a whole head."""
+    whole = request_bytes(target="/api")
+
+    await client.send(whole[:first])
+    await asyncio.sleep(0.01)
+    await client.send(whole[first:])
+
+    assert (await client.read_response()).status == 200
