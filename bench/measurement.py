@@ -14,6 +14,7 @@ from bench.stage import Counts, Stage
 
 _AUDIT_SECONDS = 10.0
 _POLL_SECONDS = 0.05
+_SETTLING_SECONDS = 0.2
 _PIECE_BYTES = 1 << 20
 
 
@@ -134,4 +135,11 @@ def _lines_from(file: Path, offset: int) -> int:
 
 
 def _size(file: Path | None) -> int:
-    return 0 if file is None else file.stat().st_size
+    """Return how long a file is once all that came before is in it: events are stored together."""
+    if file is None:
+        return 0
+    size, later = -1, file.stat().st_size
+    while size != later:
+        time.sleep(_SETTLING_SECONDS)
+        size, later = later, file.stat().st_size
+    return size

@@ -77,7 +77,7 @@ def commands_of_the_walk() -> list[tuple[str, str]]:
 def told(text: str) -> list[str]:
     """Return what is printed without what no two runs share."""
     lines = [re.sub(r":[0-9a-f]{8} ", ":DIGEST ", line) for line in text.splitlines()]
-    lines = [re.sub(r":(CLUSTER|SHOP) ", ":DIGEST ", line) for line in lines]
+    lines = [re.sub(r":(CLUSTER|MARKET) ", ":DIGEST ", line) for line in lines]
     return [re.sub(r"\d+s$", "AGE", line.rstrip()) for line in lines]
 
 
@@ -90,8 +90,8 @@ def test_the_walk_of_the_readme_goes_as_it_is_written(
     tmp_path: Path,
 ) -> None:
     dana = control_plane.clients.issue_client("dana")
-    create_namespace(admin, "shop")
-    create_pod(admin, "shop", "till", node="nowhere")
+    create_namespace(admin, "market")
+    create_pod(admin, "market", "till", node="nowhere")
     for manifest in rights_of_emil():
         apply(admin, manifest)
     (tmp_path / "dana.yaml").write_bytes(understudy.process.kubeconfig_for(dana).read_bytes())
@@ -127,20 +127,20 @@ def test_the_walk_of_the_readme_goes_as_it_is_written(
     fresh = walk(f"{allowed[0]} --cache-dir=never-used")
     assert fresh.returncode == 0, fresh
     for beside in (
-        "get services -n shop",
+        "get services -n market",
         "get pods -n default",
         "get pods -A",
-        "get pod till -n shop",
+        "get pod till -n market",
     ):
         done = walk(f"kubectl --kubeconfig dana.yaml --as emil {beside}")
         assert "cannot impersonate-on:user-info:" in done.stderr, done
-    done = walk("kubectl --kubeconfig dana.yaml --as carol get pods -n shop")
+    done = walk("kubectl --kubeconfig dana.yaml --as carol get pods -n market")
     assert 'cannot impersonate:user-info resource "users"' in done.stderr, done
 
 
 def rights_of_emil() -> list[dict[str, Any]]:
     group = "rbac.authorization.k8s.io"
-    named = {"apiVersion": f"{group}/v1", "metadata": {"name": "keeper", "namespace": "shop"}}
+    named = {"apiVersion": f"{group}/v1", "metadata": {"name": "keeper", "namespace": "market"}}
     binding = {
         "roleRef": {"apiGroup": group, "kind": "Role", "name": "keeper"},
         "subjects": [{"apiGroup": group, "kind": "User", "name": "emil"}],
