@@ -100,7 +100,7 @@ class AuditedTrail(ListeningTrail):
     def _equal_event(self, admission: Admission) -> EqualEvent | None:
         """Return what is known from an equal request of this connection, if it still holds."""
         notes, book = self._request.notes, self._book
-        known = notes.get(book) if notes is not None else None
+        known = notes.get(book) if notes else None
         if not isinstance(known, EqualEvent) or known.policy is not book.policy:
             return None
         return known if known.admission is admission else None
@@ -131,7 +131,7 @@ class AuditedTrail(ListeningTrail):
             annotations,
         )
         equal = EqualEvent(admission, book.policy, recording, pattern.encode())
-        if notes is not None:
+        if notes:
             notes[book] = equal
         return equal
 

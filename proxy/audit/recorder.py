@@ -177,7 +177,7 @@ class Trail:
     def _common(self) -> str | None:
         """Return what the lines of all equal requests have in common, if there are any."""
         notes, admission = self._request.notes, self._admission
-        if notes is None or admission is None:
+        if not notes or admission is None:
             return None
         known = notes.get(access_log)
         if not isinstance(known, _Common) or known.admission is not admission:

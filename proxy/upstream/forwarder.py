@@ -162,7 +162,7 @@ class Forwarder:
         """Return the head but for its audit id; from the notes, if equal ones were made before."""
         request, rules = exchange.request, self.rules
         notes = request.notes
-        known = notes.get(self) if notes is not None else None
+        known = notes.get(self) if notes else None
         if (
             isinstance(known, _KnownHead)
             and known.admission is admission
@@ -179,7 +179,8 @@ class Forwarder:
         )
         first_line = b"%b %b HTTP/1.1" % (request.method, request.target)
         parts = outbound_parts(first_line, request.headers, admission, hop, rules=rules)
-        if notes is not None:
+        # Only where a walk was noted: a watch, or who asks once, is not to keep a head for nothing.
+        if notes:
             notes[self] = _KnownHead(parts, admission, authorization, rules)
         return parts
 

@@ -192,8 +192,8 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
     caller = Caller(Identity(name, groups=("dev",)))
     action = parse_action(REQUEST.method, REQUEST.target)
     told = []
-    notes: dict[object, object] | None
-    for notes in ({}, None):
+    walked: dict[object, object] = {"walk": "noted"}
+    for notes in (walked, None):
         stream = io.StringIO()
         request = REQUEST._replace(notes=notes)
         with restored_logging():
