@@ -17,7 +17,7 @@ from proxy.audit_wiring import limit_audit
 from proxy.authentication.trust import Trust, TrustKeeper
 from proxy.core.errors import Refusal, SetupError
 from proxy.generation import Counters, Generation, Nowhere, Workshop
-from proxy.observation import metrics_guard, tracing_by, watch_clients
+from proxy.observation import metrics_guard, watch_clients
 from proxy.retirement import Retirement
 from proxy.serving.certificates import ServingCertificates
 from proxy.serving.drain import Drain
@@ -56,13 +56,12 @@ async def running_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
         tasks=Tasks(_report_failure),
         on_failure=_report_failure,
     )
-    async with tracing_by(settings.tracing, workshop):
-        proxy = Proxy(workshop, await workshop.build(settings))
-        try:
-            await proxy.start()
-            yield proxy
-        finally:
-            await proxy.stop()
+    proxy = Proxy(workshop, await workshop.build(settings))
+    try:
+        await proxy.start()
+        yield proxy
+    finally:
+        await proxy.stop()
 
 
 class Proxy:
@@ -81,6 +80,7 @@ class Proxy:
         self._keeping: list[asyncio.Task[None]] = []
         self._retirement = Retirement(self._tasks, on_failure=_report_failure)
         self._heartbeat = Heartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
+        guard = metrics_guard(lambda: self._upstream.reviewer.client)
         self._admin = AdminSide(
             first.settings.admin,
             registry=counters.registry,
@@ -96,7 +96,7 @@ class Proxy:
                 self._check("audit", lambda now: now.audit.fault()),
             ],
             counter=counters.serving,
-            guard=metrics_guard(first.settings.admin, lambda: self._upstream.reviewer.client),
+            guard=lambda: guard if self.settings.admin.metrics_need_token else None,
         )
         self._listener = Listener(
             context=first.certificates.context,
@@ -111,6 +111,7 @@ class Proxy:
         watch_clients(counters.serving, self._listener, workshop.in_flight)
         self._take_audit(first)
         self._take_limits(first.settings)
+        workshop.trace_by(first)
         first.trust.tell(self._believe)
         workshop.when_known = self._guard
 
@@ -165,6 +166,8 @@ class Proxy:
         seconds = max(self.drain.seconds_left(), _LEAST_FLUSH_SECONDS)
         await self._retirement.end(seconds)
         await self._generation.audit.close(seconds)
+        if self._generation.tracing is not None:
+            await asyncio.to_thread(self._generation.tracing.stop)
 
     def hurry(self) -> None:
         """Wait for nobody from now on, neither for clients nor for audit backends."""
@@ -198,6 +201,8 @@ class Proxy:
         self._counters.policy.audit_policy_read(used=True)
         self._counters.core.use_kep_names(use=settings.admin.kep_metric_names)
         self._take_limits(settings)
+        self._workshop.trace_by(new)
+        self._tasks.keep(self._admin.look(settings.admin))
         self._listener.hold_to(connection_limits(settings))
         self.drain.take_times(drain_times(settings))
         self._certificates.use(new.certificates)
@@ -244,6 +249,8 @@ class Proxy:
         self._retirement.retire_audit(old.audit, beside=new.audit)
         if old.upstream is not new.upstream:
             self._retirement.retire_upstream(old.upstream, old.settings)
+        if old.tracing is not None and old.tracing is not new.tracing:
+            self._retirement.retire_tracing(old.tracing)
 
     def _check(self, name: str, fault: Callable[[Generation], str | None]) -> HealthCheck:
         """Return a check of whoever serves in the moment of asking."""

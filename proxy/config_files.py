@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from proxy.admin.certificate import AdminCertificate
+from proxy.admin.side import admin_files
 from proxy.audit.log_file import STANDARD_OUTPUT
 from proxy.audit.webhook_target import WebhookTarget
 from proxy.authentication.ca_bundle import CaText, TrustError
@@ -50,6 +52,7 @@ def file_problems(settings: Settings) -> list[str]:
         *_authentication_problems(settings),
         *_upstream_problems(settings),
         *_audit_problems(settings),
+        *_admin_problems(settings),
     ]
 
 
@@ -84,6 +87,12 @@ def _authentication_problems(settings: Settings) -> Iterator[str]:
             FrontProxyClaim(_ca(front_proxy.ca_file), front_proxy.allowed_names, _NO_HEADERS),
         )
         yield from _problems("authentication.frontProxy", lambda: build_trust(both))
+
+
+def _admin_problems(settings: Settings) -> Iterator[str]:
+    files = admin_files(settings.admin)
+    if files is not None:
+        yield from _problems("admin.certificateFile", lambda: AdminCertificate.check(files))
 
 
 def _check_ca(file: Path) -> None:

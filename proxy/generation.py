@@ -27,7 +27,7 @@ from proxy.authorization.breaker import Breaker
 from proxy.authorization.gate import Gate
 from proxy.config_files import UnusableFiles, file_problems
 from proxy.core.audit_policy import AuditPolicy
-from proxy.observation import VERSION
+from proxy.observation import VERSION, dressing_by, tracing_by
 from proxy.pipeline import Pipeline
 from proxy.serving.certificates import LoadedCertificates, load_again, load_certificates
 from proxy.serving.in_flight import InFlight
@@ -44,7 +44,6 @@ from proxy.telemetry.shadow_metrics import ShadowMetrics
 from proxy.telemetry.token_metrics import TokenMetrics
 from proxy.telemetry.tracing import Tracing
 from proxy.telemetry.upstream_metrics import UpstreamMetrics
-from proxy.upstream.forwarder import HeadDressing
 from proxy.upstream.own_account import Clocks
 from proxy.upstream.tenure import Tenure, begin_tenure
 from proxy.wire.tasks import Failure, Tasks
@@ -91,6 +90,7 @@ class Generation:
     trust: TrustKeeper
     policy: AuditPolicy
     audit: AuditBackends
+    tracing: Tracing | None
     authenticator: Authenticator
     gate: Gate
     decisions: Decisions
@@ -113,16 +113,15 @@ class Workshop:
         self._audited = AuditRecorder(clocks.now, self.book, counter=counters.requests)
         self._unaudited = Recorder(clocks.now, counter=counters.requests)
         self.in_flight = InFlight(reads=0, writes=0, counter=counters.serving)
-        self._dress: HeadDressing | None = None
         # Whether reviews are answered is a matter of an API server, not of the rules.
         self._breakers = WeakKeyDictionary[Tenure, Breaker]()
         # Hears of each change of what is known of ourselves.
         self.when_known: Callable[[], None] = lambda: None
 
-    def trace_by(self, tracing: Tracing, dress: HeadDressing) -> None:
-        """Make spans of every request, whichever generation serves it; for use before `build`."""
-        self._audited.tracing = self._unaudited.tracing = tracing
-        self._dress = dress
+    def trace_by(self, new: Generation) -> None:
+        """Make spans as a generation does; those of requests under way end with another."""
+        self._audited.tracing = self._unaudited.tracing = new.tracing
+        new.upstream.side.forwarder.dress_heads(dressing_by(new.tracing))
 
     async def check_files(self, settings: Settings) -> None:
         """Raise UnusableFiles with everything that is wrong with the files of new settings."""
@@ -146,6 +145,7 @@ class Workshop:
             upstream = await self._upstream(settings, current, undo)
             trust = await self._trust(settings, upstream, current)
             audit = await self._audit(settings, current, undo)
+            tracing = await _tracing(settings, current)
             undo.pop_all()
         # Nothing can fail from here on.
         tools = self.tools_for(upstream)
@@ -173,6 +173,7 @@ class Workshop:
             trust,
             policy,
             audit,
+            tracing,
             authenticator,
             gate,
             decisions,
@@ -182,6 +183,8 @@ class Workshop:
     async def discard(self, unused: Generation, *, current: Generation) -> None:
         """Let go of what was built and is not used."""
         await unused.audit.close(0.0, beside=current.audit)
+        if unused.tracing is not None and unused.tracing is not current.tracing:
+            await asyncio.to_thread(unused.tracing.stop)
         if unused.upstream is not current.upstream:
             self._announce(current.upstream, unused.upstream)
             await unused.upstream.end()
@@ -219,8 +222,6 @@ class Workshop:
             on_failure=self._on_failure,
         )
         undo.push_async_callback(upstream.end)
-        if self._dress is not None:
-            upstream.side.forwarder.dress_heads(self._dress)
         if current is not None:
             undo.callback(self._announce, current.upstream, upstream)
             upstream.run(self.when_known)
@@ -263,6 +264,12 @@ class Workshop:
         undo.push_async_callback(audit.close, 0.0, beside=running)
         await audit.start(beside=running)
         return audit
+
+
+async def _tracing(settings: Settings, current: Generation | None) -> Tracing | None:
+    if current is not None and settings.tracing == current.settings.tracing:
+        return current.tracing
+    return await tracing_by(settings.tracing)
 
 
 async def _certificates(settings: Settings, current: Generation | None) -> LoadedCertificates:

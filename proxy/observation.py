@@ -1,11 +1,9 @@
 """Who may see us, and what is shown of whom: the parts that the admin port is built from."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient
 
@@ -18,7 +16,6 @@ from proxy.core.identity import Identity
 from proxy.serving.carrier import Kind
 from proxy.serving.in_flight import InFlight
 from proxy.serving.listener import Listener
-from proxy.settings.admin import AdminSettings
 from proxy.settings.tracing import TracingSettings
 from proxy.telemetry.serving_metrics import ServingMetrics
 from proxy.telemetry.tracing import Tracing, start_tracing
@@ -46,40 +43,30 @@ class _OfTheMoment:
         return await KubernetesAccessReviewer(self._client()).review(check)
 
 
-def metrics_guard(settings: AdminSettings, client: Callable[[], ApiClient]) -> MetricsGuard | None:
-    """Return who decides about scrapers, asking as the reviewer; None if everybody is welcome."""
-    if not settings.metrics_need_token:
-        return None
+def metrics_guard(client: Callable[[], ApiClient]) -> MetricsGuard:
+    """Return who decides about scrapers, asking as the reviewer of the moment."""
     asking = _OfTheMoment(client)
     return MetricsGuard(asking.owner, asking.answer)
 
 
-class Traced(Protocol):
-    """What can make spans."""
-
-    def trace_by(self, tracing: Tracing, dress: HeadDressing) -> None:
-        """Make spans from now on, and put them into the heads of requests."""
-        ...
-
-
-@asynccontextmanager
-async def tracing_by(settings: TracingSettings, traced: Traced) -> AsyncIterator[None]:
-    """Make spans of every request, and tell the API server of them, if somebody collects them."""
+async def tracing_by(settings: TracingSettings) -> Tracing | None:
+    """Return what makes spans of requests; None if nobody collects them. TracingError: cannot."""
     if settings.endpoint is None:
-        yield
-        return
+        return None
     rate = settings.sampling_rate_per_million
     start = partial(start_tracing, settings.endpoint, sampling_rate_per_million=rate)
-    tracing = await asyncio.to_thread(start)
+    return await asyncio.to_thread(start)
+
+
+def dressing_by(tracing: Tracing | None) -> HeadDressing | None:
+    """Return what tells the API server of a request's span, if there are any."""
+    if tracing is None:
+        return None
 
     def dress(exchange: ClientExchange, audit_id: bytes, head: bytes) -> bytes:
         return tracing.dress((audit_id, id(exchange.request)), head)
 
-    traced.trace_by(tracing, dress)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(tracing.stop)
+    return dress
 
 
 def watch_clients(metrics: ServingMetrics, listener: Listener, in_flight: InFlight) -> None:

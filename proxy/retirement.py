@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from proxy.audit.sinks import AuditBackends
 from proxy.settings.model import Settings
+from proxy.telemetry.tracing import Tracing
 from proxy.upstream.tenure import Tenure
 from proxy.wire.tasks import Failure, Tasks
 
@@ -32,6 +33,12 @@ class Retirement:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         closing.add_done_callback(lambda _: self._audits.remove(old))
+
+    def retire_tracing(self, old: Tracing) -> None:
+        """Send the spans that are left, for a moment."""
+        closing = self._closing_tasks.start(asyncio.to_thread(old.stop))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     def retire_upstream(self, old: Tenure, settings: Settings) -> None:
         """Let exchanges end; who is being decided may still ask and be forwarded for a while."""

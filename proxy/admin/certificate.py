@@ -55,6 +55,11 @@ class AdminCertificate:
         self.context = _new_context()
         self.context.sni_callback = self._use_newest
 
+    @staticmethod
+    def check(files: AdminFiles) -> None:
+        """Raise AdminCertificateError unless these could be used. Blocks on files."""
+        _load(files, None)
+
     async def begin(self) -> None:
         """Load for the first time; AdminCertificateError if that cannot be done."""
         loaded = await asyncio.to_thread(_load, self._files, None)

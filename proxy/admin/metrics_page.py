@@ -1,7 +1,7 @@
 """The page /metrics: what is counted, for whoever may see it."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector
@@ -12,12 +12,15 @@ from prometheus_client.registry import Collector
 from proxy.admin.health import HealthPage
 from proxy.admin.metrics_guard import MetricsGuard
 
+Guard = Callable[[], MetricsGuard | None]
+"""Returns who decides about scrapers now; None if everybody is welcome."""
+
 
 class MetricsPage:
     """Answers with everything on the registry, and how the process is."""
 
-    def __init__(self, registry: CollectorRegistry, guard: MetricsGuard | None = None) -> None:
-        """Without a guard everybody may see it."""
+    def __init__(self, registry: CollectorRegistry, guard: Guard = lambda: None) -> None:
+        """Without a guard, in the moment of asking, everybody may see it."""
         self._registry = registry
         self._guard = guard
         # On a registry of its own: the system is asked in a thread, ours are read in the loop.
@@ -26,7 +29,8 @@ class MetricsPage:
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Return all series, or why not."""
-        if self._guard is not None and (refusal := await self._guard.refusal(request)) is not None:
+        guard = self._guard()
+        if guard is not None and (refusal := await guard.refusal(request)) is not None:
             return refusal
         process = await asyncio.to_thread(generate_latest, self._process)
         body = generate_latest(self._registry) + process

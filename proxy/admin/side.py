@@ -6,8 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from proxy.admin.certificate import AdminCertificate, AdminFiles, CertificateCounter
 from proxy.admin.health import PING, HealthCheck, HealthPage
-from proxy.admin.metrics_guard import MetricsGuard
-from proxy.admin.metrics_page import HealthMetrics, MetricsPage
+from proxy.admin.metrics_page import Guard, HealthMetrics, MetricsPage
 from proxy.admin.server import AdminServer
 from proxy.settings.admin import AdminSettings
 from proxy.wire.tasks import Tasks
@@ -24,13 +23,12 @@ class AdminSide:
         live: Sequence[HealthCheck],
         ready: Sequence[HealthCheck],
         counter: CertificateCounter,
-        guard: MetricsGuard | None,
+        guard: Guard,
     ) -> None:
-        """Without a guard everybody may see the metrics."""
+        """`guard` tells who decides about scrapers."""
         self._address = settings.address
         self.certificate: AdminCertificate | None = None
-        if settings.certificate_file is not None and settings.key_file is not None:
-            files = AdminFiles(settings.certificate_file, settings.key_file)
+        if (files := admin_files(settings)) is not None:
             self.certificate = AdminCertificate(files, counter)
         pages = {
             "livez": HealthPage("livez", [PING, *live]),
@@ -53,6 +51,18 @@ class AdminSide:
             context = self.certificate.context
         await self._server.start(*self._address, tls=context)
 
+    async def look(self, settings: AdminSettings) -> None:
+        """Show the certificate that other settings name; whether there is one cannot change."""
+        if self.certificate is not None and (files := admin_files(settings)) is not None:
+            await self.certificate.look(files)
+
     async def stop(self) -> None:
         """Stop listening."""
         await self._server.stop()
+
+
+def admin_files(settings: AdminSettings) -> AdminFiles | None:
+    """Return where certificate and key are, if the port has any."""
+    if settings.certificate_file is None or settings.key_file is None:
+        return None
+    return AdminFiles(settings.certificate_file, settings.key_file)

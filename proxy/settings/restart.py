@@ -16,11 +16,14 @@ _CHANGES_WHILE_RUNNING = (
     "upstream",
     "impersonation",
     "audit",
-    "admin.kepMetricNames",
+    "admin",
     "log",
+    "tracing",
 )
 # Sockets: whoever connects was told this address, and a successor on the new one is a new process.
-_NEEDS_RESTART = ("serving.address",)
+_NEEDS_RESTART = ("serving.address", "admin.address")
+# So is a port that begins or ceases to speak TLS: whoever asks was told which.
+_MAY_NOT_COME_OR_GO = ("admin.certificateFile", "admin.keyFile")
 
 
 class RestartNeeded(SetupError):
@@ -38,7 +41,13 @@ class RestartNeeded(SetupError):
 
 def check_needs_no_restart(running: Settings, wanted: Settings) -> None:
     """Raise RestartNeeded with every change that cannot be made while we run."""
-    paths = [path for path in changed_paths(running, wanted) if _needs_restart(path)]
+    before, after = _values(running), _values(wanted)
+    paths = [
+        path
+        for path in changed_paths(running, wanted)
+        if _needs_restart(path)
+        or (path in _MAY_NOT_COME_OR_GO and None in (before[path], after[path]))
+    ]
     if paths:
         raise RestartNeeded(paths)
 

@@ -85,7 +85,8 @@ class Forwarder:
     ) -> None:
         """Without a `write_head` our own credential goes with every request."""
         self._connections = connections
-        self._write_head: HeadWriter = write_head or self._head
+        self._plain_head: HeadWriter = write_head or self._head
+        self._write_head = self._plain_head
         self._credential = credential
         self._standing = standing
         self._response_timeout_seconds = response_timeout_seconds
@@ -93,14 +94,15 @@ class Forwarder:
         # Replaced when other headers are a front proxy's.
         self.rules = NO_RULES
 
-    def dress_heads(self, dress: HeadDressing) -> None:
-        """Let somebody add to every head what says nothing of who we are, by exchange and id."""
-        write_head = self._write_head
+    def dress_heads(self, dress: HeadDressing | None) -> None:
+        """Let somebody add to every head what says nothing of who we are; None: nobody any more."""
+        plain = self._plain_head
 
         def dressed(exchange: ClientExchange, admission: Admission, audit_id: bytes) -> bytes:
-            return dress(exchange, audit_id, write_head(exchange, admission, audit_id))
+            head = plain(exchange, admission, audit_id)
+            return head if dress is None else dress(exchange, audit_id, head)
 
-        self._write_head = dressed
+        self._write_head = plain if dress is None else dressed
 
     async def forward(
         self,

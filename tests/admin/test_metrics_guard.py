@@ -108,13 +108,14 @@ async def side(
                 "metricsNeedToken": True,
             }
         )
+        guard = server.guard
         side = AdminSide(
             settings,
             registry=CollectorRegistry(),
             live=[],
             ready=[HealthCheck("never", lambda: "no")],
             counter=counter,
-            guard=server.guard,
+            guard=lambda: guard,
         )
         await side.start(tasks, refresh_seconds=0.01)
         yield side, f"https://{LOOPBACK}:{port.number}"

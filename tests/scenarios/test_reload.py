@@ -14,12 +14,14 @@ import pytest
 
 from proxy import retirement
 from proxy.app import Proxy, ReloadRefused, running_proxy
+from proxy.config_files import UnusableFiles
 from proxy.core.errors import SetupError
 from proxy.generation import Generation
+from proxy.sandbox.ports import LOOPBACK, ReservedPort
 from proxy.settings.model import Settings
 from proxy.settings.restart import RestartNeeded
 from tests.scenarios.conftest import settings_document, settings_for, wait_until_it_admits
-from tests.support.certificates import Certificates
+from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 from tests.support.http_client import HttpClient, connected, request_bytes
 from tests.support.scripted_api_server import (
@@ -386,6 +388,49 @@ async def test_an_address_needs_a_restart_and_nothing_else_is_taken_meanwhile(
 
     assert refused.value.paths == ["serving.address", "admin.address"]
     assert (await stage.client.request(headers=AS_BOB)).status == 200
+
+
+async def test_who_may_scrape_and_what_the_admin_port_shows_changes_while_it_is_open(
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    context_of: Callable[[str | None], ssl.SSLContext],
+) -> None:
+    document = settings_document(api, certificates, tmp_path)
+    with ReservedPort() as port:
+        admin = {"address": f"{LOOPBACK}:{port.number}"}
+        files = []
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            certificate, key = new_certificates().write_server_files(tmp_path / name)
+            files.append({"certificateFile": str(certificate), "keyFile": str(key)})
+        document["admin"] = admin | files[0]
+        async with running_proxy(Settings.model_validate(document)) as proxy:
+            await wait_until_it_admits(proxy.address, context_of("early"))
+            first = await shown_by(port.number)
+            document["admin"] = admin | files[1] | {"metricsNeedToken": True}
+            await proxy.reload(Settings.model_validate(document))
+            async with asyncio.timeout(10):
+                while (second := await shown_by(port.number))[0] == first[0]:  # noqa: ASYNC110 - it tells
+                    await asyncio.sleep(0.01)
+            document["admin"] = admin | {"certificateFile": "nowhere", "keyFile": "nowhere"}
+            with pytest.raises(UnusableFiles):
+                await proxy.reload(Settings.model_validate(document))
+            third = await shown_by(port.number)
+
+    assert (first[1], second[1], third) == (200, 401, second)
+
+
+async def shown_by(port: int) -> tuple[bytes, int]:
+    """Return the certificate of the admin port, and how it answers a scraper without a token."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(LOOPBACK, port, ssl=context)
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    status = int((await reader.readline()).split()[1])
+    writer.close()
+    return shown, status
 
 
 async def test_whoever_shuts_down_takes_nothing_new(stage: Stage) -> None:

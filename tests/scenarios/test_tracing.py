@@ -169,6 +169,30 @@ async def test_a_collector_that_is_not_there_costs_no_request_its_answer(
             assert (await client.request()).status == 200
 
 
+async def test_spans_come_and_go_with_the_config_file(
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    context_of: Callable[[str | None], ssl.SSLContext],
+    collector: tuple[Collector, str],
+) -> None:
+    document = settings_document(api, certificates, tmp_path)
+    without = Settings.model_validate(document)
+    with_spans = Settings.model_validate({**document, "tracing": {"endpoint": collector[1]}})
+    async with running_proxy(without) as proxy:
+        await wait_until_it_admits(proxy.address, context_of("early"))
+        api.requests.clear()
+        async with connected(proxy.address, context_of("alice")) as client:
+            for settings in (without, with_spans, without):
+                await proxy.reload(settings)
+                for _ in range(2):
+                    assert (await client.request(headers=[TRACEPARENT])).status == 200
+
+    parents = [seen.values("traceparent")[0] for seen in api.requests]
+    assert [parent == TRACEPARENT[1] for parent in parents] == [True] * 2 + [False] * 2 + [True] * 2
+    assert [span.name for span in collector[0].spans].count("upstream") == 2
+
+
 def test_nothing_is_imported_unless_spans_are_wanted() -> None:
     script = "import sys, proxy.app; sys.exit(any('opentelemetry' in one for one in sys.modules))"
 

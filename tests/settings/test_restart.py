@@ -17,6 +17,7 @@ from tests.settings.test_reader import parse
         ("upstream: {endpoints: ['https://a'], extras: {b: drop}}\n",
          ["upstream.endpoints", "upstream.extras"]),
         ("admin: {kepMetricNames: true}\n", ["admin.kepMetricNames"]),
+        ("tracing: {endpoint: 'http://a/v1/traces'}\n", ["tracing.endpoint"]),
     ],
 )  # fmt: skip
 def test_nearly_everything_changes_while_we_run(more: str, changed: list[str]) -> None:
@@ -37,3 +38,16 @@ def test_an_address_needs_a_restart(more: str, path: str) -> None:
         with pytest.raises(RestartNeeded) as refused:
             check_needs_no_restart(old, new)
         assert refused.value.lines == [f"{path}: was changed, which needs a restart"]
+
+
+def test_the_admin_port_may_have_another_certificate_but_not_begin_to_have_one() -> None:
+    plain, one, two = (
+        parse(f"admin: {{{more}}}\n")
+        for more in ("", "certificateFile: a, keyFile: b", "certificateFile: c, keyFile: d")
+    )
+
+    check_needs_no_restart(one, two)
+    for old, new in ((plain, one), (one, plain)):
+        with pytest.raises(RestartNeeded) as refused:
+            check_needs_no_restart(old, new)
+        assert refused.value.paths == ["admin.certificateFile", "admin.keyFile"]
