@@ -160,6 +160,7 @@ def test_who_creates_pods_in_our_namespace_may_run_them_as_our_accounts(
         "metadata": {"name": fresh_name("thief")},
         "spec": {
             "serviceAccountName": "understudy-reviewer",
+            "automountServiceAccountToken": True,  # a pod has the last word
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [
                 {
