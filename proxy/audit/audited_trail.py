@@ -87,8 +87,10 @@ class AuditedTrail(ListeningTrail):
             return
         book, status = self._book, outcome.status
         received, ended = book.pieces.timestamps.of_both(self._received_at, ended_at)
+        # The id of a request that goes the short way is ours, and needs no quoting.
+        is_ours = equal is self._equal
         line = equal.pattern % (
-            self._id_text.encode(),
+            b'"%b"' % self.audit_id if is_ours else self._id_text.encode(),
             status,
             received.encode(),
             ended.encode(),

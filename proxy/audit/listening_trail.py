@@ -74,9 +74,7 @@ class ListeningTrail(Trail):
 
     @property
     def _id_text(self) -> str:
-        text = self.audit_id.decode("ascii")
-        # The id of a request that goes the short way is ours, and needs no quoting.
-        return quoted(text) if self._equal is None else f'"{text}"'
+        return quoted(self.audit_id.decode("ascii"))
 
     def _look_up(self, caller: Caller) -> None:
         recording = self._book.policy.recording_of(caller.identity, self._known_action)

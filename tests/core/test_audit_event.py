@@ -217,6 +217,9 @@ def test_timestamps_are_right_whatever_the_one_before() -> None:
         moment += timedelta(microseconds=step)
         written = f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
         assert stamps.of_both(moment, moment) == (written, written)
+        # A clock may be set back meanwhile.
+        assert stamps.of_both(moment + timedelta(minutes=1), moment)[1] == written
+        assert stamps.of_both(moment - timedelta(minutes=1), moment)[1] == written
 
 
 PEER = "10.0.0.9"
