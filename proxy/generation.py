@@ -121,7 +121,7 @@ class Workshop:
     def trace_by(self, new: Generation) -> None:
         """Make spans as a generation does; those of requests under way end with another."""
         self._audited.tracing = self._unaudited.tracing = new.tracing
-        new.upstream.side.forwarder.dress_heads(dressing_by(new.tracing))
+        new.upstream.side.forwarder.dress = dressing_by(new.tracing)
 
     async def check_files(self, settings: Settings) -> None:
         """Raise UnusableFiles with everything that is wrong with the files of new settings."""

@@ -83,7 +83,10 @@ class Tracing:
         self._under_way[request] = _UnderWay(span, self._in_span(span), began_at, [])
 
     def dress(self, request: RequestId, head: bytes) -> bytes:
-        """Return the head of a request with our span in the place of the client's."""
+        """Return the head of a request with our span in the place of the client's.
+
+        It stands first: the end of a head says who is asking, and is checked after us.
+        """
         known = self._under_way.get(request)
         if known is None:
             return head
@@ -97,7 +100,7 @@ class Tracing:
         first_line, *lines = head.removesuffix(_END).split(_LINE)
         kept = [line for line in lines if line.partition(b":")[0].lower() not in (_PARENT, _STATE)]
         ours = [f"{name}: {value}".encode("ascii", "ignore") for name, value in carrier.items()]
-        return _LINE.join([first_line, *kept, *ours]) + _END
+        return _LINE.join([first_line, *ours, *kept]) + _END
 
     def ended(self, request: RequestId, facts: RequestFacts) -> None:
         """End a request's spans, with what became of it."""

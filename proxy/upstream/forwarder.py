@@ -28,7 +28,7 @@ HeadWriter = Callable[[ClientExchange, Admission, bytes], bytes]
 
 
 HeadDressing = Callable[[ClientExchange, bytes, bytes], bytes]
-"""Returns such a head with more lines, none of which may say who is asking."""
+"""Returns a head with more lines, which come before those that say who is asking."""
 
 
 class Connections(Protocol):
@@ -85,24 +85,15 @@ class Forwarder:
     ) -> None:
         """Without a `write_head` our own credential goes with every request."""
         self._connections = connections
-        self._plain_head: HeadWriter = write_head or self._head
-        self._write_head = self._plain_head
+        self._write_head: HeadWriter = write_head or self._head
         self._credential = credential
         self._standing = standing
         self._response_timeout_seconds = response_timeout_seconds
         self._tasks = tasks
         # Replaced when other headers are a front proxy's.
         self.rules = NO_RULES
-
-    def dress_heads(self, dress: HeadDressing | None) -> None:
-        """Let somebody add to every head what says nothing of who we are; None: nobody any more."""
-        plain = self._plain_head
-
-        def dressed(exchange: ClientExchange, admission: Admission, audit_id: bytes) -> bytes:
-            head = plain(exchange, admission, audit_id)
-            return head if dress is None else dress(exchange, audit_id, head)
-
-        self._write_head = plain if dress is None else dressed
+        # Who adds lines to the heads that we write, if anybody; replaced when that changes.
+        self.dress: HeadDressing | None = None
 
     async def forward(
         self,
@@ -155,6 +146,9 @@ class Forwarder:
         authorization = self._credential.authorization
         before, after = self._parts(exchange, admission, authorization)
         head = before + audit_id + after
+        if self.dress is not None:
+            head = self.dress(exchange, audit_id, head)
+        # The last of all, on the very bytes that leave: nobody comes after it.
         assert_one_identity(head, admission, authorization)
         return head
 

@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from proxy.core.admission import admit_self
-from proxy.core.errors import Refusal, UpstreamUnavailable
+from proxy.core.errors import InternalError, Refusal, UpstreamUnavailable
+from proxy.core.forwarding_headers import IdentityLost
 from proxy.core.identity import Caller, Identity
 from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
@@ -81,7 +82,7 @@ class Proxy:
         )
         self.pool.gate = asyncio.Event()
         self.pool.gate.set()
-        self._forwarder = Forwarder(
+        self.forwarder = Forwarder(
             self.pool,
             self.credential,
             self.credential,
@@ -108,7 +109,7 @@ class Proxy:
 
     async def _forward(self, exchange: ClientExchange) -> None:
         try:
-            await self._forwarder.forward(
+            await self.forwarder.forward(
                 exchange,
                 admit_self(Caller(Identity("alice"))),
                 audit_id=b"id",
@@ -117,6 +118,8 @@ class Proxy:
             )
         except UpstreamUnavailable as refusal:
             self.refuse(exchange, refusal)
+        except IdentityLost:
+            self.refuse(exchange, InternalError("nothing was sent"))
 
 
 @pytest.fixture(scope="module")
@@ -244,3 +247,36 @@ async def test_a_request_leaves_with_the_credential_that_goes_with_its_connectio
     assert [request.values("authorization") for request in api.requests] == [
         [f"Bearer {OWN_TOKEN}"]
     ]
+
+
+@pytest.mark.parametrize(
+    ("where", "line", "status"),
+    [
+        (1, b"traceparent: 00-1", 200),
+        (1, b"Impersonate-Group: system:masters", 500),
+        (1, b"X-Remote-User: mallory", 500),
+        (1, b"Authorization: Bearer other", 500),
+        (-2, b"traceparent: 00-1", 500),
+    ],
+)
+async def test_who_adds_to_a_head_cannot_add_to_who_is_asking(
+    api: ScriptedApiServer,
+    proxy: Proxy,
+    certificates: Certificates,
+    where: int,
+    line: bytes,
+    status: int,
+) -> None:
+    """What leaves is checked after it was dressed; in doubt nothing leaves."""
+
+    def dress(_exchange: ClientExchange, _audit_id: bytes, head: bytes) -> bytes:
+        lines = head.split(b"\r\n")
+        lines.insert(where, line)
+        return b"\r\n".join(lines)
+
+    proxy.forwarder.dress = dress
+    async with connected(proxy.address, certificates.client_context()) as client:
+        answer = await client.request()
+
+    assert answer.status == status
+    assert len(api.requests) == (status == 200)
