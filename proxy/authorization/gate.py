@@ -5,13 +5,12 @@ nothing is awaited and the decision is made in one go.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol, assert_never
 
+from proxy.authorization.answers import AccessReviewer, AnswerCounter, Answers
 from proxy.authorization.decision_memory import Memory
 from proxy.authorization.repeatable import RepeatableDecisions
-from proxy.core.access_check import AccessCheck
 from proxy.core.action import Action
 from proxy.core.admission import Admission, Guards, admit_as, admit_self, check_names
 from proxy.core.errors import UpstreamUnavailable
@@ -28,22 +27,11 @@ from proxy.core.evaluation import (
 )
 from proxy.core.forbidden import forbidden
 from proxy.core.identity import Caller, Identity
-from proxy.core.modes import Mode
 from proxy.core.plan import Attempt, DecisionRules, plan_attempts
 from proxy.core.repeatable_decision import RepeatableDecision
 from proxy.wire.tasks import Tasks
 
 _YES, _NO = Answer(allowed=True), Answer(allowed=False)
-_AHEAD = 128
-"""How many checks of one request are under way at most."""
-
-
-class AccessReviewer(Protocol):
-    """Answers checks."""
-
-    def begin(self, check: AccessCheck) -> "asyncio.Task[Answer]":
-        """Start asking, or join who asks the same."""
-        ...
 
 
 class DecisionWitness(Protocol):
@@ -56,19 +44,11 @@ class DecisionWitness(Protocol):
         ...
 
 
-class DecisionCounter(Protocol):
+class DecisionCounter(AnswerCounter, Protocol):
     """Counts decisions and the answers they used."""
 
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
         """Count one impersonation."""
-        ...
-
-    def check_answered(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        """Count one answer that was used."""
-        ...
-
-    def reviews_unused(self, count: int) -> None:
-        """Count answers that were fetched ahead and not needed."""
         ...
 
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
@@ -213,7 +193,7 @@ class Gate:
 
     async def _ask_on(self, evaluation: Evaluation, question: Ask) -> tuple[Verdict, int]:
         """Go on from the first question that memory cannot answer, and remember a success."""
-        answers = _Answers(
+        answers = Answers(
             self._reviewer, self._counter, self._clock, has_modes=self._rules.constrained
         )
         try:
@@ -242,61 +222,3 @@ class Gate:
     def _learn(self, allowed: Allowed) -> None:
         for layer in allowed.learned:
             self._memory.decisions.learn(allowed.attempt, layer)
-
-
-class _Answers:
-    """The answers of one decision, some of them asked for ahead.
-
-    Asking ahead changes how long a decision takes, never what it is: the evaluation still takes
-    the answers one by one in its own order, and stops where it would have stopped.
-    """
-
-    def __init__(
-        self,
-        reviewer: AccessReviewer,
-        counter: DecisionCounter,
-        clock: Callable[[], float],
-        *,
-        has_modes: bool,
-    ) -> None:
-        self._reviewer = reviewer
-        self._counter = counter
-        self._clock = clock
-        self._has_modes = has_modes
-        self._mode: Mode | None = None
-        self._announced: deque[AccessCheck] = deque()
-        self.count = 0
-        self._ahead: dict[AccessCheck, asyncio.Task[Answer]] = {}
-
-    async def of(self, question: Ask) -> Answer:
-        """Return the answer to this question, and keep others coming meanwhile."""
-        started = self._clock()
-        asking = self._ahead.pop(question.check, None) or self._reviewer.begin(question.check)
-        self._announce(question)
-        self._top_up(question.check)
-        answer = await asyncio.shield(asking)
-        self.count += 1
-        if self._has_modes:
-            self._counter.check_answered(
-                question.mode, allowed=answer.allowed, seconds=self._clock() - started
-            )
-        return answer
-
-    def close(self) -> None:
-        """Count what was asked for nothing; it ends by itself and is bounded in number."""
-        if self._ahead:
-            self._counter.reviews_unused(len(self._ahead))
-
-    def _announce(self, question: Ask) -> None:
-        if question.mode is not self._mode:
-            # The attempt before this one is over; what it announced will not be needed.
-            self._mode = question.mode
-            self._announced.clear()
-        self._announced.extend(question.upcoming)
-
-    def _top_up(self, current: AccessCheck) -> None:
-        # A check that occurs twice is asked for once; the second time it is answered as it comes.
-        while self._announced and len(self._ahead) < _AHEAD - 1:
-            check = self._announced.popleft()
-            if check != current and check not in self._ahead:
-                self._ahead[check] = self._reviewer.begin(check)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
+from proxy.authorization.answers import AccessReviewer
 from proxy.authorization.decision_memory import DecisionMemory
-from proxy.authorization.gate import AccessReviewer
 from proxy.core.action import Action
 from proxy.core.errors import Refusal, TooManyRequests
 from proxy.core.evaluation import Allowed, Answer, Question, Recall, Verdict, evaluate

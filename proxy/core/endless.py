@@ -2,7 +2,9 @@
 
 from proxy.core.action import Action
 from proxy.core.go_url import first_values
+from proxy.core.header_lines import Header
 
+_IN_LINES = frozenset((b"application/json", b"text/plain"))
 _FOLLOWED = frozenset(("true", "1"))
 
 
@@ -17,3 +19,10 @@ def is_endless(action: Action, target: bytes) -> bool:
     if action.resource != "pods" or action.subresource != "log":
         return False
     return first_values(target.partition(b"?")[2], {"follow"}).get("follow") in _FOLLOWED
+
+
+def comes_in_lines(headers: list[Header]) -> bool:
+    """Tell whether each message of a stream is a line: JSON events and logs, not compressed."""
+    named = {name.lower(): value for name, value in headers}
+    media_type = named.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return media_type in _IN_LINES and b"content-encoding" not in named

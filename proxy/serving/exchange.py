@@ -7,6 +7,7 @@ old request can never write into the answer of the next one.
 from collections.abc import Callable
 from http import HTTPStatus
 
+from proxy.core.endless import comes_in_lines
 from proxy.core.errors import Refusal
 from proxy.core.header_lines import Header, header_lines
 from proxy.serving.carrier import Carrier, Ending, Kind
@@ -18,7 +19,6 @@ from proxy.wire.peer import Peer
 _UNKNOWN_LENGTH = frozenset((BodyKind.CHUNKED, BodyKind.UNTIL_CLOSE))
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NEWLINE = 0x0A
-_IN_LINES = frozenset((b"application/json", b"text/plain"))
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
@@ -165,7 +165,7 @@ class Exchange:
             headers = [*headers, (b"Connection", b"close")]
         first_line = b"HTTP/1.1 %d %b" % (status, reason or _REASONS.get(status, b""))
         if self._is_endless:
-            self._comes_in_lines = _comes_in_lines(headers)
+            self._comes_in_lines = comes_in_lines(headers)
         self._status, self._framing = status, framing
         self._carrier.write(encode_head(first_line, headers) + self._framed(payload, framing))
         if self._observer is not None:
@@ -294,10 +294,3 @@ class Exchange:
         if not is_complete:
             return Ending.BROKEN
         return Ending.FINAL if self.closes or not self.body_is_read else Ending.REUSABLE
-
-
-def _comes_in_lines(headers: list[Header]) -> bool:
-    """Tell whether each message of a stream is a line: JSON events and logs, not compressed."""
-    named = {name.lower(): value for name, value in headers}
-    media_type = named.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    return media_type in _IN_LINES and b"content-encoding" not in named

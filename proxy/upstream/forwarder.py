@@ -16,7 +16,8 @@ from proxy.core.forwarding_headers import (
     outbound_parts,
 )
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.relay import CredentialStanding, Dispatch, Relay
+from proxy.upstream.dispatch import CredentialStanding, Dispatch
+from proxy.upstream.relay import Relay
 from proxy.wire.body import BodyKind
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.tasks import Tasks

@@ -7,56 +7,19 @@ Two things are, until we know whether they are about the client or about us: a 4
 from asyncio import TimerHandle
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import NamedTuple, Protocol
 
-from proxy.core.admission import Admission
 from proxy.core.errors import BadGateway, CredentialRefused, GatewayTimeout, Refusal
 from proxy.core.forwarding_headers import returned_headers, returned_lines
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.endpoints import Endpoint
+from proxy.upstream.dispatch import CredentialStanding, Dispatch
 from proxy.upstream.held_answer import HeldAnswer, denial_type
 from proxy.upstream.standing import Standing
-from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
 from proxy.wire.response_heads import PlainHead
 
 _RETRY_AFTER_SECONDS = 1
 _UNAUTHORIZED = HTTPStatus.UNAUTHORIZED.value
 _FORBIDDEN = HTTPStatus.FORBIDDEN.value
-
-
-class Dispatch(NamedTuple):
-    """An admitted request on its way: whose it is, and what becomes of it if it fails."""
-
-    client: ClientExchange
-    admission: Admission
-    audit_id: bytes
-    is_long_running: bool
-    refuse: Callable[[Refusal], None]
-    head: bytes
-    version: int
-    """The version of our credential that is in the head."""
-
-
-class Denials(Protocol):
-    """Tells denials about us from denials about whom we speak for."""
-
-    def refusal(self, media_type: str, body: bytes) -> Refusal | None:
-        """Return what a client is told in place of a denial about us; None if it is its own."""
-        ...
-
-
-class CredentialStanding(Protocol):
-    """Finds out how our credential stands, and which denials are about us."""
-
-    @property
-    def denials(self) -> Denials:
-        """Return who tells denials about us from others."""
-        ...
-
-    def ask(self, endpoint: Endpoint, version: int, tell: Callable[[Standing], None]) -> None:
-        """Tell how an endpoint takes a version of our credential, now or later."""
-        ...
 
 
 class Relay:
