@@ -58,7 +58,7 @@ func (u *upstream) ServeHTTP(response http.ResponseWriter, request *http.Request
 	default:
 		identity := strings.Join(request.Header["Impersonate-User"], " and ")
 		u.count(func() { u.requestsAs[identity]++ })
-		u.writeObject(response)
+		u.writeObject(response, request)
 	}
 }
 
@@ -84,9 +84,13 @@ func (u *upstream) writeCounts(response http.ResponseWriter) {
 }
 
 // writeObject sends the headers that an API server sends with an object.
-func (u *upstream) writeObject(response http.ResponseWriter) {
+func (u *upstream) writeObject(response http.ResponseWriter, request *http.Request) {
 	header := response.Header()
-	header.Set("Audit-Id", "6c2f7a60-6b31-4a5e-9c0b-0d9f1f6f2a11")
+	auditID := request.Header.Get("Audit-Id")
+	if auditID == "" {
+		auditID = "6c2f7a60-6b31-4a5e-9c0b-0d9f1f6f2a11"
+	}
+	header.Set("Audit-Id", auditID)
 	header.Set("Cache-Control", "no-cache, private")
 	header.Set("Content-Type", "application/json")
 	header.Set("X-Kubernetes-Pf-Flowschema-Uid", "5e1f8e0a-5f0c-4b57-8a53-6f5d5b8f5d0e")

@@ -21,7 +21,7 @@ from proxy.wire.head import (
     find_head_end,
 )
 from proxy.wire.keepalive import is_unreachable, keep_alive
-from proxy.wire.response_heads import read_plain_head, read_response_head
+from proxy.wire.response_heads import PlainHeads, read_response_head
 from proxy.wire.secure_connection import SecureConnection
 from proxy.wire.tls import TLSStream
 
@@ -37,16 +37,18 @@ class UpstreamConnection(SecureConnection):
         self,
         endpoint: Endpoint,
         *,
+        heads: PlainHeads,
         on_idle: Callable[["UpstreamConnection"], None],
         on_lost: Callable[["UpstreamConnection"], None],
     ) -> None:
         super().__init__(TLSStream(endpoint.context, server_hostname=endpoint.server_name))
         self.endpoint = endpoint
+        self._heads = heads
         self._on_idle = on_idle
         self._on_lost = on_lost
         self._buffer = bytearray()
         self._receiver: ResponseReceiver | None = None
-        self._method = b""
+        self._method = self._audit_id = b""
         self._request_framing = NO_BODY
         self._response: BodyReader | None = None
         self._head: ResponseHead | None = None
@@ -124,9 +126,15 @@ class UpstreamConnection(SecureConnection):
         """Tell whether a body of unknown length is coming, and no chunk of it is half-read."""
         return self._response is not None and self._response.is_between_chunks
 
-    def send_head(self, head: bytes, *, request: RequestHead, receiver: ResponseReceiver) -> None:
-        """Start an exchange; a body follows by `send_body` and ends with `end_body`."""
+    def send_head(
+        self, head: bytes, audit_id: bytes, *, request: RequestHead, receiver: ResponseReceiver
+    ) -> None:
+        """Start an exchange; a body follows by `send_body` and ends with `end_body`.
+
+        `audit_id` is in the head, and will be in the answer.
+        """
         self._receiver = receiver
+        self._audit_id = audit_id
         self._method = request.method
         self._request_framing = request.framing
         self._asked_to_switch = request.upgrade is not None
@@ -195,7 +203,7 @@ class UpstreamConnection(SecureConnection):
 
         Who may have to be asked about us keeps an answer back, and that is not done here.
         """
-        plain, receiver = read_plain_head(data), self._receiver
+        plain, receiver = self._heads.read(data, self._audit_id), self._receiver
         if plain is None or receiver is None or plain.length != len(data) - plain.end:
             return False
         if plain.status in _MAY_BE_HELD or self._method == b"HEAD" or not self._is_done():
@@ -307,6 +315,7 @@ class UpstreamConnection(SecureConnection):
             and self._request_is_sent
             and not self._is_closing
             and not self._tls.peer_closed
+            and not self._unsent
             and transport is not None
             and not transport.is_closing()
             and transport.get_write_buffer_size() == 0

@@ -16,6 +16,7 @@ from proxy.core.forwarding_headers import (
     outbound_parts,
 )
 from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.deadlines import Deadlines
 from proxy.upstream.dispatch import CredentialStanding, Dispatch
 from proxy.upstream.relay import Relay
 from proxy.wire.body import BodyKind
@@ -89,7 +90,7 @@ class Forwarder:
         self._write_head: HeadWriter = write_head or self._head
         self._credential = credential
         self._standing = standing
-        self._response_timeout_seconds = response_timeout_seconds
+        self._deadlines = Deadlines(response_timeout_seconds)
         self._tasks = tasks
         # Replaced when other headers are a front proxy's.
         self.rules = NO_RULES
@@ -201,11 +202,8 @@ class Forwarder:
             if connection.is_open:
                 self._connections.put_back(connection)
             return
-        relay = Relay(dispatch, connection, standing=self._standing, repeat=self._repeat)
-        if not dispatch.is_long_running:
-            relay.deadline = asyncio.get_running_loop().call_later(
-                self._response_timeout_seconds, relay.deadline_passed
-            )
+        deadlines = None if dispatch.is_long_running else self._deadlines
+        relay = Relay(dispatch, connection, deadlines, standing=self._standing, repeat=self._repeat)
         relay.run()
 
     def _repeat(self, dispatch: Dispatch) -> bool:

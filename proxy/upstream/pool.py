@@ -13,6 +13,7 @@ from proxy.core.errors import UpstreamUnavailable
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint, Endpoints
 from proxy.wire.keepalive import UNREACHABLE_SECONDS
+from proxy.wire.response_heads import PlainHeads
 from proxy.wire.tasks import Tasks
 
 # The API server closes idle connections after 90 s; ours end well before, so that a request
@@ -52,6 +53,7 @@ class Pool:
         self._idle: list[UpstreamConnection] = []
         self._all: set[UpstreamConnection] = set()
         self._counter = counter
+        self._heads = PlainHeads()
         self._is_retired = False
 
     @property
@@ -153,7 +155,9 @@ class Pool:
         ) from failure
 
     async def _open(self, endpoint: Endpoint) -> UpstreamConnection:
-        connection = UpstreamConnection(endpoint, on_idle=self.put_back, on_lost=self._forget)
+        connection = UpstreamConnection(
+            endpoint, heads=self._heads, on_idle=self.put_back, on_lost=self._forget
+        )
         is_ready = False
         try:
             await asyncio.get_running_loop().create_connection(

@@ -4,13 +4,13 @@ Two things are, until we know whether they are about the client or about us: a 4
 403 that looks like the API server's own.
 """
 
-from asyncio import TimerHandle
 from collections.abc import Callable
 from http import HTTPStatus
 
 from proxy.core.errors import BadGateway, CredentialRefused, GatewayTimeout, Refusal
 from proxy.core.forwarding_headers import returned_headers, returned_lines
 from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.deadlines import Deadlines
 from proxy.upstream.dispatch import CredentialStanding, Dispatch
 from proxy.upstream.held_answer import HeldAnswer, denial_type
 from proxy.upstream.standing import Standing
@@ -28,6 +28,7 @@ class Relay:
     __slots__ = (
         "_client",
         "_client_is_slow",
+        "_deadlines",
         "_dispatch",
         "_held",
         "_is_tunnel",
@@ -36,18 +37,21 @@ class Relay:
         "_standing",
         "_upstream",
         "_was_reused",
-        "deadline",
     )
 
     def __init__(
         self,
         dispatch: Dispatch,
         upstream: UpstreamConnection,
+        deadlines: Deadlines | None,
         *,
         standing: CredentialStanding,
         repeat: Callable[[Dispatch], bool],
     ) -> None:
-        """`repeat` sends a request again if that is safe, and tells whether it does."""
+        """`deadlines` end the wait for the head of the answer, if anything does.
+
+        `repeat` sends a request again if that is safe, and tells whether it does.
+        """
         self._dispatch = dispatch
         self._client = dispatch.client
         self._refuse = dispatch.refuse
@@ -55,8 +59,7 @@ class Relay:
         self._standing = standing
         self._repeat = repeat
         self._was_reused = upstream.is_reused
-        # The clock that waits for the answer's head.
-        self.deadline: TimerHandle | None = None
+        self._deadlines = deadlines
         self._held: HeldAnswer | None = None
         self._client_is_slow = False
         self._is_tunnel = False
@@ -64,8 +67,12 @@ class Relay:
     def run(self) -> None:
         """Send the head; the body follows as the client sends it."""
         if self._upstream is not None:
-            head, request = self._dispatch.head, self._client.request
-            self._upstream.send_head(head, request=request, receiver=self)
+            if self._deadlines is not None:
+                self._deadlines.start(self)
+            dispatch = self._dispatch
+            self._upstream.send_head(
+                dispatch.head, dispatch.audit_id, request=self._client.request, receiver=self
+            )
             self._client.attach(self)
 
     # --- from the client -------------------------------------------------------------------
@@ -134,9 +141,9 @@ class Relay:
     def response_came(self, head: PlainHead, payload: bytes) -> None:
         """Send a whole answer down; the connection has already gone back to the pool."""
         self._upstream = None
-        if self.deadline is not None:
-            self.deadline.cancel()
-            self.deadline = None
+        if self._deadlines is not None:
+            self._deadlines.stop(self)
+            self._deadlines = None
         dispatch = self._dispatch
         lines = returned_lines(
             head.lines, audit_id=dispatch.audit_id, warning=dispatch.admission.warning
@@ -269,6 +276,6 @@ class Relay:
             upstream.abandon()
 
     def _stop_clock(self) -> None:
-        if self.deadline is not None:
-            self.deadline.cancel()
-            self.deadline = None
+        if self._deadlines is not None:
+            self._deadlines.stop(self)
+            self._deadlines = None

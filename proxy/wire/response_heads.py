@@ -22,6 +22,11 @@ _SPECIAL_LINES = re.compile(
 )
 _LINES = re.compile(rb"([-A-Za-z0-9]+): ([ -~]*)\r\n")
 _LENGTH, _AUDIT_ID = b"Content-Length: ", b"Audit-Id: "
+_ID_LINE = b"\n%b%%b\r" % _AUDIT_ID
+_ID_AT = len(b"\n" + _AUDIT_ID)
+_HEAD_END = b"\r\n\r\n"
+_LONGEST_REMEMBERED = 2048
+_MOST_REMEMBERED = 64
 _MOST_DIGITS = 15
 _MOST_SPECIAL = 2
 _REASON_AT = len(b"HTTP/1.1 200 ")
@@ -39,6 +44,45 @@ class PlainHead(NamedTuple):
     length: int
     end: int
     """Where the body begins in what was read."""
+
+
+class PlainHeads:
+    """Reads plain heads, and knows those again that differ in nothing but the id of their request.
+
+    Answers of one API server repeat themselves, for a second: then their date changes.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        # By all of the head but the id of its request; with where that stood, or -1.
+        self._known: dict[bytes, tuple[int, PlainHead]] = {}
+
+    def read(self, data: bytes, audit_id: bytes) -> PlainHead | None:
+        """Read the head at the beginning of `data`, if it is whole and a plain one.
+
+        `audit_id` is that of the request: printable, and not empty.
+        """
+        end = data.find(_HEAD_END)
+        at = data.find(audit_id, 0, end)
+        # The two pieces and where they meet are all of the head but the id, byte for byte.
+        rest = data[:end] if at < 0 else data[:at] + data[at + len(audit_id) : end]
+        known = self._known.get(rest)
+        if known is not None and known[0] == at:
+            plain = known[1]
+            if plain.end == end + len(_HEAD_END):
+                return plain
+        return self._read_anew(data, audit_id, at, rest)
+
+    def _read_anew(self, data: bytes, audit_id: bytes, at: int, rest: bytes) -> PlainHead | None:
+        plain = read_plain_head(data)
+        # In any other place but its own line an id of another request might read otherwise.
+        is_alone = at < 0 or data.find(_ID_LINE % audit_id) + _ID_AT == at
+        if plain is not None and is_alone and len(rest) <= _LONGEST_REMEMBERED:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[rest] = (at, plain)
+        return plain
 
 
 def read_plain_head(data: bytes) -> PlainHead | None:

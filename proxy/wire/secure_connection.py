@@ -7,8 +7,12 @@ import asyncio
 import ssl
 from typing import cast
 
+from proxy.wire.outbox import current_outbox
 from proxy.wire.server_tls import ServerTLS
 from proxy.wire.tls import TLSStream
+
+# More than that gains nothing by waiting for the end of the turn.
+_MOST_UNSENT_BYTES = 16 * 1024
 
 
 class SecureConnection:
@@ -22,6 +26,9 @@ class SecureConnection:
         self._tls = tls
         self._transport: asyncio.Transport | None = None
         self._is_reading = True
+        self._outbox = current_outbox()
+        # Ciphertext that leaves at the end of this turn of the event loop.
+        self._unsent = b""
         # Set with our goodbye: from then on nothing is written and nothing that comes counts.
         self._is_closing = False
 
@@ -86,13 +93,26 @@ class SecureConnection:
     @property
     def is_sending(self) -> bool:
         """Tell whether the peer has yet to take something of what was written."""
-        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+        transport = self._transport
+        return transport is not None and bool(self._unsent or transport.get_write_buffer_size())
 
     def write(self, plaintext: bytes) -> None:
-        """Send plaintext, if anything can be sent."""
+        """Send plaintext, if anything can be sent; what is small, with the others of this turn."""
         transport = self._transport
-        if transport is not None and not self._is_closing and not transport.is_closing():
-            transport.write(self._tls.write(plaintext))
+        if transport is None or self._is_closing or transport.is_closing():
+            return
+        waiting = self._unsent
+        self._unsent = unsent = waiting + self._tls.write(plaintext)
+        if len(unsent) > _MOST_UNSENT_BYTES:
+            self.send_unsent()
+        elif not waiting:
+            self._outbox.add(self)
+
+    def send_unsent(self) -> None:
+        """Give the event loop what was written before."""
+        unsent, self._unsent = self._unsent, b""
+        if unsent and self._transport is not None:
+            self._transport.write(unsent)
 
     def _read_on(self, *, reads: bool) -> None:
         """Take bytes from the socket, or let them pile up at the peer."""
@@ -110,6 +130,7 @@ class SecureConnection:
     def _close(self, *, says_goodbye: bool) -> None:
         """Close once what was written is sent; without a goodbye the peer sees a cut stream."""
         if self._transport is not None and not self._transport.is_closing():
+            self.send_unsent()
             self._end_writing(says_goodbye=says_goodbye)
             self._transport.close()
 
@@ -120,6 +141,7 @@ class SecureConnection:
         can make the peer lose what it was sent before.
         """
         if self.is_open and self._transport is not None:
+            self.send_unsent()
             self._end_writing(says_goodbye=True)
             self._transport.write_eof()
             self._read_on(reads=True)
@@ -127,6 +149,7 @@ class SecureConnection:
     def _abort(self) -> None:
         """Close at once; what was written and not yet sent is dropped."""
         self._is_closing = True
+        self._unsent = b""
         if self._transport is not None:
             self._transport.abort()
 
@@ -146,6 +169,7 @@ class SecureConnection:
 
     def _write_ciphertext(self, data: bytes) -> None:
         if data and self._transport is not None and not self._is_closing:
+            self.send_unsent()
             self._transport.write(data)
 
     def _end_writing(self, *, says_goodbye: bool) -> None:

@@ -15,7 +15,7 @@ from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
 from proxy.wire.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.head import RequestHead, ResponseHead
-from proxy.wire.response_heads import PlainHead
+from proxy.wire.response_heads import PlainHead, PlainHeads
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 
@@ -69,7 +69,7 @@ class Line:
         framing = NO_BODY if length is None else BodyFraming(BodyKind.LENGTH, length)
         request = RequestHead(method, b"/", 1, NO_LINES, framing, keep_alive=True)
         head = b"%b / HTTP/1.1\r\n\r\n" % method
-        self.connection.send_head(head, request=request, receiver=self.answer)
+        self.connection.send_head(head, b"id", request=request, receiver=self.answer)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ async def connected_to(script: Script, certificates: Certificates) -> AsyncItera
     endpoint = Endpoint("127.0.0.1", port, "127.0.0.1", certificates.client_context())
     line = Line()
     line.connection = UpstreamConnection(
-        endpoint, on_idle=line.idle.append, on_lost=line.lost.append
+        endpoint, heads=PlainHeads(), on_idle=line.idle.append, on_lost=line.lost.append
     )
     protocol = line.connection.as_protocol
     await asyncio.get_running_loop().create_connection(protocol, "127.0.0.1", port)
