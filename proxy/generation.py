@@ -110,8 +110,8 @@ class Workshop:
         # One for all generations: events of a request that lasts follow the sink of the moment,
         # so that a backend which is gone is not written to.
         self.book = AuditBook(Nowhere(), AuditPolicy([]), body_bytes=0, clock=time.monotonic)
-        self._audited = AuditRecorder(clocks.now, self.book, counter=counters.requests)
-        self._unaudited = Recorder(clocks.now, counter=counters.requests)
+        self._audited = AuditRecorder(time.time_ns, self.book, counter=counters.requests)
+        self._unaudited = Recorder(time.time_ns, counter=counters.requests)
         self.in_flight = InFlight(reads=0, writes=0, counter=counters.serving)
         # Whether reviews are answered is a matter of an API server, not of the rules.
         self._breakers = WeakKeyDictionary[Tenure, Breaker]()

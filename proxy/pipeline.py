@@ -5,7 +5,7 @@ decision core makes, so there is no way down that skips the decision.
 """
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,6 @@ from proxy.stages import (
 )
 from proxy.telemetry.logs import fields
 from proxy.wire.exchange import ClientExchange
-from proxy.wire.head import RequestHead
 from proxy.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -46,6 +45,7 @@ class Walk:
 
     action: Action
     caller: Caller
+    recall_caller: Callable[[], Caller | None]
     decision: RepeatableDecision
 
 
@@ -96,7 +96,7 @@ class Pipeline:
         same value. So all that is left to ask is what time, other requests or a reload may have
         changed.
         """
-        admission = self._admission_again(exchange, walk)
+        admission = self._admission_again(walk)
         if admission is None:
             return False
         trail = self._open(exchange, None)
@@ -119,12 +119,12 @@ class Pipeline:
             self._fail(exchange, trail, error)
         return True
 
-    def _admission_again(self, exchange: ClientExchange, walk: Walk) -> Admission | None:
+    def _admission_again(self, walk: Walk) -> Admission | None:
         """Return the permit of an equal request if nothing has changed; None in any doubt."""
         if self.audit_room is not None and not self.audit_room.is_free():
             return None
         try:
-            caller = self._authenticator.recall(exchange.peer, exchange.request.headers)
+            caller = walk.recall_caller()
         except Exception:  # noqa: BLE001 - whoever fails here is told so on the whole way
             return None
         return self._decisions.gate.admit_again(walk.decision) if caller is walk.caller else None
@@ -193,12 +193,13 @@ class Pipeline:
             refuse=lambda refusal: self._answer(exchange, trail, refusal),
         )
         if request.notes is not None and not is_long_running:
-            self._note(request, action, caller, wanted)
+            self._note(exchange, action, caller, wanted)
 
     def _note(
-        self, request: RequestHead, action: Action, caller: Caller, wanted: Identity | None
+        self, exchange: ClientExchange, action: Action, caller: Caller, wanted: Identity | None
     ) -> None:
         """Remember a walk that was made to its end, if one like it can be made more easily."""
+        request = exchange.request
         decision = self._decisions.gate.repeatable(caller, wanted, action)
         if request.notes is None:
             return
@@ -207,7 +208,8 @@ class Pipeline:
         else:
             if len(request.notes) >= _MOST_NOTES:
                 request.notes.clear()  # of rooms that a reload has replaced long ago
-            request.notes[self] = Walk(action, caller, decision)
+            recall_caller = self._authenticator.recaller(exchange.peer, request.headers)
+            request.notes[self] = Walk(action, caller, recall_caller, decision)
 
     def _open(self, exchange: ClientExchange, audit_id: bytes | None) -> Trail:
         trail = self._recorder.open(exchange.request, exchange.peer, audit_id)

@@ -71,8 +71,11 @@ class CallerFinder(Protocol):
         """Return the caller or refuse."""
         ...
 
-    def recall(self, peer: Peer, headers: HeaderLines) -> Caller | None:
-        """Return the caller of a plain request if nobody has to be asked; None in doubt."""
+    def recaller(self, peer: Peer, headers: HeaderLines) -> Callable[[], Caller | None]:
+        """Return who tells the caller of equal plain requests if nobody has to be asked for it.
+
+        It answers None in doubt.
+        """
         ...
 
 

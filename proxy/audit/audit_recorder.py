@@ -1,7 +1,6 @@
 """Opens the trails that leave audit events."""
 
 from collections.abc import Callable
-from datetime import datetime
 
 from proxy.audit.audited_trail import AuditedTrail
 from proxy.audit.book import AuditBook
@@ -15,7 +14,7 @@ class AuditRecorder(Recorder):
 
     def __init__(
         self,
-        wall_clock: Callable[[], datetime],
+        wall_clock: Callable[[], int],
         book: AuditBook,
         *,
         counter: RequestCounter | None = None,

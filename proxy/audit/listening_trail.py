@@ -1,7 +1,6 @@
 """What a trail hears of its exchange, as far as its audit events need it."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from http import HTTPStatus
 
 from proxy.audit.book import AuditBook
@@ -37,6 +36,7 @@ class ListeningTrail(Trail):
         "_body",
         "_book",
         "_equal",
+        "_received_at",
         "_recording",
         "_reviews",
         "_started_at",
@@ -51,11 +51,12 @@ class ListeningTrail(Trail):
         audit_id: bytes,
     ) -> None:
         super().__init__(recorder, request, peer, audit_id)
+        self._received_at = recorder.wall_clock()
         self._book = book
         self._recording: Recording | None = None
         self._equal: EqualEvent | None = None
         self._asked: RequestPieces | None = None
-        self._started_at: datetime | None = None
+        self._started_at: int | None = None
         self._reviews = 0
         self._body: HeardBody | None = None
         self._answer: HeardBody | None = None

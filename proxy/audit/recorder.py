@@ -6,7 +6,6 @@ Each request leaves one line in our own log. `audited_trail.py` adds audit event
 import os
 import time
 from collections.abc import Callable
-from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from proxy.core.action import Action
@@ -62,12 +61,15 @@ class Recorder:
 
     def __init__(
         self,
-        wall_clock: Callable[[], datetime],
+        wall_clock: Callable[[], int],
         *,
         clock: Callable[[], float] = time.monotonic,
         counter: RequestCounter | None = None,
     ) -> None:
-        """`clock` tells seconds from anywhere, for how long things take."""
+        """`wall_clock` tells nanoseconds since 1970, for when things happen.
+
+        `clock` tells seconds from anywhere, for how long they take.
+        """
         self.wall_clock = wall_clock
         self.clock = clock
         self.counter = counter
@@ -100,7 +102,6 @@ class Trail:
         "_decided_after",
         "_opened_at",
         "_peer",
-        "_received_at",
         "_recorder",
         "_refusal",
         "_request",
@@ -113,7 +114,6 @@ class Trail:
         self._recorder = recorder
         self._request = request
         self._peer = peer
-        self._received_at = recorder.wall_clock()
         self._opened_at = recorder.clock()
         self._called_after: float | None = None
         self._decided_after: float | None = None
@@ -163,40 +163,32 @@ class Trail:
         recorder = self._recorder
         self._log(outcome, recorder.wall_clock(), recorder.clock() - self._opened_at)
 
-    def _log(self, outcome: Outcome, ended_at: datetime, took: float) -> None:
+    def _log(self, outcome: Outcome, ended_at: int, took: float) -> None:
         if self._recorder.counter is not None:
             self._count(self._recorder.counter, outcome, took)
         if self._recorder.tracing is not None:
             self._trace(self._recorder.tracing, outcome, took)
-        common = self._common() if outcome.is_complete and self._refusal is None else None
-        if common is not None and self._log_plainly(common, outcome, ended_at, took):
-            return
-        if access_log.is_enabled:
+        if not self._log_plainly(outcome, ended_at, took) and access_log.is_enabled:
             access_log.write(ended_at, self._summary(outcome, took))
 
-    def _common(self) -> str | None:
-        """Return what the lines of all equal requests have in common, if there are any."""
-        notes, admission = self._request.notes, self._admission
-        if not notes or admission is None:
-            return None
-        known = notes.get(access_log)
-        if not isinstance(known, _Common) or known.admission is not admission:
-            if b'"' in self.audit_id or b"\\" in self.audit_id:
-                return None  # A client's id, which equal requests share. Ours never need quoting.
-            known = notes[access_log] = _Common(admission, members(self._who_and_what()))
-        return known.members
-
-    def _log_plainly(self, common: str, outcome: Outcome, ended_at: datetime, took: float) -> bool:
+    def _log_plainly(self, outcome: Outcome, ended_at: int, took: float) -> bool:
         """Say what `_summary` says, if it can be said quicker; a test holds that it is the same."""
-        called, decided = self._called_after, self._decided_after
-        if called is None or decided is None:
+        called, decided, notes = self._called_after, self._decided_after, self._request.notes
+        if called is None or decided is None or not notes:
             return False
+        if self._refusal is not None or not outcome.is_complete:
+            return False
+        known = notes.get(access_log)
+        if not isinstance(known, _Common) or known.admission is not self._admission:
+            known = self._note_common(notes)
+            if known is None:
+                return False
         return access_log.write_json(
             ended_at,
             _PLAIN_MEMBERS
             % (
                 self.audit_id.decode("ascii"),
-                common,
+                known.members,
                 outcome.status,
                 outcome.body_bytes,
                 took,
@@ -205,6 +197,13 @@ class Trail:
                 took - decided,
             ),
         )
+
+    def _note_common(self, notes: dict[object, object]) -> _Common | None:
+        """Return what the lines of all equal requests have in common, and remember it for them."""
+        if self._admission is None or b'"' in self.audit_id or b"\\" in self.audit_id:
+            return None  # A client's id, which equal requests share. Ours never need quoting.
+        common = notes[access_log] = _Common(self._admission, members(self._who_and_what()))
+        return common
 
     def _trace(self, tracing: Tracing, outcome: Outcome, took: float) -> None:
         action, admission = self._action, self._admission

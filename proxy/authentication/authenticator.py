@@ -8,6 +8,7 @@ Only who has shown no credential at all may be anonymous, and only where that is
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
 from proxy.authentication.trust import FrontProxies, Trust
@@ -97,6 +98,14 @@ class Authenticator:
                 return caller
         key = headers.derive(self._token_key)
         return None if key is None or self._tokens is None else self._tokens.recall(key)
+
+    def recaller(self, peer: Peer, headers: HeaderLines) -> Callable[[], Caller | None]:
+        """Return who recalls the caller of equal requests of one connection."""
+        key = headers.derive(self._token_key)
+        if peer.chain or key is None or self._tokens is None:
+            return partial(self.recall, peer, headers)
+        # Without a certificate there is but the token to ask for.
+        return partial(self._tokens.recall, key)
 
     async def authenticate(
         self,

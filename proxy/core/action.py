@@ -50,19 +50,20 @@ class Action:
     fields: tuple[FieldRequirement, ...] = ()
     labels: tuple[LabelRequirement, ...] = ()
     has_unparsed_selector: bool = False
+    is_long_running: bool = field(init=False, repr=False, compare=False)
+    """Whether the request may last: no deadline, and an audit event when it starts."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Once, because memories are asked about the same few actions at every request.
+        # Once, because both are asked about the same few actions at every request.
+        object.__setattr__(self, "is_long_running", self._may_last())
         object.__setattr__(self, "_hash", hash((self.verb, self.path, self.labels, self.fields)))
 
     def __hash__(self) -> int:
         """Return a number that equal actions share."""
         return self._hash
 
-    @property
-    def is_long_running(self) -> bool:
-        """Tell whether the request may last: no deadline, and an audit event when it starts."""
+    def _may_last(self) -> bool:
         if self.verb in _LONG_RUNNING_VERBS:
             return True
         if self.is_resource:

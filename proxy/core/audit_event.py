@@ -6,7 +6,6 @@ many requests: `core/audit_pieces.py` remembers those.
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from proxy.core.admission import Admission
 from proxy.core.errors import Refusal
 from proxy.core.go_url import request_uri
 from proxy.core.identity import Identity
-from proxy.core.second_text import SecondText
+from proxy.core.second_text import SECOND, SecondText
 from proxy.core.status import go_json
 
 _LONGEST_AGENT = 1024
@@ -26,7 +25,6 @@ _NOTHING_SENT = {"status": "Success", "message": "Connection closed early"}
 _OK = 200
 _MILLISECOND = 1000
 _SECOND = 1_000_000
-_NO_TIME, _ONE_SECOND = timedelta(), timedelta(seconds=1)
 _STATUS_MEMBERS = ("status", "message", "reason", "details")
 
 
@@ -189,14 +187,16 @@ class Timestamps:
     def __init__(self) -> None:
         self._seconds = SecondText()
 
-    def of_both(self, earlier: datetime, later: datetime) -> tuple[str, str]:
+    def of_both(self, earlier: int, later: int) -> tuple[str, str]:
         """Return the timestamps of two moments of one request."""
         # Not by an f-string, which takes twice as long for digits.
-        text = self._seconds.of(earlier)
-        first = "%s.%06dZ" % (text, earlier.microsecond)  # noqa: UP031
-        if later.second != earlier.second or not _NO_TIME <= later - earlier < _ONE_SECOND:
-            text = self._seconds.of(later)
-        return first, "%s.%06dZ" % (text, later.microsecond)  # noqa: UP031
+        second, rest = divmod(earlier, SECOND)
+        text = self._seconds.of(second)
+        first = "%s.%06dZ" % (text, rest // 1000)  # noqa: UP031
+        last_second, rest = divmod(later, SECOND)
+        if last_second != second:
+            text = self._seconds.of(last_second)
+        return first, "%s.%06dZ" % (text, rest // 1000)  # noqa: UP031
 
 
 def go_duration(microseconds: int) -> str:

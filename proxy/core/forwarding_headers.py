@@ -143,11 +143,20 @@ def assert_one_identity(head: bytes, admission: Admission, authorization: bytes 
     was sent. Before the admitted identity stands our own credential, if we have one that travels
     in a header, and before that nothing that says who is asking.
     """
+    assert_ends_in(identity_ending(admission, authorization), head)
+
+
+def identity_ending(admission: Admission, authorization: bytes | None) -> bytes:
+    """Return what the head of every request ends in that leaves by this permit."""
     lines, name = admission.identity_lines, admission.acting.name
     if not name or not lines.startswith(b"Impersonate-User: %b\r\n" % name.encode()):
         raise IdentityLost("the admitted identity is not whole")
     credential = b"" if authorization is None else b"Authorization: %b\r\n" % authorization
-    ending = b"\r\n%b%b\r\n" % (credential, lines)
+    return b"\r\n%b%b\r\n" % (credential, lines)
+
+
+def assert_ends_in(ending: bytes, head: bytes) -> None:
+    """Do as `assert_one_identity` does, where the ending is known from an equal request."""
     if not head.endswith(ending):
         raise IdentityLost("the outgoing request does not carry the admitted identity")
     if _SAYS_WHO.search(head, 0, len(head) - len(ending)) is not None:

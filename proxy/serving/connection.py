@@ -17,7 +17,13 @@ from proxy.serving.guest import Guest
 from proxy.serving.handler import RequestHandler
 from proxy.serving.limits import SharedLimits
 from proxy.wire.body import NO_BODY, BodyError, BodyReader, UntilCloseReader, body_reader
-from proxy.wire.head import HEAD_END, MAX_HEAD_BYTES, UNREAD_HEAD, HeadTooLarge, find_head_end
+from proxy.wire.head import (
+    MAX_HEAD_BYTES,
+    UNREAD_HEAD,
+    HeadTooLarge,
+    RequestHead,
+    find_head_end,
+)
 from proxy.wire.request_heads import RequestHeads
 
 _WAITING_BYTES = 64 * 1024
@@ -61,10 +67,11 @@ class ClientConnection(Guest):
         """Take a piece of a body, or bytes that have to wait."""
         exchange = self._exchange
         if exchange is None:
-            is_held_up = self._buffer or self.is_write_blocked
-            if not is_held_up and data.find(HEAD_END) + len(HEAD_END) == len(data) > len(HEAD_END):
-                self._take_head(data)  # One head and nothing else: nearly always.
-                return
+            if not self._buffer and not self.is_write_blocked:
+                request = self._reader.known(data)
+                if request is not None:
+                    self._serve(request)
+                    return
             self._buffer += data
             self._read_heads()
         elif exchange.receiver is not None and self._body is not None:
@@ -149,7 +156,14 @@ class ClientConnection(Guest):
         if self._is_closing:
             return
         if ending is Ending.REUSABLE:
-            self._await_head()
+            self.deadline = self._clock() + self._limits.idle_seconds
+            self._searched = 0
+            if self._is_parsing:
+                return
+            if self._buffer:
+                self._read_heads()
+            elif self.is_write_blocked or not self._is_reading:
+                self._pace()
         elif ending is Ending.BROKEN:
             # No goodbye: for a body that only the connection delimits it would be its regular end.
             self.close(says_goodbye=False)
@@ -211,16 +225,6 @@ class ClientConnection(Guest):
             reads = len(self._buffer) <= _WAITING_BYTES
         self._read_on(reads=reads)
 
-    def _await_head(self) -> None:
-        self.deadline = self._clock() + self._limits.idle_seconds
-        self._searched = 0
-        if self._is_parsing:
-            return
-        if self._buffer:
-            self._read_heads()
-        elif self.is_write_blocked or not self._is_reading:
-            self._pace()
-
     def _read_heads(self) -> None:
         """Serve the requests in the buffer. A loop, so that pipelining cannot deepen the stack."""
         self._is_parsing = True
@@ -265,6 +269,10 @@ class ClientConnection(Guest):
         except Refusal as refusal:
             self._refuse_unread(refusal)
             return False
+        self._serve(request)
+        return True
+
+    def _serve(self, request: RequestHead) -> None:
         self.deadline = None
         framing = request.framing
         self._body = None if framing is NO_BODY else body_reader(framing)
@@ -272,7 +280,6 @@ class ClientConnection(Guest):
         self._exchange = Exchange(self, request, self._peer)
         self.has_asked = True
         self.handler.begin(self._exchange)
-        return True
 
     def _refuse_unread(self, refusal: Refusal) -> None:
         """Answer a head that cannot be read, and close: where the next one starts is unknown."""

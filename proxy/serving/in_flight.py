@@ -44,7 +44,7 @@ class _Lane:
         self._guests: dict[str, _Guest] = {}
         self.taken = 0
 
-    def enter(self, exchange: ClientExchange, caller: str) -> None:
+    def enter(self, caller: str) -> "_Guest":
         """Take a place; raises `_Full` if there is none, or none for this caller."""
         if self.taken >= self.limit:
             raise _Full
@@ -55,9 +55,7 @@ class _Lane:
             raise _FullForCaller
         guest.held += 1
         self.taken += 1
-        # An exchange ends exactly once, however it ends, and then gives its place back; one that
-        # is over already gives it back at once.
-        exchange.when_ended(guest.leave)
+        return guest
 
     def _welcome(self, caller: str) -> "_Guest":
         """Return a caller that is not known, and forget those who have left if they are many."""
@@ -147,7 +145,7 @@ class InFlight:
         else:
             lane, kind = self._writes, "write"
         try:
-            lane.enter(exchange, caller.identity.name)
+            guest = lane.enter(caller.identity.name)
         except _Full as full:
             is_callers = isinstance(full, _FullForCaller)
             self._counter.request_turned_away("caller" if is_callers else kind)
@@ -155,3 +153,6 @@ class InFlight:
                 _TOO_MANY_OF_ONE if is_callers else _TOO_MANY,
                 retry_after_seconds=_RETRY_AFTER_SECONDS,
             ) from None
+        # An exchange ends exactly once, however it ends, and then gives its place back; one that
+        # is over already gives it back at once.
+        exchange.when_ended(guest.leave)

@@ -11,12 +11,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TextIO
 
 import orjson
 
-from proxy.core.second_text import SecondText
+from proxy.core.second_text import SECOND, SecondText
 from proxy.telemetry.repeats import FIELDS as _FIELDS
 from proxy.telemetry.repeats import Repeats
 from proxy.telemetry.tracebacks import traceback_text
@@ -84,7 +83,7 @@ class EventLog:
         """Tell whether a line would be written."""
         return self._logger.isEnabledFor(logging.INFO)
 
-    def write_json(self, moment: datetime, members: str) -> bool:
+    def write_json(self, moment: int, members: str) -> bool:
         """Write one line with these members, if lines are JSON and nobody else takes them."""
         handlers = logging.root.handlers
         if len(handlers) != 1 or not self._logger.isEnabledFor(logging.INFO):
@@ -95,7 +94,7 @@ class EventLog:
         handler.add(f'{{"time":"{_timestamp(moment)}",{self._constant},{members}}}\n')
         return True
 
-    def write(self, moment: datetime, values: dict[str, object]) -> None:
+    def write(self, moment: int, values: dict[str, object]) -> None:
         """Write one line with these fields; ask `is_enabled` first."""
         handlers = logging.getLogger().handlers
         if len(handlers) == 1 and type(handlers[0]) is _LineHandler:
@@ -108,7 +107,7 @@ class EventLog:
 class _Fact(NamedTuple):
     """What one line says."""
 
-    moment: datetime
+    moment: int
     level: str
     event: str
     logger: str
@@ -135,7 +134,7 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         """Return a record's line without its newline."""
         error = record.exc_info
         fact = _Fact(
-            datetime.fromtimestamp(record.created, UTC),
+            round(record.created * SECOND),
             record.levelname.lower(),
             record.getMessage(),
             record.name,
@@ -224,5 +223,6 @@ def _encode(value: object) -> str:
     return text if text.isascii() and text.isprintable() else _encode_anything(value)
 
 
-def _timestamp(moment: datetime) -> str:
-    return "%s.%03dZ" % (_seconds.of(moment), moment.microsecond // 1000)  # noqa: UP031 - quicker
+def _timestamp(moment: int) -> str:
+    second, rest = divmod(moment, SECOND)
+    return "%s.%03dZ" % (_seconds.of(second), rest // 1_000_000)  # noqa: UP031 - quicker

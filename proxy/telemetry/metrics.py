@@ -154,7 +154,7 @@ class Metrics:
 
     def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
         """Count an impersonation that an earlier decision of an equal request allowed."""
-        self._cache_lookups.add(_REQUEST_HIT)
+        self._cache_lookups.counts[_REQUEST_HIT] += 1.0
         # The filter of old, which knew no modes, had no metrics.
         if has_modes:
             self._attempt_seconds.add((mode, "allowed"), seconds)

@@ -5,6 +5,7 @@ These are only ever used from the event loop's thread, which is also where they 
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry
@@ -27,13 +28,13 @@ class CounterTally(Collector):
         self, name: str, text: str, labels: Sequence[str], *, registry: CollectorRegistry
     ) -> None:
         self._name, self._text, self._labels = name, text, labels
-        self._counts: dict[Labels, float] = {}
+        # Who counts at every request adds to it without a function between.
+        self.counts: defaultdict[Labels, float] = defaultdict(float)
         registry.register(self)
 
     def add(self, labels: Labels, count: float = 1.0) -> None:
         """Count one, or several of a kind."""
-        counts = self._counts
-        counts[labels] = counts.get(labels, 0.0) + count
+        self.counts[labels] += count
 
     def describe(self) -> Iterable[Metric]:
         """Tell the registry which names are taken."""
@@ -42,7 +43,7 @@ class CounterTally(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return what was counted so far."""
         family = CounterMetricFamily(self._name, self._text, labels=self._labels)
-        for labels, count in self._counts.items():
+        for labels, count in self.counts.items():
             family.add_metric(labels, count)
         return [family]
 

@@ -64,14 +64,13 @@ class UpstreamCredentials:
         self._addresses = addresses
         self._reading = reading
         self._identity = _identity(reading, addresses, None)
+        # The value of our Authorization header, or None when a certificate speaks for us.
+        self.authorization = self._identity.authorization
+        # They are new objects when a certificate or a CA is. Both are looked at for each request.
+        self.endpoints = self._identity.endpoints
         self.version = 1
         self.configuration = Configuration(host=ANY_ENDPOINT)
         self._tell_own_calls()
-
-    @property
-    def authorization(self) -> bytes | None:
-        """The value of our Authorization header, or None when a certificate speaks for us."""
-        return self._identity.authorization
 
     @property
     def certificate(self) -> bytes | None:
@@ -82,11 +81,6 @@ class UpstreamCredentials:
     def expires_at(self) -> float:
         """When our credential ends, in seconds since 1970; 0 if nothing tells."""
         return self._identity.expires_at
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """Return every endpoint; they are new objects when a certificate or a CA is."""
-        return self._identity.endpoints
 
     async def refresh(self, *, renew: bool = False) -> bool:
         """Take what is written now, and tell whether it is something new.
@@ -103,6 +97,7 @@ class UpstreamCredentials:
         if identity == self._identity:
             return False
         self._identity = identity
+        self.authorization, self.endpoints = identity.authorization, identity.endpoints
         self.version += 1
         self._tell_own_calls()
         return True

@@ -19,9 +19,12 @@ log = logging.getLogger(__name__)
 REST_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Endpoint:
-    """Where an API server is, and the TLS settings that verify it and present us."""
+    """Where an API server is, and the TLS settings that verify it and present us.
+
+    Each is equal to itself alone: a new certificate makes a new one.
+    """
 
     host: str
     port: int
@@ -65,11 +68,7 @@ class Endpoints:
 
     def is_current(self, endpoint: Endpoint) -> bool:
         """Tell whether an endpoint is one of this moment, not of an earlier certificate or CA."""
-        # A plain loop: this is asked twice for every request.
-        for one in self._known.endpoints:  # noqa: SIM110
-            if one is endpoint:
-                return True
-        return False
+        return endpoint in self._known.endpoints
 
     def in_order(self) -> list[Endpoint]:
         """Return every endpoint in the order in which to try them: those at rest come last.

@@ -12,7 +12,8 @@ from proxy.core.forwarding_headers import (
     ForwardingRules,
     HeadParts,
     Hop,
-    assert_one_identity,
+    assert_ends_in,
+    identity_ending,
     outbound_parts,
 )
 from proxy.upstream.connection import UpstreamConnection
@@ -64,9 +65,10 @@ class OwnCredential(Protocol):
 
 
 class _KnownHead(NamedTuple):
-    """The head of a request that was sent, and what it was made of besides the client's."""
+    """The head of a request, and what it was made of besides the client's."""
 
     parts: HeadParts
+    ending: bytes
     admission: Admission
     authorization: bytes | None
     rules: ForwardingRules
@@ -145,29 +147,28 @@ class Forwarder:
         return True
 
     def _head(self, exchange: ClientExchange, admission: Admission, audit_id: bytes) -> bytes:
-        authorization = self._credential.authorization
-        before, after = self._parts(exchange, admission, authorization)
+        notes, authorization = exchange.request.notes, self._credential.authorization
+        known = notes.get(self) if notes else None
+        if not (
+            isinstance(known, _KnownHead)
+            and known.admission is admission
+            and known.authorization is authorization
+            and known.rules is self.rules
+        ):
+            known = self._new_head(exchange, admission, authorization)
+        before, after = known.parts
         head = before + audit_id + after
         if self.dress is not None:
             head = self.dress(exchange, audit_id, head)
         # The last of all, on the very bytes that leave: nobody comes after it.
-        assert_one_identity(head, admission, authorization)
+        assert_ends_in(known.ending, head)
         return head
 
-    def _parts(
+    def _new_head(
         self, exchange: ClientExchange, admission: Admission, authorization: bytes | None
-    ) -> HeadParts:
-        """Return the head but for its audit id; from the notes, if equal ones were made before."""
+    ) -> _KnownHead:
+        """Make the head, but for its audit id; equal requests of this connection find it again."""
         request, rules = exchange.request, self.rules
-        notes = request.notes
-        known = notes.get(self) if notes else None
-        if (
-            isinstance(known, _KnownHead)
-            and known.admission is admission
-            and known.authorization is authorization
-            and known.rules is rules
-        ):
-            return known.parts
         hop = Hop(
             audit_id=b"",
             peer_address=exchange.peer.address.encode(),
@@ -177,10 +178,12 @@ class Forwarder:
         )
         first_line = b"%b %b HTTP/1.1" % (request.method, request.target)
         parts = outbound_parts(first_line, request.headers, admission, hop, rules=rules)
+        ending = identity_ending(admission, authorization)
+        made = _KnownHead(parts, ending, admission, authorization, rules)
         # Only where a walk was noted: a watch, or who asks once, is not to keep a head for nothing.
-        if notes:
-            notes[self] = _KnownHead(parts, admission, authorization, rules)
-        return parts
+        if request.notes:
+            request.notes[self] = made
+        return made
 
     async def _connect(self, dispatch: Dispatch) -> tuple[Dispatch, UpstreamConnection]:
         """Return a new connection, and the request with the credential that goes with it.
@@ -204,7 +207,13 @@ class Forwarder:
             return
         deadlines = None if dispatch.is_long_running else self._deadlines
         relay = Relay(dispatch, connection, deadlines, standing=self._standing, repeat=self._repeat)
-        relay.run()
+        if deadlines is not None:
+            deadlines.start(relay)
+        connection.send_head(
+            dispatch.head, dispatch.audit_id, request=dispatch.client.request, receiver=relay
+        )
+        # The body follows as the client sends it.
+        dispatch.client.attach(relay)
 
     def _repeat(self, dispatch: Dispatch) -> bool:
         """Repeat a request that met a connection which was just being closed, if that is safe.

@@ -64,17 +64,6 @@ class Relay:
         self._client_is_slow = False
         self._is_tunnel = False
 
-    def run(self) -> None:
-        """Send the head; the body follows as the client sends it."""
-        if self._upstream is not None:
-            if self._deadlines is not None:
-                self._deadlines.start(self)
-            dispatch = self._dispatch
-            self._upstream.send_head(
-                dispatch.head, dispatch.audit_id, request=self._client.request, receiver=self
-            )
-            self._client.attach(self)
-
     # --- from the client -------------------------------------------------------------------
 
     def request_data(self, payload: bytes) -> None:

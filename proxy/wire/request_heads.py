@@ -30,14 +30,23 @@ class RequestHeads:
         # Those with the same lines as the last one, by their first line.
         self._known: dict[bytes, RequestHead] = {}
 
+    def known(self, data: bytes) -> RequestHead | None:
+        """Return the request whose whole head this is, and nothing else, if its lines are known.
+
+        Lines that are known end where their head does, so nobody has to look for its end.
+        """
+        first_line, _, lines = data.partition(b"\r\n")
+        if lines != self._lines or not lines:
+            return None
+        return self._known.get(first_line) or self._read_plain(first_line)
+
     def read(self, head: bytes) -> RequestHead:
         """Read one whole request head; anything doubtful in it is a 400."""
-        first_line, _, lines = head.partition(b"\r\n")
-        if lines == self._lines:
-            known = self._known.get(first_line) or self._read_plain(first_line)
-            if known is not None:
-                return known
+        known = self.known(head)
+        if known is not None:
+            return known
         request = parse_request_head(head)
+        first_line, _, lines = head.partition(b"\r\n")
         self._known.clear()
         self._last, self._lines = None, b""
         if len(lines) <= _LONGEST_REMEMBERED_LINES and _is_plain(request):

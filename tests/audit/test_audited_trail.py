@@ -1,7 +1,7 @@
 import json
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ from proxy.wire.exchange import ExchangeObserver, Outcome
 from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
 from tests.core.test_audit_event import impersonation
+from tests.support.clock import nanoseconds
 
 BOB = Caller(Identity("bob", groups=("dev",)))
 HEADERS = HeaderLines([(b"User-Agent", b"kubectl"), (b"Authorization", b"Bearer SECRET")])
@@ -50,10 +51,10 @@ Event = dict[str, Any]
 
 class Clock:
     def __init__(self) -> None:
-        self.now = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)
+        self.now = nanoseconds(datetime(2026, 11, 16, 4, 0, tzinfo=UTC))
 
-    def __call__(self) -> datetime:
-        self.now += timedelta(milliseconds=1)
+    def __call__(self) -> int:
+        self.now += 1_000_000
         return self.now
 
 

@@ -3,7 +3,7 @@ import itertools
 import json
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
@@ -19,6 +19,7 @@ from proxy.wire.body import NO_BODY
 from proxy.wire.exchange import Outcome
 from proxy.wire.head import RequestHead
 from proxy.wire.peer import Peer
+from tests.support.clock import nanoseconds
 from tests.support.restored_logging import restored_logging
 
 BOB = Caller(Identity("bob", groups=("dev",)))
@@ -34,10 +35,10 @@ REQUEST = RequestHead(
 
 class Clock:
     def __init__(self) -> None:
-        self.now = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)
+        self.now = nanoseconds(datetime(2026, 11, 16, 4, 0, tzinfo=UTC))
 
-    def __call__(self) -> datetime:
-        self.now += timedelta(milliseconds=250)
+    def __call__(self) -> int:
+        self.now += 250_000_000
         return self.now
 
 

@@ -26,6 +26,7 @@ from proxy.core.identity import Caller, Identity, extra_of
 from proxy.core.modes import Mode
 from proxy.core.plan import DecisionRules, plan_attempts
 from tests.core.play import play
+from tests.support.clock import nanoseconds
 
 BOB = Caller(Identity("bob", "7", ("dev",), extra_of({"b": ["2"], "a": ["1"]})))
 TARGET = b"/apis/apps/v1/namespaces/n/deployments/d/scale?<x>"
@@ -61,7 +62,8 @@ def test_an_event_tells_everything_in_the_order_of_the_api_server() -> None:
         response_text(200),
         ',"requestObject":{},"responseObject":[]',
         *Timestamps().of_both(
-            AFTER, datetime(2026, 11, 16, 6, 0, 1, 0, timezone(timedelta(hours=2)))
+            nanoseconds(AFTER),
+            nanoseconds(datetime(2026, 11, 16, 6, 0, 1, 0, timezone(timedelta(hours=2)))),
         ),
         ',"annotations":{"a":"1"}',
     )
@@ -216,10 +218,11 @@ def test_timestamps_are_right_whatever_the_one_before() -> None:
     for step in steps:
         moment += timedelta(microseconds=step)
         written = f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
-        assert stamps.of_both(moment, moment) == (written, written)
+        now, minute = nanoseconds(moment), 60_000_000_000
+        assert stamps.of_both(now, now + 999) == (written, written)
         # A clock may be set back meanwhile.
-        assert stamps.of_both(moment + timedelta(minutes=1), moment)[1] == written
-        assert stamps.of_both(moment - timedelta(minutes=1), moment)[1] == written
+        assert stamps.of_both(now + minute, now)[1] == written
+        assert stamps.of_both(now - minute, now)[1] == written
 
 
 PEER = "10.0.0.9"

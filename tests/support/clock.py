@@ -1,5 +1,7 @@
 """A clock that only moves when it is told to."""
 
+from datetime import UTC, datetime, timedelta
+
 
 class FakeClock:
     """Seconds since nothing in particular."""
@@ -13,3 +15,8 @@ class FakeClock:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.now += seconds
+
+
+def nanoseconds(moment: datetime) -> int:
+    """Return a moment as the clock of trails tells it."""
+    return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1) * 1000
