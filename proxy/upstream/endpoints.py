@@ -56,7 +56,7 @@ class Endpoints:
     """The endpoints of one cluster, and the memory of which could not be reached."""
 
     def __init__(self, known: KnownEndpoints, clock: Callable[[], float]) -> None:
-        self._known = known
+        self.known = known
         self._clock = clock
         # By address, because what could not be reached does not change with our certificate.
         self._rests_until: dict[str, float] = {}
@@ -64,11 +64,7 @@ class Endpoints:
     @property
     def all(self) -> tuple[Endpoint, ...]:
         """Return the endpoints of this moment."""
-        return self._known.endpoints
-
-    def is_current(self, endpoint: Endpoint) -> bool:
-        """Tell whether an endpoint is one of this moment, not of an earlier certificate or CA."""
-        return endpoint in self._known.endpoints
+        return self.known.endpoints
 
     def in_order(self) -> list[Endpoint]:
         """Return every endpoint in the order in which to try them: those at rest come last.
@@ -77,7 +73,7 @@ class Endpoints:
         """
         ready: list[Endpoint] = []
         resting: list[Endpoint] = []
-        for endpoint in self._known.endpoints:
+        for endpoint in self.known.endpoints:
             (ready if self._is_ready(endpoint) else resting).append(endpoint)
         return ready + resting
 

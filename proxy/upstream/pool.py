@@ -47,6 +47,8 @@ class Pool:
         counter: PoolCounter | None = None,
     ) -> None:
         self._endpoints = endpoints
+        # An endpoint that is not among them is of an earlier certificate of ours, or an earlier CA.
+        self._known = endpoints.known
         self._connect_timeout_seconds = connect_timeout_seconds
         self._clock = clock
         self._tasks = tasks
@@ -80,7 +82,7 @@ class Pool:
             connection = self._idle.pop()
             if not connection.is_open:
                 continue
-            if self._endpoints.is_current(connection.endpoint):
+            if connection.endpoint in self._known.endpoints:
                 return connection
             connection.close()
         return None
@@ -98,7 +100,7 @@ class Pool:
 
     def put_back(self, connection: UpstreamConnection) -> None:
         """Keep an open connection that has nothing left to do, or close it if its time is over."""
-        if self._is_retired or not self._endpoints.is_current(connection.endpoint):
+        if self._is_retired or connection.endpoint not in self._known.endpoints:
             connection.close()
             return
         connection.is_reused = True
@@ -110,7 +112,7 @@ class Pool:
         oldest_allowed = self._clock() - IDLE_SECONDS
         self._close_idle(
             lambda one: (
-                one.idle_since < oldest_allowed or not self._endpoints.is_current(one.endpoint)
+                one.idle_since < oldest_allowed or one.endpoint not in self._known.endpoints
             )
         )
 
