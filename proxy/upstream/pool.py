@@ -111,9 +111,7 @@ class Pool:
         """Close what has been idle for too long or is outdated; called now and then."""
         oldest_allowed = self._clock() - IDLE_SECONDS
         self._close_idle(
-            lambda one: (
-                one.idle_since < oldest_allowed or one.endpoint not in self._known.endpoints
-            )
+            lambda one: one.idle_since < oldest_allowed or one.endpoint not in self._known.endpoints
         )
 
     def close_unreachable(self, *, after_seconds: float = UNREACHABLE_SECONDS) -> None:

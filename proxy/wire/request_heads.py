@@ -3,7 +3,7 @@
 import re
 
 from proxy.wire.body import NO_BODY
-from proxy.wire.head import RequestHead, parse_request_head
+from proxy.wire.head import MAX_HEAD_BYTES, RequestHead, parse_request_head
 
 # Less than a request line may be, and nothing that any two readers could take differently.
 _PLAIN_LINE = re.compile(rb"([A-Z]+) (/[-A-Za-z0-9._~!$&'()*+,;=:@%/?]*) HTTP/1\.1")
@@ -36,7 +36,7 @@ class RequestHeads:
         Lines that are known end where their head does, so nobody has to look for its end.
         """
         first_line, _, lines = data.partition(b"\r\n")
-        if lines != self._lines or not lines:
+        if lines != self._lines or not lines or len(data) > MAX_HEAD_BYTES:
             return None
         return self._known.get(first_line) or self._read_plain(first_line)
 

@@ -130,7 +130,6 @@ class SecureConnection:
     def _close(self, *, says_goodbye: bool) -> None:
         """Close once what was written is sent; without a goodbye the peer sees a cut stream."""
         if self._transport is not None and not self._transport.is_closing():
-            self.send_unsent()
             self._end_writing(says_goodbye=says_goodbye)
             self._transport.close()
 
@@ -141,7 +140,6 @@ class SecureConnection:
         can make the peer lose what it was sent before.
         """
         if self.is_open and self._transport is not None:
-            self.send_unsent()
             self._end_writing(says_goodbye=True)
             self._transport.write_eof()
             self._read_on(reads=True)
@@ -173,6 +171,7 @@ class SecureConnection:
             self._transport.write(data)
 
     def _end_writing(self, *, says_goodbye: bool) -> None:
+        self.send_unsent()
         if says_goodbye and self._tls.is_ready:
             self._write_ciphertext(self._tls.close())
         self._is_closing = True

@@ -188,3 +188,49 @@ async def test_a_large_head_in_many_pieces_costs_little(certificates: Certificat
         assert time.thread_time() - started < 1
         assert line.answer.statuses == [200]
         done.set()
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 40_000, 1), (10_000, 10_000, 1, 70_000, 5)])
+async def test_whatever_is_written_in_one_turn_arrives_in_order_though_it_is_closed_at_once(
+    certificates: Certificates, sizes: tuple[int, ...]
+) -> None:
+    """What is small waits for the end of the turn; nothing that is large may overtake it."""
+    arrived = bytearray()
+    done = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        arrived.extend(await reader.read(-1))
+        done.set()
+
+    pieces = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
+    async with connected_to(script, certificates) as line:
+        line.send(b"PUT", length=sum(sizes))
+        for piece in pieces:
+            line.connection.send_body(piece)
+        line.connection.end_body()
+        is_sending = line.connection.is_sending
+        line.connection.close()
+
+        await asyncio.wait_for(done.wait(), 5)
+
+    assert is_sending
+    assert bytes(arrived) == b"PUT / HTTP/1.1\r\n\r\n" + b"".join(pieces)
+
+
+async def test_nothing_is_sent_any_more_once_it_is_abandoned(certificates: Certificates) -> None:
+    arrived: list[bytes] = []
+    done = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            arrived.append(await reader.read(-1))
+        finally:
+            done.set()
+
+    async with connected_to(script, certificates) as line:
+        line.send()
+        line.connection.abandon()
+
+        await asyncio.wait_for(done.wait(), 5)
+
+    assert b"".join(arrived) == b""

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.errors import Refusal
-from proxy.wire.head import RequestHead, parse_request_head
+from proxy.wire.head import MAX_HEAD_BYTES, RequestHead, parse_request_head
 from proxy.wire.request_heads import RequestHeads
 
 LINES = b"Host: a\r\nAuthorization: Bearer t\r\nImpersonate-User: alice\r\n\r\n"
@@ -93,3 +93,23 @@ def test_whatever_the_target_it_is_read_as_if_it_had_been_the_first(targets: lis
         head = b"GET /" + target + b" HTTP/1.1\r\n" + LINES
 
         assert outcome(head, heads) == outcome(head)
+
+
+def test_only_a_whole_head_and_nothing_else_is_known_without_looking_for_its_end() -> None:
+    heads = RequestHeads()
+    first = heads.read(GET)
+
+    assert heads.known(GET) is first
+    for other in (b"", b"\r\n", GET[:-1], GET + b"x", GET + GET, b"\r\n" + GET, LINES, GET[:40]):
+        assert heads.known(other) is None
+
+
+def test_a_head_that_is_too_long_is_not_known() -> None:
+    heads = RequestHeads()
+    heads.read(GET)
+
+    assert heads.known(b"GET /" + b"a" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n" + LINES) is None
+
+
+def test_nothing_is_known_before_the_first() -> None:
+    assert RequestHeads().known(b"GET / HTTP/1.1") is None

@@ -8,7 +8,7 @@ from proxy.core.forwarding_headers import returned_headers, returned_lines
 from proxy.core.header_lines import encoded_lines
 from proxy.wire import response_heads
 from proxy.wire.head import MalformedResponse, ResponseHead, parse_response_head
-from proxy.wire.response_heads import read_plain_head, read_response_head
+from proxy.wire.response_heads import PlainHead, PlainHeads, read_plain_head, read_response_head
 from tests.support.mistakes import put
 
 PLAIN = (
@@ -147,3 +147,63 @@ def test_the_usual_answer_is_a_plain_one() -> None:
 
     assert plain is not None
     assert b"Audit-Id" not in plain.lines
+
+
+def with_id(audit_id: bytes, head: bytes = PLAIN) -> bytes:
+    return head.replace(b"Audit-Id: 1", b"Audit-Id: " + audit_id)
+
+
+def test_a_head_that_differs_in_its_id_alone_is_known_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heads = PlainHeads()
+    first = heads.read(with_id(b"id-1") + b"x" * 12, b"id-1")
+
+    monkeypatch.setattr(response_heads, "read_plain_head", lambda _: pytest.fail("read again"))
+    second = heads.read(with_id(b"id-2") + b"y" * 12, b"id-2")
+
+    assert first is not None
+    assert second is first
+
+
+ids = st.sampled_from([b"1", b"id", b"a", b"Audit-Id", b"12", b"t", b": ", b"Content-Length: 12"])
+changed = st.sampled_from(
+    [
+        (b"", b""),
+        (b"Audit-Id: 1\r\n", b""),
+        (b"Audit-Id: 1", b"Audit-Id: "),
+        (b"Audit-Id: 1", b"audit-id: 1"),
+        (b"private", b"private1"),
+        (b"12", b"1"),
+        (b"12", b"112"),
+        (b"12", b"121"),
+        (b"Content-Length: 12", b"Content-Length: 12\r\nX-Id: 1"),
+        (b"Audit-Id: 1", b"X-Id: 1"),
+        (b"Audit-Id: 1", b"Audit-Id: 1\r\nAudit-Id: 1"),
+        (b"\r\n\r\n", b"\r\n"),
+        (b"\r\n\r\n", b""),
+    ]
+)
+
+
+@pytest.mark.interpreted
+@settings(max_examples=2000)
+@given(st.lists(st.tuples(changed, changed, ids, ids), max_size=6))
+def test_whatever_was_read_before_a_head_is_read_as_if_it_were_the_first(
+    answers: list[tuple[tuple[bytes, bytes], tuple[bytes, bytes], bytes, bytes]],
+) -> None:
+    heads = PlainHeads()
+    for one, other, echoed, asked in answers:
+        head = with_id(echoed, PLAIN.replace(*one).replace(*other)) + b"body"
+
+        assert heads.read(head, asked) == read_plain_head(head)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    heads = PlainHeads()
+
+    for number in range(1000):
+        head = PLAIN.replace(b"private", b"private%d" % number)
+        assert isinstance(heads.read(head, b"1"), PlainHead)
+
+    assert len(heads._known) <= 64
