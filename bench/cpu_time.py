@@ -5,6 +5,7 @@ whatever else runs there, only the time a process was really on a CPU says what 
 """
 
 import os
+import time
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -21,3 +22,12 @@ def cpu_seconds_of(stat: bytes) -> float:
     """Read `/proc/PID/stat`. The program's name stands in brackets and may hold anything."""
     fields = stat.rpartition(b")")[2].split()
     return sum(int(ticks) for ticks in fields[_FIRST_TIME:_PAST_TIMES]) / _TICKS_PER_SECOND
+
+
+def fine_cpu_seconds(pid: int) -> float:
+    """Return the same by the process's own clock: no children, but nanoseconds instead of ticks.
+
+    For differences of few microseconds a request, which ticks of 10 ms would hide in a short turn.
+    """
+    # What clock_getcpuclockid(3) makes of a process id; 2 is the scheduler's clock.
+    return time.clock_gettime((~pid << 3) | 2)

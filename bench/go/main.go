@@ -1,5 +1,5 @@
 // Program bench is every part of the benchmark that is not the proxy itself: `bench upstream`,
-// `bench proxy` and `bench load`, one process each.
+// `bench proxy`, `bench load` and `bench walk`, one process each.
 package main
 
 import (
@@ -19,9 +19,10 @@ func main() {
 		"upstream": runUpstream,
 		"proxy":    runProxy,
 		"load":     runLoad,
+		"walk":     runWalk,
 	}
 	if len(os.Args) < 2 || parts[os.Args[1]] == nil {
-		fail(errors.New("say which part: upstream, proxy or load"))
+		fail(errors.New("say which part: upstream, proxy, load or walk"))
 	}
 	if err := parts[os.Args[1]](os.Args[2:]); err != nil {
 		fail(err)
