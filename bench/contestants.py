@@ -7,9 +7,9 @@ nothing else. We also decide (from memory, as for a busy client), count, and wri
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
 
@@ -40,6 +40,8 @@ class Entry:
     """Whether its clients ask to be somebody else. Only we heed that; the others take it away."""
     checkout: Path | None = None
     """Where our own code is taken from; None for the code beside this file."""
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Sections of our config file that differ from their defaults."""
 
     @property
     def wanted(self) -> str | None:
@@ -147,7 +149,7 @@ def _ours(entry: Entry, stage: Stage) -> Iterator[Contestant]:
 
 
 def _write_config(entry: Entry, stage: Stage, port: int, audit_file: Path | None) -> Path:
-    """Write a config that leaves everything at its default but addresses, files and the audit."""
+    """Write a config that leaves all at its default but addresses, files and what is compared."""
     certificate, key = stage.issue_serving(entry.name)
     upstream = write_kubeconfig(
         stage.directory / f"{entry.name}.kubeconfig",
@@ -164,6 +166,7 @@ def _write_config(entry: Entry, stage: Stage, port: int, audit_file: Path | None
             "keyFile": str(key),
         },
         "upstream": {"kubeconfig": str(upstream)},
+        **entry.settings,
     }
     if audit_file is not None:
         # One file, however long: its lines are counted.

@@ -28,8 +28,8 @@ type walk struct {
 	first, names, step int
 }
 
-// runWalk connects, asks for every name once, says "ready", and then, if it is to measure, waits
-// for a line on standard input and goes round and round over the names for the given time.
+// runWalk connects, asks for every name once, and says "ready". Then, for every line on standard
+// input, it goes round and round over the names for the given time and tells what came of it.
 func runWalk(arguments []string) error {
 	flags := flag.NewFlagSet("walk", flag.ExitOnError)
 	address := flags.String("address", "", "host and port of the server")
@@ -39,7 +39,7 @@ func runWalk(arguments []string) error {
 	wanted := flags.String("as", "", "whom to impersonate, if anybody")
 	groups := flags.Int("groups", 0, "how many groups to ask for with that")
 	connections := flags.Int("connections", 64, "how many clients")
-	seconds := flags.Float64("seconds", 0, "how long to measure; 0: only ask for every name once")
+	seconds := flags.Float64("seconds", 1, "how long to go at a time")
 	first := flags.Int("first", 0, "the number of the first name")
 	names := flags.Int("names", 0, "how many names; 0: only the target itself")
 	if err := flags.Parse(arguments); err != nil {
@@ -64,18 +64,19 @@ func runWalk(arguments []string) error {
 		return err
 	}
 	fmt.Println("ready")
-	if *seconds == 0 {
-		return nil
+	turns := bufio.NewScanner(os.Stdin)
+	for turns.Scan() {
+		started := time.Now()
+		deadline := started.Add(time.Duration(*seconds * float64(time.Second)))
+		if err := each(walkers, func(one *walker) error { return one.goUntil(deadline, way) }); err != nil {
+			return err
+		}
+		told := summary(clients, time.Since(started).Seconds())
+		if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+			return err
+		}
 	}
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		return fmt.Errorf("nobody said when to start: %w", err)
-	}
-	started := time.Now()
-	deadline := started.Add(time.Duration(*seconds * float64(time.Second)))
-	if err := each(walkers, func(one *walker) error { return one.goUntil(deadline, way) }); err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(summary(clients, time.Since(started).Seconds()))
+	return turns.Err()
 }
 
 // withGroups adds that many groups to the identity that a head asks for.
