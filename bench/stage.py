@@ -22,7 +22,6 @@ from proxy.sandbox.processes import ChildProcess, start_child
 
 CALLER = "bob"
 WANTED = "alice"
-OBJECT_BYTES = 2048
 _SOURCE = Path(__file__).with_name("go")
 # A service account's token is about a kilobyte.
 _TOKEN_BYTES = 768
@@ -111,16 +110,21 @@ class Stage:
         return Counts(told["requestsAs"], told["tokenReviews"], told["accessReviews"])
 
 
+def bench_program() -> Path:
+    """Return the Go parts, built if need be; OSError, SubprocessError."""
+    return go_program("bench", _SOURCE)
+
+
 @contextmanager
 def running_stage() -> Iterator[Stage]:
     """Build the Go parts if need be, start the upstream, and clear everything away on leaving."""
-    program = go_program("bench", _SOURCE)
+    program = bench_program()
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as directory:
         stage = Stage(Path(directory), program)
         stage.authority_file.write_bytes(stage.servers.certificate_pem)
         write_secret(stage.client_token_file, stage.client_token.value.encode())
         write_secret(stage.own_token_file, stage.own_token.value.encode())
-        upstream = stage.start_part("upstream", "upstream", f"--object-bytes={OBJECT_BYTES}")
+        upstream = stage.start_part("upstream", "upstream")
         try:
             yield stage
         finally:

@@ -1,21 +1,25 @@
-"""Load that goes on turn after turn over connections that stay open, over one name or many.
+"""Load that comes in turns over connections that stay open, for one name or for many.
 
-    with walking(program, way, seconds=0.3) as walk:
-        turn = walk.turn(pid)       # one turn, and the CPU of that process meanwhile
+    with Walks(program) as walks:
+        walk = walks.to(way)                # connected, and every name asked for once
+        step = walk.turn(0.2, pid)         # of load, and the CPU of that process meanwhile
 
-Turns can be short and alternate quickly, so that whatever else the machine does meets everybody.
+Turns may be short and alternate quickly, so that whatever else the machine does meets everybody.
 """
 
 import json
 import statistics
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from bench.cpu_time import fine_cpu_seconds
-from bench.measurement import LoadReport, WrongAnswer
+from bench.load import LoadReport
+from bench.measurement import WrongAnswer
+from bench.process_cost import cpu_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +29,11 @@ class Way:
     address: str
     authority_file: Path
     token_file: Path
-    target: str
     connections: int
-    wanted: str | None = None
+    target: str
+    body_sha256: str = ""
+    """What every body must be; if empty, the object of the Go upstream."""
+    wanted: str = ""
     groups: int = 0
     first: int = 0
     names: int = 0
@@ -41,50 +47,52 @@ class Way:
             f"--token-file={self.token_file}",
             f"--target={self.target}",
             f"--connections={self.connections}",
+            f"--body-sha256={self.body_sha256}",
+            f"--as={self.wanted}",
             f"--groups={self.groups}",
             f"--first={self.first}",
             f"--names={self.names}",
-            *([] if self.wanted is None else [f"--as={self.wanted}"]),
         ]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What came of one turn."""
+class Step:
+    """What came of one turn of load: what was answered, and what it cost."""
 
-    requests: int
+    told: LoadReport
     cpu_microseconds: float
-    p50_microseconds: float
-    p99_microseconds: float
-    body_digest: str
+    """Of CPU of the process, for a request."""
 
 
 class Walk:
     """A load generator that is connected and warm, and idle between its turns."""
 
-    def __init__(self, generator: "subprocess.Popen[str]") -> None:
-        self._generator = generator
+    def __init__(self, program: Path, way: Way) -> None:
+        pipe = subprocess.PIPE
+        self._generator = subprocess.Popen(
+            [str(program), "walk", *way.options()], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
         if self._read() != "ready\n":
             raise self._failure()
 
-    def turn(self, pid: int) -> Turn:
-        """Go for one turn; WrongAnswer if any answer was not the expected one."""
+    def turn(self, seconds: float, pid: int) -> Step:
+        """Ask for that long; WrongAnswer if any answer was not the expected one."""
         assert self._generator.stdin is not None
-        started = fine_cpu_seconds(pid)
-        self._generator.stdin.write("go\n")
+        started = cpu_seconds(pid)
+        self._generator.stdin.write(f"{seconds}\n")
         self._generator.stdin.flush()
         line = self._read()
-        used = fine_cpu_seconds(pid) - started
+        used = cpu_seconds(pid) - started
         if not line:
             raise self._failure()
         told: LoadReport = json.loads(line)
-        return Turn(
-            told["requests"],
-            used / told["requests"] * 1e6,
-            told["p50Microseconds"],
-            told["p99Microseconds"],
-            told["bodySHA256"],
-        )
+        return Step(told, used / told["requests"] * 1e6)
+
+    def close(self) -> None:
+        """End the load generator."""
+        self._generator.kill()
+        with self._generator:
+            pass  # leaving closes its pipes and waits for it
 
     def _read(self) -> str:
         assert self._generator.stdout is not None
@@ -92,21 +100,40 @@ class Walk:
 
     def _failure(self) -> WrongAnswer:
         assert self._generator.stderr is not None
+        self._generator.kill()
         return WrongAnswer(self._generator.stderr.read().strip())
 
 
-@contextmanager
-def walking(program: Path, way: Way, *, seconds: float) -> Iterator[Walk]:
-    """Connect, ask for every name once, and be ready for turns of that length."""
-    pipe = subprocess.PIPE
-    command = [str(program), "walk", *way.options(), f"--seconds={seconds}"]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as generator:
-        try:
-            yield Walk(generator)
-        finally:
-            # It ends with its input.
-            assert generator.stdin is not None
-            generator.stdin.close()
+class Walks:
+    """All load generators of a scene, each started when it is first needed. A context manager."""
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+        self._walks: dict[Way, Walk] = {}
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._cleanup.close()
+
+    def has(self, way: Way) -> bool:
+        """Tell whether somebody went this way already, and so has asked for all its names."""
+        return way in self._walks
+
+    def to(self, way: Way) -> Walk:
+        """Return the load generator that goes this way."""
+        walk = self._walks.get(way)
+        if walk is None:
+            walk = self._walks[way] = Walk(self._program, way)
+            self._cleanup.callback(walk.close)
+        return walk
 
 
 def quiet_mean(costs: Sequence[float]) -> float:

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // upstream answers like an API server that has everything in memory: one object for every GET, yes
@@ -15,6 +18,8 @@ import (
 // work, or does another's, is found out.
 type upstream struct {
 	object []byte
+	list   []byte
+	posted []byte
 	caller string
 
 	lock          sync.Mutex
@@ -28,12 +33,17 @@ func runUpstream(arguments []string) error {
 	certificate := flags.String("certificate", "", "PEM file")
 	key := flags.String("key", "", "PEM file")
 	portFile := flags.String("port-file", "", "where the port is written")
-	size := flags.Int("object-bytes", 2048, "size of the object that every GET returns")
 	caller := flags.String("caller", "", "the user that every token belongs to")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	handler := &upstream{object: object(*size), caller: *caller, requestsAs: map[string]int{}}
+	handler := &upstream{
+		object:     object(smallBytes),
+		list:       list(),
+		posted:     object(postedBytes),
+		caller:     *caller,
+		requestsAs: map[string]int{},
+	}
 	return serve(handler, *certificate, *key, *portFile)
 }
 
@@ -58,7 +68,66 @@ func (u *upstream) ServeHTTP(response http.ResponseWriter, request *http.Request
 	default:
 		identity := strings.Join(request.Header["Impersonate-User"], " and ")
 		u.count(func() { u.requestsAs[identity]++ })
-		u.writeObject(response)
+		u.serveObjects(response, request)
+	}
+}
+
+// serveObjects answers what is not about ourselves.
+func (u *upstream) serveObjects(response http.ResponseWriter, request *http.Request) {
+	switch path, query := request.URL.Path, request.URL.Query(); {
+	case request.Method == http.MethodPost:
+		u.create(response, request)
+	case query.Get("watch") == "true":
+		rate, err := strconv.Atoi(query.Get("rate"))
+		if err != nil {
+			http.Error(response, err.Error(), http.StatusBadRequest)
+			return
+		}
+		writeHeaders(response)
+		sendEvents(response, request, rate)
+	case path == listTarget:
+		// Without a length, as an API server sends what does not fit its first buffer.
+		writeHeaders(response)
+		_, _ = response.Write(u.list)
+	default:
+		writeHeaders(response)
+		response.Header().Set("Content-Length", strconv.Itoa(len(u.object)))
+		_, _ = response.Write(u.object)
+	}
+}
+
+// create takes the one object there is to create, and returns it.
+func (u *upstream) create(response http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil || !bytes.Equal(body, u.posted) {
+		http.Error(response, "not what was sent", http.StatusBadRequest)
+		return
+	}
+	writeHeaders(response)
+	response.WriteHeader(http.StatusCreated)
+	_, _ = response.Write(body)
+}
+
+// sendEvents sends one event at once and then so many a second, until the client leaves.
+func sendEvents(response http.ResponseWriter, request *http.Request, rate int) {
+	content, buffer := object(eventBytes), []byte{}
+	flusher := http.NewResponseController(response)
+	var ticks <-chan time.Time
+	if rate > 0 {
+		ticker := time.NewTicker(time.Second / time.Duration(rate))
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
+	for number := 0; ; number++ {
+		buffer = writeEvent(buffer[:0], number, content)
+		if _, err := response.Write(buffer); err != nil || flusher.Flush() != nil {
+			return
+		}
+		select {
+		case <-ticks:
+		case <-request.Context().Done():
+			return
+		}
 	}
 }
 
@@ -83,16 +152,14 @@ func (u *upstream) writeCounts(response http.ResponseWriter) {
 	_, _ = response.Write(counts)
 }
 
-// writeObject sends the headers that an API server sends with an object.
-func (u *upstream) writeObject(response http.ResponseWriter) {
+// writeHeaders sets the headers that an API server sends with an object.
+func writeHeaders(response http.ResponseWriter) {
 	header := response.Header()
 	header.Set("Audit-Id", "6c2f7a60-6b31-4a5e-9c0b-0d9f1f6f2a11")
 	header.Set("Cache-Control", "no-cache, private")
 	header.Set("Content-Type", "application/json")
 	header.Set("X-Kubernetes-Pf-Flowschema-Uid", "5e1f8e0a-5f0c-4b57-8a53-6f5d5b8f5d0e")
 	header.Set("X-Kubernetes-Pf-Prioritylevel-Uid", "b3f4b7f1-1f0a-4f35-8c37-7f5a9a6e4b0c")
-	header.Set("Content-Length", strconv.Itoa(len(u.object)))
-	_, _ = response.Write(u.object)
 }
 
 // answerReview returns a review as it came, with its status filled in.
@@ -106,12 +173,4 @@ func answerReview(response http.ResponseWriter, request *http.Request, status st
 	response.Header().Set("Content-Type", "application/json")
 	response.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(response).Encode(review)
-}
-
-// object returns a ConfigMap of exactly that many bytes of JSON.
-func object(size int) []byte {
-	const start = `{"apiVersion":"v1","kind":"ConfigMap",` +
-		`"metadata":{"name":"settings","namespace":"default"},"data":{"content":"`
-	const end = `"}}`
-	return []byte(start + strings.Repeat("x", max(0, size-len(start)-len(end))) + end)
 }

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -14,69 +14,49 @@ import (
 	"time"
 )
 
-// walker is one connection that asks for many names, each with a head of its own: every name that
-// the proxy has not seen yet is a decision that it has to make. All names have one object behind
-// them, so every body must be the same.
+// walker asks for many names over one connection, each with a head of its own: every name that the
+// proxy has not seen yet is a decision that it has to make. All of them have the same body.
 type walker struct {
-	*client
+	client        *client
+	wanted        want
 	before, after []byte
-	next          int
+	first, names  int
+	place, step   int
 }
 
-// walk says which names are asked for, and which of them by which connection.
-type walk struct {
-	first, names, step int
-}
-
-// runWalk connects, asks for every name once, and says "ready". Then, for every line on standard
-// input, it goes round and round over the names for the given time and tells what came of it.
+// runWalk connects and asks for every name once, or for the target itself if there are no names,
+// and says "ready". Then, for every line on standard input, it goes round and round over the names
+// for as many seconds as the line says, and tells what came of it.
 func runWalk(arguments []string) error {
-	flags := flag.NewFlagSet("walk", flag.ExitOnError)
-	address := flags.String("address", "", "host and port of the server")
-	authority := flags.String("authority", "", "PEM file of the CA behind the server")
-	token := flags.String("token-file", "", "the client's credential")
-	target := flags.String("target", "/api/v1/namespaces/default/configmaps/settings", "what to get")
-	wanted := flags.String("as", "", "whom to impersonate, if anybody")
-	groups := flags.Int("groups", 0, "how many groups to ask for with that")
-	connections := flags.Int("connections", 64, "how many clients")
-	seconds := flags.Float64("seconds", 1, "how long to go at a time")
-	first := flags.Int("first", 0, "the number of the first name")
-	names := flags.Int("names", 0, "how many names; 0: only the target itself")
-	if err := flags.Parse(arguments); err != nil {
-		return err
-	}
-	secret, err := readSecret(*token)
+	options := newLoadOptions("walk", 64)
+	target := options.flags.String("target", smallTarget, "what to get")
+	digest := options.flags.String("body-sha256", "", "of its body; if empty, the usual object's")
+	groups := options.flags.Int("groups", 0, "how many groups to ask for beside the user")
+	first := options.flags.Int("first", 0, "number of the first name")
+	names := options.flags.Int("names", 0, "how many names; 0: only the target itself")
+	clients, d, err := options.connect(arguments, new(int))
 	if err != nil {
 		return err
 	}
-	settings, err := trusting(*authority)
-	if err != nil {
-		return err
+	wanted := d.wantBody("GET", *target, nil, object(smallBytes), "200")
+	if *digest != "" {
+		if _, err := hex.Decode(wanted.digest[:], []byte(*digest)); err != nil || len(*digest) != 2*sha256.Size {
+			return errors.New("not a SHA-256: " + *digest)
+		}
 	}
-	request := withGroups(requestHead(*target, *address, secret, *wanted), *groups)
-	clients, err := connectAll(*connections, *address, settings, request)
-	if err != nil {
-		return err
+	wanted.request = withGroups(wanted.request, *groups)
+	before, after, _ := strings.Cut(string(wanted.request), *target)
+	walkers := make([]*walker, len(clients))
+	for number, one := range clients {
+		walkers[number] = &walker{
+			one, wanted, []byte(before + *target + "-"), []byte(after), *first, *names, number, len(clients),
+		}
 	}
-	way := walk{first: *first, names: *names, step: len(clients)}
-	walkers := walkersOf(clients, *target)
-	if err := each(walkers, func(one *walker) error { return one.goOnce(way) }); err != nil {
+	if err := goOnce(walkers); err != nil {
 		return err
 	}
 	fmt.Println("ready")
-	turns := bufio.NewScanner(os.Stdin)
-	for turns.Scan() {
-		started := time.Now()
-		deadline := started.Add(time.Duration(*seconds * float64(time.Second)))
-		if err := each(walkers, func(one *walker) error { return one.goUntil(deadline, way) }); err != nil {
-			return err
-		}
-		told := summary(clients, time.Since(started).Seconds())
-		if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
-			return err
-		}
-	}
-	return turns.Err()
+	return goOnDemand(walkers)
 }
 
 // withGroups adds that many groups to the identity that a head asks for.
@@ -88,62 +68,60 @@ func withGroups(head []byte, groups int) []byte {
 	return []byte(lines + "\r\n")
 }
 
-func walkersOf(clients []*client, target string) []*walker {
-	walkers := make([]*walker, len(clients))
-	for number, one := range clients {
-		before, after, _ := strings.Cut(string(one.request), target)
-		walkers[number] = &walker{
-			client: one,
-			before: []byte(before + target + "-"),
-			after:  []byte(after),
-			next:   number,
-		}
-	}
-	return walkers
-}
-
-// each lets all walkers go at the same time.
-func each(walkers []*walker, goes func(*walker) error) error {
+// goOnce lets all walkers together ask for every name, and each of them for one at least.
+func goOnce(walkers []*walker) error {
 	var group sync.WaitGroup
 	failures := make([]error, len(walkers))
 	for number, one := range walkers {
-		group.Go(func() { failures[number] = goes(one) })
+		group.Go(func() {
+			for place := one.place; place < max(one.names, len(walkers)) && failures[number] == nil; place += one.step {
+				failures[number] = one.ask(place)
+			}
+		})
 	}
 	group.Wait()
 	return errors.Join(failures...)
 }
 
-// goOnce asks for this walker's share of the names, or for the one target there is.
-func (w *walker) goOnce(way walk) error {
-	if way.names == 0 {
-		return w.exchange()
+// goOnDemand measures whenever it is told to, until its input ends.
+func goOnDemand(walkers []*walker) error {
+	workers := make([]*worker, len(walkers))
+	for number, one := range walkers {
+		workers[number] = &worker{step: func(w *worker) error { return w.timed(one.next) }}
 	}
-	for number := w.next; number < way.names; number += way.step {
-		w.turnTo(way.first + number)
-		if err := w.exchange(); err != nil {
+	for turns := bufio.NewScanner(os.Stdin); turns.Scan(); {
+		seconds, err := strconv.ParseFloat(turns.Text(), 64)
+		if err != nil {
+			return err
+		}
+		elapsed, err := workAll(workers, seconds)
+		if err != nil {
+			return err
+		}
+		requests, took := 0, []time.Duration{}
+		for _, one := range workers {
+			requests += one.requests
+			took = append(took, one.took...)
+		}
+		if err := tell(requests, elapsed, took); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *walker) goUntil(deadline time.Time, way walk) error {
-	w.took = w.took[:0]
-	for before := time.Now(); before.Before(deadline); {
-		if way.names > 0 {
-			w.turnTo(way.first + w.next)
-			w.next = (w.next + way.step) % way.names
-		}
-		if err := w.exchange(); err != nil {
-			return err
-		}
-		after := time.Now()
-		w.took = append(w.took, after.Sub(before))
-		before = after
+func (w *walker) next() error {
+	if w.names > 0 {
+		w.place = (w.place + w.step) % w.names
 	}
-	return nil
+	return w.ask(w.place)
 }
 
-func (w *walker) turnTo(number int) {
-	w.request = slices.Concat(w.before, strconv.AppendInt(nil, int64(number), 10), w.after)
+// ask asks for the name at a place of the walk.
+func (w *walker) ask(place int) error {
+	if w.names > 0 {
+		number := strconv.Itoa(w.first + place%w.names)
+		w.wanted.request = slices.Concat(w.before, []byte(number), w.after)
+	}
+	return w.client.exchange(&w.wanted)
 }

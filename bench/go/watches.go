@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	watchTarget      = listTarget + "?watch=true&rate="
+	eventBufferBytes = 2 * 1024
+)
+
+// stream is a watch that was opened, and how its events come.
+type stream struct {
+	client *client
+	events *bufio.Reader
+	next   int
+}
+
+func (d *dialer) openStreams(streams []*stream, count, rate int) ([]*stream, error) {
+	request := d.head("GET", watchTarget+strconv.Itoa(rate), 0)
+	clients, err := d.openMore(make([]*client, len(streams)), count, eventBufferBytes)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range clients[len(streams):] {
+		events, err := one.watch(request)
+		if err != nil {
+			return nil, err
+		}
+		opened := &stream{client: one, events: events}
+		if _, err := opened.read(); err != nil {
+			return nil, err
+		}
+		streams = append(streams, opened)
+	}
+	return streams, nil
+}
+
+var wantedEvent = sha256.Sum256(object(eventBytes))
+
+// read returns when the next event was sent. It must be the next one, and as the upstream made it.
+func (s *stream) read() (time.Time, error) {
+	line, err := s.events.ReadSlice('\n')
+	if err != nil {
+		return time.Time{}, err
+	}
+	number, sent, content, err := readEvent(line)
+	if err == nil && number != s.next {
+		err = fmt.Errorf("event %d where %d was due", number, s.next)
+	}
+	if err == nil && sha256.Sum256(content) != wantedEvent {
+		err = errors.New("the event is not the one that was sent")
+	}
+	s.next++
+	return sent, err
+}
+
+// runWatches opens watches on which nothing happens, in steps; at each it says "ready" and waits.
+func runWatches(arguments []string) error {
+	options := newLoadOptions("watches", 0)
+	steps := options.flags.String("steps", "10,1000", "how many are open at each step")
+	if err := options.flags.Parse(arguments); err != nil {
+		return err
+	}
+	d, err := options.dialer()
+	if err != nil {
+		return err
+	}
+	var streams []*stream
+	for _, step := range strings.Split(*steps, ",") {
+		count, err := strconv.Atoi(step)
+		if err != nil {
+			return err
+		}
+		if streams, err = d.openStreams(streams, count, 0); err != nil {
+			return err
+		}
+		if err := sayAndWait("ready"); err != nil {
+			return err
+		}
+	}
+	for _, one := range streams {
+		if err := one.isStillOpen(); err != nil {
+			return err
+		}
+	}
+	return tell(len(streams), 0, nil)
+}
+
+// isStillOpen fails if anything but silence comes.
+func (s *stream) isStillOpen() error {
+	// In the past: what has come already is found all the same, and nothing is waited for.
+	if err := s.client.connection.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+		return err
+	}
+	_, err := s.events.ReadByte()
+	var network net.Error
+	if errors.As(err, &network) && network.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return fmt.Errorf("a watch did not stay open and silent: %w", err)
+}
+
+// runEvents opens watches with many events, and tells how long each was on its way.
+func runEvents(arguments []string) error {
+	options := newLoadOptions("events", 100)
+	rate := options.flags.Int("rate", 50, "events a second on each watch")
+	if err := options.flags.Parse(arguments); err != nil {
+		return err
+	}
+	d, err := options.dialer()
+	if err != nil {
+		return err
+	}
+	streams, err := d.openStreams(nil, options.connections, *rate)
+	if err != nil {
+		return err
+	}
+	if _, err := readAll(streams, options.warmUp); err != nil {
+		return err
+	}
+	if err := sayAndWait("ready"); err != nil {
+		return err
+	}
+	took, err := readAll(streams, options.seconds)
+	if err != nil {
+		return err
+	}
+	return tell(len(took), options.seconds, took)
+}
+
+// readAll reads the events of that long, and returns how long each was on its way.
+func readAll(streams []*stream, seconds float64) ([]time.Duration, error) {
+	var group sync.WaitGroup
+	deadline := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+	failures := make([]error, len(streams))
+	took := make([][]time.Duration, len(streams))
+	for number, one := range streams {
+		group.Go(func() {
+			for now := time.Now(); now.Before(deadline); {
+				sent, err := one.read()
+				if err != nil {
+					failures[number] = err
+					return
+				}
+				now = time.Now()
+				took[number] = append(took[number], now.Sub(sent))
+			}
+		})
+	}
+	group.Wait()
+	return slices.Concat(took...), errors.Join(failures...)
+}
+
+// An event as it is written: its number and when it was sent, and then the object.
+const eventStart, eventStamp, eventObject = `{"type":"MODIFIED","number":`, `,"sent":`, `,"object":`
+
+func writeEvent(buffer []byte, number int, content []byte) []byte {
+	buffer = append(buffer, eventStart...)
+	buffer = strconv.AppendInt(buffer, int64(number), 10)
+	buffer = append(buffer, eventStamp...)
+	buffer = strconv.AppendInt(buffer, time.Now().UnixNano(), 10)
+	buffer = append(buffer, eventObject...)
+	return append(append(buffer, content...), "}\n"...)
+}
+
+func readEvent(line []byte) (number int, sent time.Time, content []byte, err error) {
+	first, rest, isEvent := bytes.Cut(bytes.TrimPrefix(line, []byte(eventStart)), []byte(eventStamp))
+	stamp, content, hasObject := bytes.Cut(rest, []byte(eventObject))
+	if !isEvent || !hasObject {
+		return 0, sent, nil, fmt.Errorf("not an event: %s", line)
+	}
+	if number, err = strconv.Atoi(string(first)); err != nil {
+		return 0, sent, nil, err
+	}
+	nanoseconds, err := strconv.ParseInt(string(stamp), 10, 64)
+	return number, time.Unix(0, nanoseconds), bytes.TrimSuffix(content, []byte("}\n")), err
+}

@@ -1,0 +1,209 @@
+"""Load on one contestant for one turn, and what that cost it.
+
+The load generator is a Go program. It connects, warms up, says `ready`, and from `start` on it is
+counted: CPU of the contestant, answers, and how long each took.
+"""
+
+import json
+import re
+import subprocess
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from bench.contestants import Contestant
+from bench.measurement import Measurement, WrongAnswer
+from bench.process_cost import cpu_seconds, rss_kib
+from bench.stage import Counts, Stage
+
+_AUDIT_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+_SETTLING_SECONDS = 0.2
+_PIECE_BYTES = 1 << 20
+_SCRAPE_SECONDS = 5.0
+_HITS = re.compile(
+    r'^understudy_decision_cache_lookups_total\{[^}]*result="hit"[^}]*\} (\S+)$', re.MULTILINE
+)
+
+
+class LoadReport(TypedDict):
+    """What the load generator tells of one turn."""
+
+    requests: int
+    seconds: float
+    p50Microseconds: float
+    p99Microseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of a contestant in its turn: the load generator's work and its options."""
+
+    work: str
+    options: tuple[str, ...] = ()
+    seconds: float = 1.0
+    warm_up_seconds: float = 0.2
+    is_decided: bool = True
+    """Whether each request needs a decision, which ours must have in memory."""
+
+
+class Generator:
+    """The load generator at work: it goes on when told so."""
+
+    def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
+        self._process = process
+        self._name = name
+
+    def wait_until(self, word: str) -> None:
+        """Wait until it says that word."""
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != word:
+            self.fail()
+
+    def go_on(self) -> None:
+        """Tell it to go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go on\n")
+        self._process.stdin.flush()
+
+    def report(self) -> LoadReport:
+        """Return what it tells at its end."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line or self._process.wait() != 0:
+            self.fail()
+        told: LoadReport = json.loads(line)
+        return told
+
+    def fail(self) -> None:
+        """Raise WrongAnswer with what it said about it."""
+        assert self._process.stderr is not None
+        raise WrongAnswer(f"{self._name}: {self._process.stderr.read().strip()}")
+
+
+@contextmanager
+def generating(contestant: Contestant, stage: Stage, load: Load) -> Iterator[Generator]:
+    """Start the load generator; it ends with the context."""
+    command = [
+        str(stage.program),
+        load.work,
+        f"--address={contestant.address}",
+        f"--authority={stage.authority_file}",
+        f"--token-file={stage.client_token_file}",
+        f"--seconds={load.seconds}",
+        f"--warm-up-seconds={load.warm_up_seconds}",
+        f"--plain={str(contestant.entry.is_plain).lower()}",
+        f"--as={contestant.entry.wanted}",
+        *load.options,
+    ]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield Generator(process, contestant.name)
+        finally:
+            process.kill()
+
+
+def measure(contestant: Contestant, stage: Stage, load: Load) -> Measurement:
+    """Send the load and return what a request cost; raise WrongAnswer if one went astray."""
+    witness = Witness(contestant, stage)
+    with generating(contestant, stage, load) as generator:
+        generator.wait_until("ready")
+        started = _cpu(contestant)
+        generator.go_on()
+        told = generator.report()
+        used, held = _cpu(contestant) - started, _rss(contestant)
+    return Measurement(
+        cost=None if contestant.pid is None else used / told["requests"] * 1e6,
+        requests=told["requests"],
+        p50_microseconds=told["p50Microseconds"],
+        p99_microseconds=told["p99Microseconds"],
+        requests_per_second=told["requests"] / told["seconds"],
+        rss_kib=held,
+        extra=witness.testify(told["requests"], is_decided=load.is_decided),
+    )
+
+
+def _cpu(contestant: Contestant) -> float:
+    return 0.0 if contestant.pid is None else cpu_seconds(contestant.pid)
+
+
+def _rss(contestant: Contestant) -> float | None:
+    return None if contestant.pid is None else rss_kib(contestant.pid)
+
+
+class Witness:
+    """What others can tell of a turn: the upstream, our own metrics, and the audit file."""
+
+    def __init__(self, contestant: Contestant, stage: Stage) -> None:
+        self._contestant = contestant
+        self._stage = stage
+        self._counts = stage.counts()
+        self._audited = _size(contestant.audit_file)
+        self._hits = _cache_hits(contestant)
+
+    def testify(self, requests: int, *, is_decided: bool = True) -> dict[str, float]:
+        """Return what ours did besides; raise WrongAnswer if anybody did less than its work."""
+        name = self._contestant.name
+        arrived = self._arrivals(self._stage.counts())
+        if arrived < requests:
+            raise WrongAnswer(f"{name}: {arrived} of {requests} requests arrived")
+        told: dict[str, float] = {}
+        if self._contestant.metrics_url:
+            told["cacheHits"] = _cache_hits(self._contestant) - self._hits
+            if is_decided and told["cacheHits"] < requests:
+                raise WrongAnswer(f"{name}: {told['cacheHits']:.0f} decisions from memory")
+        if self._contestant.audit_file is not None:
+            _check_audit(self._contestant.audit_file, self._audited, events=arrived)
+            told["auditEvents"] = arrived
+        return told
+
+    def _arrivals(self, after: Counts) -> int:
+        """Return how many requests arrived, all of them as who they should be from."""
+        arrived = Counter(after.requests_as) - Counter(self._counts.requests_as)
+        if set(arrived) != {self._contestant.entry.acting}:
+            raise WrongAnswer(f"{self._contestant.name}: requests arrived as {dict(arrived)}")
+        return arrived.total()
+
+
+def _cache_hits(contestant: Contestant) -> float:
+    if not contestant.metrics_url:
+        return 0.0
+    with urllib.request.urlopen(contestant.metrics_url, timeout=_SCRAPE_SECONDS) as page:
+        return sum(float(value) for value in _HITS.findall(page.read().decode()))
+
+
+def _check_audit(file: Path, offset: int, *, events: int) -> None:
+    """Every request leaves one event; a thread of its own writes them, so they may come late."""
+    deadline = time.monotonic() + _AUDIT_SECONDS
+    while (lines := _lines_from(file, offset)) < events and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    if lines != events:
+        raise WrongAnswer(f"{lines} audit events for {events} requests")
+
+
+def _lines_from(file: Path, offset: int) -> int:
+    with file.open("rb") as stream:
+        stream.seek(offset)
+        return sum(piece.count(b"\n") for piece in iter(lambda: stream.read(_PIECE_BYTES), b""))
+
+
+def _size(file: Path | None) -> int:
+    """Return how long a file is once all that came before is in it: events are stored together."""
+    if file is None:
+        return 0
+    size, later = -1, file.stat().st_size
+    while size != later:
+        time.sleep(_SETTLING_SECONDS)
+        size, later = later, file.stat().st_size
+    return size
+
+
+def options(**named: object) -> Sequence[str]:
+    """Return options of the load generator by their names, with - for _."""
+    return tuple(f"--{name.replace('_', '-')}={value}" for name, value in named.items())

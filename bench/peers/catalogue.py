@@ -1,0 +1,5 @@
+"""Every peer there is."""
+
+from bench.contestants import Entry
+
+PEERS: tuple[Entry, ...] = ()

@@ -1,0 +1,93 @@
+"""Who has a turn when, and how turns are compared: only neighbours, because the machine is noisy.
+
+The two of a pair are played directly after each other. A turn that has just been is not repeated
+for the next pair, so `us` between `go-default` and `go-pooled` is the neighbour of both. Every
+second round goes backwards, so that nobody always comes first.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from bench.measurement import Measurement
+from bench.ratios import Spread
+from bench.row import Pair, Row, Side
+
+_ASIDE_EVERY = 3
+
+Both = tuple[Measurement, Measurement]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """All turns of a row, and which of them were neighbours: the side's first, then its base's."""
+
+    row: Row
+    turns: list[tuple[Side, Measurement]] = field(default_factory=list)
+    neighbours: dict[tuple[str, str], list[Both]] = field(default_factory=dict)
+    load_averages: list[tuple[float, float, float]] = field(default_factory=list)
+
+    @property
+    def labels(self) -> list[str]:
+        """Everybody who had a turn, in the order of their first one."""
+        return list(dict.fromkeys(side.label for side, _ in self.turns))
+
+    @property
+    def bases(self) -> list[str]:
+        """Everybody that somebody was compared with."""
+        return list(dict.fromkeys(base for _, base in self.neighbours))
+
+    def of(self, label: str) -> list[Measurement]:
+        """Return all that was measured of somebody."""
+        return [found for side, found in self.turns if side.label == label]
+
+    def spread(self, label: str, figure: str = "cost") -> Spread | None:
+        """Return somebody's figure over all turns; None if it has none."""
+        return Spread.over(one.figure(figure) for one in self.of(label))
+
+    def ratio(self, label: str, base: str, figure: str = "cost") -> Spread | None:
+        """Return a figure as a share of the base's, pair by pair; None if they never met."""
+        return Spread.over(
+            mine / others if mine is not None and others else None
+            for mine, others in self._figures(label, base, figure)
+        )
+
+    def added(self, label: str, base: str, figure: str = "cost") -> Spread | None:
+        """Return what somebody's figure is above the base's, pair by pair."""
+        return Spread.over(
+            mine - others if mine is not None and others is not None else None
+            for mine, others in self._figures(label, base, figure)
+        )
+
+    def _figures(
+        self, label: str, base: str, figure: str
+    ) -> Iterator[tuple[float | None, float | None]]:
+        for mine, others in self.neighbours.get((label, base), []):
+            yield mine.figure(figure), others.figure(figure)
+
+
+def play(row: Row, rounds: int, measure: Callable[[Side], Measurement]) -> Played:
+    """Let everybody of a row have their turns, round by round."""
+    played = Played(row)
+    for number in range(rounds):
+        for pair in _in_round(row.pairs, number):
+            _play_pair(pair, played, measure)
+    return played
+
+
+def _in_round(pairs: Sequence[Pair], number: int) -> list[Pair]:
+    chosen = [pair for pair in pairs if not pair.is_aside or number % _ASIDE_EVERY == 0]
+    return chosen if number % 2 == 0 else chosen[::-1]
+
+
+def _play_pair(pair: Pair, played: Played, measure: Callable[[Side], Measurement]) -> None:
+    last = played.turns[-1][0] if played.turns else None
+    sides = pair.sides()
+    if last in sides:
+        sides = tuple(side for side in sides if side != last)
+    for side in sides:
+        played.turns.append((side, measure(side)))
+    if pair.base is not None:
+        found = dict(played.turns[-2:])
+        played.neighbours.setdefault((pair.side.label, pair.base.label), []).append(
+            (found[pair.side], found[pair.base])
+        )
