@@ -110,7 +110,7 @@ ROWS = (
             Pair(Side(_MANY.name, str(_IN_TURN)), Side(_THOUSAND.name, str(_IN_TURN))),
         ),
         measure=_measure,
-        quick=Effort(rounds=5, seconds=0.4, size=5_000),
+        quick=Effort(rounds=4, seconds=0.4, size=4_000),
         full=Effort(rounds=10, seconds=2.0, size=100_000),
     ),
 )

@@ -11,6 +11,7 @@ little, so that less of it is left over as noise.
 
 import statistics
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.contestants import Contestant
@@ -37,7 +38,9 @@ _NATIVE_ATTEMPTS = "apiserver_impersonation_attempts_total"
 _NATIVE_CHECKS = "apiserver_impersonation_authorization_attempts_total"
 _COLD_AT_A_TIME = 3
 _CONNECTIONS = 8
-_STEP_SECONDS = 0.2
+_STEP_SECONDS = 0.1
+# A decision lives for 10 s; whoever asks just then asks anew, all connections at once.
+_LEAST_FROM_MEMORY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +170,14 @@ def _check_memory(
     contestant: Contestant, now: tuple[float, float], before: tuple[float, float], requests: int
 ) -> None:
     decided, asked = (new - old for new, old in zip(now, before, strict=True))
-    if decided < requests or asked > requests / 10 or now[1] == 0:
+    if decided < requests * _LEAST_FROM_MEMORY or asked > requests / 10 or now[1] == 0:
         raise WrongAnswer(
             f"{contestant.name}: {decided:.0f} decisions and {asked:.0f} checks "
             f"(of {now[1]:.0f}) for {requests} requests of {CALLER.name}"
         )
 
 
-def _beside_native(variants: "list[str]") -> tuple[Pair, ...]:
+def _beside_native(variants: Iterable[str]) -> tuple[Pair, ...]:
     return tuple(Pair(Side("us", each), Side("native", each)) for each in variants)
 
 
@@ -184,7 +187,7 @@ ROWS = (
         title="First request of a caller as somebody new",
         unit="ms until the answer",
         scene=CONTROL_PLANE,
-        pairs=_beside_native(list(COLD_CASES)),
+        pairs=_beside_native(COLD_CASES),
         measure=_measure_cold,
         quick=Effort(rounds=3, seconds=0),
         full=Effort(rounds=10, seconds=0),
@@ -194,9 +197,9 @@ ROWS = (
         title="What impersonation adds once it is decided",
         unit="us of CPU added",
         scene=CONTROL_PLANE,
-        pairs=_beside_native(list(CACHED_IDENTITIES)),
+        pairs=_beside_native(CACHED_IDENTITIES),
         measure=_measure_cached,
-        quick=Effort(rounds=2, seconds=1.0),
+        quick=Effort(rounds=2, seconds=0.8),
         full=Effort(rounds=6, seconds=2.0),
     ),
 )
