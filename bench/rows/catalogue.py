@@ -1,6 +1,12 @@
 """Every row, in the order they are played."""
 
 from bench.row import Row
-from bench.rows import decision_memory, decisions, requests
+from bench.rows import connections, decision_memory, decisions, requests, watches
 
-ROWS: tuple[Row, ...] = (*requests.ROWS, *decision_memory.ROWS, *decisions.ROWS)
+ROWS: tuple[Row, ...] = (
+    *requests.ROWS,
+    *connections.ROWS,
+    *watches.ROWS,
+    *decision_memory.ROWS,
+    *decisions.ROWS,
+)
