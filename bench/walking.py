@@ -99,9 +99,9 @@ class Walk:
         return self._generator.stdout.readline()
 
     def _failure(self) -> WrongAnswer:
-        assert self._generator.stderr is not None
-        self._generator.kill()
-        return WrongAnswer(self._generator.stderr.read().strip())
+        # It ends by itself, having said why.
+        _, said = self._generator.communicate()
+        return WrongAnswer(said.strip())
 
 
 class Walks:

@@ -26,7 +26,7 @@ from bench.control_plane import (
     Cluster,
 )
 from bench.measurement import Measurement, WrongAnswer
-from bench.round_trips import most_in_one_mode
+from bench.round_trips import RoundTrip, most_in_one_mode
 from bench.row import Effort, Pair, Row, Side, Turn
 from bench.walking import Step, Way, quiet_mean
 from proxy.sandbox.api_client import ApiClient
@@ -37,6 +37,7 @@ _LOOK_UPS = "understudy_decision_cache_lookups_total"
 _NATIVE_ATTEMPTS = "apiserver_impersonation_attempts_total"
 _NATIVE_CHECKS = "apiserver_impersonation_authorization_attempts_total"
 _COLD_AT_A_TIME = 3
+_COUNTED_AT_A_TIME = 2
 _CONNECTIONS = 8
 _STEP_SECONDS = 0.1
 # A decision lives for 10 s; whoever asks just then asks anew, all connections at once.
@@ -78,6 +79,20 @@ def _measure_cold(contestant: Contestant, cluster: Cluster, turn: Turn) -> Measu
 
 
 def _count_round_trips(contestant: Contestant, cluster: Cluster, case: _Case) -> dict[str, float]:
+    """Return what a decision waits for: the least of some, since too many may be counted.
+
+    The first opens the connections that the next finds open.
+    """
+    found = [_pass_relay(contestant, cluster, case) for _ in range(_COUNTED_AT_A_TIME)]
+    rounds = min(found, key=len)
+    return {
+        "round trips a mode": most_in_one_mode(rounds),
+        "round trips": len(rounds),
+        "reviews": sum(each.total() for each in rounds),
+    }
+
+
+def _pass_relay(contestant: Contestant, cluster: Cluster, case: _Case) -> list[RoundTrip]:
     """Let the other one of ours decide, whose reviews go through the relay."""
     relay, counted = cluster.relays[contestant.name]
     before = _reviews(counted, cluster)
@@ -88,11 +103,7 @@ def _count_round_trips(contestant: Contestant, cluster: Cluster, case: _Case) ->
     # It asks some of its own now and then, so its count may be above ours, and never below.
     if reviews == 0 or told < reviews:
         raise WrongAnswer(f"{reviews} reviews went by, and {counted.name} tells of {told:.0f}")
-    return {
-        "round trips a mode": most_in_one_mode(rounds),
-        "round trips": len(rounds),
-        "reviews": reviews,
-    }
+    return rounds
 
 
 def _reviews(contestant: Contestant, cluster: Cluster) -> float:
@@ -134,7 +145,7 @@ def _measure_cached(contestant: Contestant, cluster: Cluster, turn: Turn) -> Mea
         for walk, steps in order if number % 2 == 0 else order[::-1]:
             steps.append(walk.turn(_STEP_SECONDS, contestant.pid))
     requests = sum(step.told["requests"] for step in with_it)
-    _check_memory(contestant, _decided(contestant, cluster), before, requests)
+    check_memory(contestant, now=_decided(contestant, cluster), before=before, requests=requests)
     costs = [quiet_mean([step.cpu_microseconds for step in steps]) for steps in (with_it, without)]
     return Measurement(
         cost=costs[0] - costs[1],
@@ -166,9 +177,14 @@ def _decided(contestant: Contestant, cluster: Cluster) -> tuple[float, float]:
     return attempts, cluster.total(contestant, _NATIVE_CHECKS)
 
 
-def _check_memory(
-    contestant: Contestant, now: tuple[float, float], before: tuple[float, float], requests: int
+def check_memory(
+    contestant: Contestant,
+    *,
+    now: tuple[float, float],
+    before: tuple[float, float],
+    requests: int,
 ) -> None:
+    """Raise WrongAnswer unless that many requests were decided, and nearly all from memory."""
     decided, asked = (new - old for new, old in zip(now, before, strict=True))
     if decided < requests * _LEAST_FROM_MEMORY or asked > requests / 10 or now[1] == 0:
         raise WrongAnswer(
