@@ -34,7 +34,11 @@ func runWalk(arguments []string) error {
 	groups := options.flags.Int("groups", 0, "how many groups to ask for beside the user")
 	first := options.flags.Int("first", 0, "number of the first name")
 	names := options.flags.Int("names", 0, "how many names; 0: only the target itself")
-	clients, d, err := options.connect(arguments, new(int))
+	d, err := options.dialer(arguments)
+	if err != nil {
+		return err
+	}
+	clients, err := d.openMany(options.connections, clientBufferBytes, func(*client) error { return nil })
 	if err != nil {
 		return err
 	}
