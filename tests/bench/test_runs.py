@@ -4,13 +4,15 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from bench import __main__ as bench
-from bench.contestants import DIRECT, GO_DEFAULT, US
+from bench.contestants import DIRECT, GO_DEFAULT, US, Contestant
 from bench.load import Load, measure, options
 from bench.measurement import WrongAnswer
 from bench.row import Turn
@@ -160,6 +162,35 @@ def test_a_contestant_that_refuses_fails_the_run(stage: Stage) -> None:
                 measure(contestant, stage, SHORT)
         finally:
             stage.client_token_file.write_text(stage.client_token.value)
+
+
+class _Liar(BaseHTTPRequestHandler):
+    """An answer of the right length, and of nothing else that is right."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2048")
+        self.end_headers()
+        self.wfile.write(b"x" * 2048)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is named there
+        """Say nothing."""
+
+
+def test_a_contestant_that_returns_another_body_fails_the_run(stage: Stage) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Liar) as server:
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        address = f"127.0.0.1:{server.server_port}"
+        liar = Contestant(replace(DIRECT, is_plain=True), address, None)
+        try:
+            with pytest.raises(WrongAnswer, match="the body is not the one"):
+                measure(liar, stage, SHORT)
+        finally:
+            server.shutdown()
+            serving.join()
 
 
 def test_a_row_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
