@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 _COLUMNS = 3
 _INCHES_WIDE, _INCHES_PER_BAR, _INCHES_AROUND = 19.0, 0.28, 1.1
 _DOTS_PER_INCH = 80
-_INK, _PALE, _OURS, _OTHERS = "#24292f", "#d8dee4", "#1a7f37", "#8c959f"
+_INK, _PALE, _OURS, _OTHERS = "#24292f", "#d8dee4", "#74c98a", "#c6cdd5"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def _draw_row(axes: Any, row: dict[str, Any]) -> None:
     colors = [_OURS if name.startswith("us") else _OTHERS for name in names]
     axes.barh(names, medians, xerr=(below, above), color=colors, ecolor=_INK, height=0.7)
     for place, name in enumerate(names):
-        axes.text(0, place, f" {_told(row, name)}", va="center", size=8, color="white")
+        axes.text(0, place, f" {_told(row, name)}", va="center", size=8, color=_INK)
     missed = [bar["bar"] for bar in row["bars"] if not bar["isMet"]]
     axes.set_title(
         row["title"] if not missed else f"{row['title']}\nmissed: {'; '.join(missed)}",

@@ -87,9 +87,8 @@ def _due(pair: Pair, last: Side | None, following: Pair | None) -> tuple[Side, .
     sides = pair.sides()
     if last in sides and len(sides) > 1:
         return tuple(side for side in sides if side != last)
-    if following is not None and pair.base in following.sides():
-        return sides[::-1]
-    return sides
+    wanted = () if following is None else following.sides()
+    return sides[::-1] if pair.base in wanted and pair.side not in wanted else sides
 
 
 def _note(pair: Pair, played: Played) -> None:
