@@ -200,7 +200,7 @@ def _beside_native(variants: Iterable[str]) -> tuple[Pair, ...]:
 ROWS = (
     Row(
         name="cold-decision",
-        title="First request of a caller as somebody new",
+        title="first request of a caller as somebody new",
         unit="ms until the answer",
         scene=CONTROL_PLANE,
         pairs=_beside_native(COLD_CASES),
@@ -210,7 +210,7 @@ ROWS = (
     ),
     Row(
         name="cached-decision",
-        title="What impersonation adds once it is decided",
+        title="what impersonation adds once it is decided",
         unit="us of CPU added",
         scene=CONTROL_PLANE,
         pairs=_beside_native(CACHED_IDENTITIES),
