@@ -120,6 +120,7 @@ lock: ## Resolve the newest versions anew into the lock files (needs uv on the P
 	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
 	$(LOCK) --group build -c requirements-dev.lock -o requirements-build.lock
+	$(LOCK) --group bench -c requirements-dev.lock -o requirements-bench.lock
 
 clean: ## Remove what the other targets made here (the built control plane stays in its cache)
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*
