@@ -1,6 +1,6 @@
 """Every row, in the order they are played."""
 
 from bench.row import Row
-from bench.rows import requests
+from bench.rows import connections, requests, watches
 
-ROWS: tuple[Row, ...] = (*requests.ROWS,)
+ROWS: tuple[Row, ...] = (*requests.ROWS, *connections.ROWS, *watches.ROWS)
