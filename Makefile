@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get bench-audit bench-report compiled \
+.PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get bench-audit bench-peers bench-report compiled \
 	dashboard-picture test-compiled soak wheel image \
 	lock clean
 
@@ -73,6 +73,10 @@ bench-small-get: $(READY) ## CPU of a small GET, as a ratio to Go's ReverseProxy
 bench-audit: $(READY) ## CPU of an audit event, with and without in one run (CONNECTIONS, SECONDS, ROUNDS)
 	$(BIN)/python -m bench.audit --connections $(CONNECTIONS) --seconds $(SECONDS) \
 	  --rounds $(ROUNDS)
+
+# The first time this takes minutes; `make bench` does the same when it first needs them.
+bench-peers: $(READY) ## Build or fetch the benchmark's peers, and test that each does its work
+	UNDERSTUDY_PEERS=1 $(BIN)/python -m pytest -m peers tests/bench $(ARGS)
 
 bench-report: $(READY) ## A week of audit, a million events: seconds of CPU and memory of `understudy report`
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak --log-cli-level=info tests/cli/test_report.py $(ARGS)

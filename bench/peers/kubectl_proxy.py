@@ -4,6 +4,8 @@ It speaks plain HTTP to its clients, so it has half of the others' TLS work to d
 ask who they are: everybody arrives as the user of its kubeconfig. It checks the host and the path
 against patterns. No decision, no audit, no metrics, no access log. A client's own Authorization and
 Impersonate-* headers would go through as they are, so its clients send none.
+
+It is not asked to POST, for the same reason as kube-rbac-proxy.
 """
 
 import os
