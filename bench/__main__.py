@@ -14,6 +14,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from bench.results import RESULTS, Outcome, write_results
 from bench.row import Row
 from bench.rows.catalogue import ROWS
 from bench.run import Extent, run
+from bench.slowed import slowed_code
 from bench.table import progress, table
 from proxy.sandbox.errors import SandboxError
 
@@ -74,8 +76,12 @@ def _play(rows: Sequence[Row], cast: Cast, extent: Extent) -> Outcome:
 
 @contextmanager
 def _cast(options: argparse.Namespace) -> Iterator[Cast]:
-    code = compiled_code(PROJECT) if options.compiled else None
-    yield Cast(frozenset(options.contestants), code, options.beside)
+    names = frozenset(options.contestants)
+    with tempfile.TemporaryDirectory(prefix="understudy-slowed-") as directory:
+        code = compiled_code(PROJECT) if options.compiled else None
+        if options.slowed_by is not None:
+            code = slowed_code(PROJECT, Path(directory), microseconds=options.slowed_by)
+        yield Cast(names, code, options.beside)
 
 
 def _draw(file: Path, drawing: Path) -> None:
@@ -109,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="how often each row is played")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT")
     parser.add_argument("--compiled", action="store_true", help="our code compiled: a trial")
+    parser.add_argument("--slowed-by", type=float, metavar="MICROSECONDS")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument(
         "--drawing", type=Path, metavar="DIRECTORY", help="where matplotlib is; then draw a chart"

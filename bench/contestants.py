@@ -187,6 +187,7 @@ def _write_config(
                 "connections": 2 * _CONNECTIONS,
                 "connectionsPerAddress": _CONNECTIONS,
             },
+            "shutdown": {"delay": "0s"},
         },
         "upstream": {"kubeconfig": str(upstream)},
         "admin": {"address": admin},

@@ -172,7 +172,7 @@ class Witness:
                 f"{self._contestant.name}: {hits:.0f} decisions from memory and {reviews:.0f} "
                 f"reviews for {arrived} requests"
             )
-        return {"requests": arrived, "cacheHits": hits, "reviewsSoFar": reviews}
+        return {"arrived": arrived, "cacheHits": hits, "reviewsSoFar": reviews}
 
     def _arrivals(self, after: Counts) -> int:
         """Return how many requests arrived, all of them as who they should be from."""

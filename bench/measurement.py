@@ -25,5 +25,7 @@ class Measurement:
 
     def figure(self, name: str) -> float | None:
         """Return a figure by its name: one of those above, or one of the extra ones."""
-        value: float | None = self.extra.get(name) or getattr(self, name, None)
+        if name in self.extra:
+            return self.extra[name]
+        value: float | None = getattr(self, name, None)
         return value

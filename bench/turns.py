@@ -68,9 +68,12 @@ class Played:
 def play(row: Row, rounds: int, measure: Callable[[Side], Measurement]) -> Played:
     """Let everybody of a row have their turns, round by round."""
     played = Played(row)
-    for number in range(rounds):
-        for pair in _in_round(row.pairs, number):
-            _play_pair(pair, played, measure)
+    pairs = [pair for number in range(rounds) for pair in _in_round(row.pairs, number)]
+    for pair, following in zip(pairs, [*pairs[1:], None], strict=True):
+        last = played.turns[-1][0] if played.turns else None
+        for side in _due(pair, last, following):
+            played.turns.append((side, measure(side)))
+        _note(pair, played)
     return played
 
 
@@ -79,13 +82,16 @@ def _in_round(pairs: Sequence[Pair], number: int) -> list[Pair]:
     return chosen if number % 2 == 0 else chosen[::-1]
 
 
-def _play_pair(pair: Pair, played: Played, measure: Callable[[Side], Measurement]) -> None:
-    last = played.turns[-1][0] if played.turns else None
+def _due(pair: Pair, last: Side | None, following: Pair | None) -> tuple[Side, ...]:
+    """Return who has to play for a pair, in the order that spares the pair after it a turn."""
     sides = pair.sides()
-    if last in sides:
-        sides = tuple(side for side in sides if side != last)
-    for side in sides:
-        played.turns.append((side, measure(side)))
+    if last in sides and len(sides) > 1:
+        return tuple(side for side in sides if side != last)
+    wanted = () if following is None else following.sides()
+    return sides[::-1] if pair.base in wanted and pair.side not in wanted else sides
+
+
+def _note(pair: Pair, played: Played) -> None:
     if pair.base is not None:
         found = dict(played.turns[-2:])
         played.neighbours.setdefault((pair.side.label, pair.base.label), []).append(

@@ -59,7 +59,11 @@ type dialer struct {
 	token    string
 }
 
-func (o *loadOptions) dialer() (*dialer, error) {
+// dialer reads the options and returns who connects as they say.
+func (o *loadOptions) dialer(arguments []string) (*dialer, error) {
+	if err := o.flags.Parse(arguments); err != nil {
+		return nil, err
+	}
 	settings, err := trusting(o.authority)
 	if err != nil || o.tokenFile == "" {
 		return &dialer{o, settings, ""}, err
@@ -84,18 +88,18 @@ func (d *dialer) open(bufferBytes int) (*client, error) {
 	return &client{connection: connection, reader: bufio.NewReaderSize(connection, bufferBytes)}, nil
 }
 
-// openMore adds clients, a few at a time, until there are that many.
-func (d *dialer) openMore(clients []*client, count, bufferBytes int) ([]*client, error) {
-	first := len(clients)
-	clients = append(clients, make([]*client, count-first)...)
-	failures := make([]error, count)
+// openMany opens that many clients, a few at a time, and prepares each.
+func (d *dialer) openMany(count, bufferBytes int, prepare func(*client) error) ([]*client, error) {
+	clients, failures := make([]*client, count), make([]error, count)
 	var group sync.WaitGroup
 	places := make(chan struct{}, openedAtATime)
-	for number := first; number < count; number++ {
+	for number := range clients {
 		places <- struct{}{}
 		group.Go(func() {
-			clients[number], failures[number] = d.open(bufferBytes)
-			<-places
+			defer func() { <-places }()
+			if clients[number], failures[number] = d.open(bufferBytes); failures[number] == nil {
+				failures[number] = prepare(clients[number])
+			}
 		})
 	}
 	group.Wait()

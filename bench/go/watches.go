@@ -27,24 +27,24 @@ type stream struct {
 	next   int
 }
 
-func (d *dialer) openStreams(streams []*stream, count, rate int) ([]*stream, error) {
+// openStreams opens that many watches and reads the first event of each.
+func (d *dialer) openStreams(count, rate int) ([]*stream, error) {
 	request := d.head("GET", watchTarget+strconv.Itoa(rate), 0)
-	clients, err := d.openMore(make([]*client, len(streams)), count, eventBufferBytes)
-	if err != nil {
-		return nil, err
-	}
-	for _, one := range clients[len(streams):] {
-		events, err := one.watch(request)
+	var lock sync.Mutex
+	var streams []*stream
+	_, err := d.openMany(count, eventBufferBytes, func(c *client) error {
+		events, err := c.watch(request)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		opened := &stream{client: one, events: events}
-		if _, err := opened.read(); err != nil {
-			return nil, err
-		}
+		opened := &stream{client: c, events: events}
+		_, err = opened.read()
+		lock.Lock()
+		defer lock.Unlock()
 		streams = append(streams, opened)
-	}
-	return streams, nil
+		return err
+	})
+	return streams, err
 }
 
 var wantedEvent = sha256.Sum256(object(eventBytes))
@@ -70,10 +70,7 @@ func (s *stream) read() (time.Time, error) {
 func runWatches(arguments []string) error {
 	options := newLoadOptions("watches", 0)
 	steps := options.flags.String("steps", "10,1000", "how many are open at each step")
-	if err := options.flags.Parse(arguments); err != nil {
-		return err
-	}
-	d, err := options.dialer()
+	d, err := options.dialer(arguments)
 	if err != nil {
 		return err
 	}
@@ -83,9 +80,11 @@ func runWatches(arguments []string) error {
 		if err != nil {
 			return err
 		}
-		if streams, err = d.openStreams(streams, count, 0); err != nil {
+		more, err := d.openStreams(count-len(streams), 0)
+		if err != nil {
 			return err
 		}
+		streams = append(streams, more...)
 		if err := sayAndWait("ready"); err != nil {
 			return err
 		}
@@ -116,14 +115,11 @@ func (s *stream) isStillOpen() error {
 func runEvents(arguments []string) error {
 	options := newLoadOptions("events", 100)
 	rate := options.flags.Int("rate", 50, "events a second on each watch")
-	if err := options.flags.Parse(arguments); err != nil {
-		return err
-	}
-	d, err := options.dialer()
+	d, err := options.dialer(arguments)
 	if err != nil {
 		return err
 	}
-	streams, err := d.openStreams(nil, options.connections, *rate)
+	streams, err := d.openStreams(options.connections, *rate)
 	if err != nil {
 		return err
 	}

@@ -26,15 +26,15 @@ func repeating(name string, choose func(*dialer) want) func([]string) error {
 	return func(arguments []string) error {
 		options := newLoadOptions(name, 64)
 		idle := options.flags.Int("idle", 0, "other connections that stay open after one request")
-		clients, d, err := options.connect(arguments, idle)
+		d, err := options.dialer(arguments)
 		if err != nil {
 			return err
 		}
 		wanted := choose(d)
-		for _, one := range clients {
-			if err := one.exchange(&wanted); err != nil {
-				return err
-			}
+		ask := func(c *client) error { return c.exchange(&wanted) }
+		clients, err := d.openMany(options.connections+*idle, clientBufferBytes, ask)
+		if err != nil {
+			return err
 		}
 		return options.work(workersOf(clients[:options.connections], func(c *client, w *worker) error {
 			return w.timed(func() error { return c.exchange(&wanted) })
@@ -46,11 +46,16 @@ func repeating(name string, choose func(*dialer) want) func([]string) error {
 // the same for everybody, however fast. The latency is that of the small ones.
 func runMixed(arguments []string) error {
 	options := newLoadOptions("mixed", 16)
-	clients, d, err := options.connect(arguments, new(int))
+	d, err := options.dialer(arguments)
 	if err != nil {
 		return err
 	}
 	small, large := d.small(), d.large()
+	ask := func(c *client) error { return c.exchange(&small) }
+	clients, err := d.openMany(options.connections, clientBufferBytes, ask)
+	if err != nil {
+		return err
+	}
 	return options.work(workersOf(clients, func(c *client, w *worker) error {
 		for range smallPerLarge {
 			if err := w.timed(func() error { return c.exchange(&small) }); err != nil {
@@ -65,10 +70,7 @@ func runMixed(arguments []string) error {
 // runConnecting has a new connection, and a full TLS handshake, for every request.
 func runConnecting(arguments []string) error {
 	options := newLoadOptions("connecting", 8)
-	if err := options.flags.Parse(arguments); err != nil {
-		return err
-	}
-	d, err := options.dialer()
+	d, err := options.dialer(arguments)
 	if err != nil {
 		return err
 	}
@@ -86,19 +88,6 @@ func runConnecting(arguments []string) error {
 		}}
 	}
 	return options.work(workers)
-}
-
-// connect reads the options and opens all connections, those that will only idle last.
-func (o *loadOptions) connect(arguments []string, idle *int) ([]*client, *dialer, error) {
-	if err := o.flags.Parse(arguments); err != nil {
-		return nil, nil, err
-	}
-	d, err := o.dialer()
-	if err != nil {
-		return nil, nil, err
-	}
-	clients, err := d.openMore(nil, o.connections+*idle, clientBufferBytes)
-	return clients, d, err
 }
 
 func workersOf(clients []*client, step func(*client, *worker) error) []*worker {
