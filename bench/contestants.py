@@ -136,10 +136,13 @@ def _no_proxy(entry: Entry, stage: Stage) -> Iterator[Contestant]:
 
 DIRECT = Entry("direct", "no proxy: the limit of load and upstream", _no_proxy, wanted="")
 GO_DEFAULT = Entry(
-    "go-default", "Go ReverseProxy, no BufferPool", partial(start_go, is_pooled=False)
+    "go-default",
+    "Go ReverseProxy, no BufferPool: token look-up and header rewrite alone. It keeps 256 idle"
+    " upstream connections, so with more clients it pays for new ones",
+    partial(start_go, is_pooled=False),
 )
 GO_POOLED = Entry(
-    "go-pooled", "Go ReverseProxy with a BufferPool", partial(start_go, is_pooled=True)
+    "go-pooled", "the same as go-default, with a BufferPool", partial(start_go, is_pooled=True)
 )
 US = Entry(
     "us",

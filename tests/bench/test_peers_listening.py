@@ -31,11 +31,12 @@ def test_a_port_is_found_while_its_socket_listens() -> None:
     assert port not in listening_ports(os.getpid())
 
 
-def test_a_socket_that_is_only_bound_does_not_count() -> None:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-
-        assert bound.getsockname()[1] not in listening_ports(os.getpid())
+def test_a_connection_is_no_port_to_listen_on() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        assert client.getsockname()[1] not in listening_ports(os.getpid())
 
 
 def test_a_process_that_is_gone_listens_nowhere(tmp_path: Path) -> None:
