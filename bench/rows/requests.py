@@ -15,9 +15,10 @@ from bench.rows.data_plane import DATA_PLANE, REQUEST
 from bench.stage import Stage
 
 _PEERS = ("kube-rbac-proxy", "kubectl-proxy", "aiohttp")
-_QUICK, _FULL = Effort(rounds=3, seconds=0.5), Effort(rounds=8, seconds=2.0)
+_QUICK, _FULL = Effort(rounds=3, seconds=0.4), Effort(rounds=9, seconds=2.0)
 # What most bars hang on.
-_CAREFUL = Effort(rounds=7, seconds=0.5), Effort(rounds=15, seconds=2.0)
+_CAREFUL = Effort(rounds=6, seconds=0.4), Effort(rounds=12, seconds=2.0)
+_SHORT = Effort(rounds=2, seconds=0.4), _FULL
 
 
 def sending(work: str, choices: tuple[str, ...]) -> Measure:
@@ -71,18 +72,17 @@ ROWS = (
         "GET of 2 KB, 1000 connections",
         (
             *against("go-default", "us"),
-            *against("go-default", "go-pooled", "envoy", is_aside=True),
+            *against("us", "envoy", is_aside=True),
         ),
         sending("get", options(connections=1000)),
-        (Effort(rounds=2, seconds=0.6), _FULL),
+        _SHORT,
     ),
     _row(
         "list-500k",
         "list of 500 KB, 16 connections",
         (
             *against("go-default", "us"),
-            *against("go-default", "go-pooled", "envoy", *_PEERS, is_aside=True),
-            Pair(Side("direct"), is_aside=True),
+            *against("go-default", "go-pooled", "envoy", "aiohttp", is_aside=True),
         ),
         sending("list", options(connections=16)),
     ),
@@ -94,7 +94,7 @@ ROWS = (
             *against("go-default", "envoy", is_aside=True),
         ),
         sending("post", options(connections=64)),
-        (Effort(rounds=2, seconds=0.5), _FULL),
+        _SHORT,
     ),
     _row(
         "mixed",

@@ -74,7 +74,7 @@ ROWS = (
         ),
         measure=measure_events,
         quick=Effort(rounds=3, seconds=0.6),
-        full=Effort(rounds=8, seconds=3.0),
+        full=Effort(rounds=9, seconds=3.0),
     ),
     Row(
         name="idle-watch",
