@@ -99,7 +99,7 @@ def generating(contestant: Contestant, stage: Stage, load: Load) -> Iterator[Gen
         load.work,
         f"--address={contestant.address}",
         f"--authority={stage.authority_file}",
-        f"--token-file={stage.client_token_file}",
+        f"--token-file={'' if contestant.entry.is_plain else stage.client_token_file}",
         f"--seconds={load.seconds}",
         f"--warm-up-seconds={load.seconds * _WARM_UP}",
         f"--plain={str(contestant.entry.is_plain).lower()}",

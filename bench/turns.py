@@ -36,6 +36,14 @@ class Played:
         """Everybody that somebody was compared with."""
         return list(dict.fromkeys(base for _, base in self.neighbours))
 
+    @property
+    def descriptions(self) -> dict[str, str]:
+        """Who everybody is who had a turn: what it does, and what to bear in mind about it."""
+        names = {side.entry for side, _ in self.turns}
+        return {
+            entry.name: entry.description for entry in self.row.scene.entries if entry.name in names
+        }
+
     def of(self, label: str) -> list[Measurement]:
         """Return all that was measured of somebody."""
         return [found for side, found in self.turns if side.label == label]
