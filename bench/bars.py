@@ -45,6 +45,8 @@ class Bar:
                 return what
             case Kind.RATIO:
                 return f"{what} of {self.base}"
+            case Kind.ADDED if self.is_strict and self.limit == 0:
+                return f"{self.side}{figure} below {self.base}"
             case Kind.ADDED:
                 return f"{what} more than {self.base}"
 
@@ -52,6 +54,11 @@ class Bar:
 def ratio(row: str, side: str, limit: float, *, of: str, is_strict: bool = False) -> Bar:
     """Return a bar for a share of somebody else's figure."""
     return Bar(row, side, limit, Kind.RATIO, of, is_strict=is_strict)
+
+
+def below(row: str, side: str, base: str) -> Bar:
+    """Return a bar for a figure that may be negative: less than somebody else's."""
+    return Bar(row, side, 0.0, Kind.ADDED, base, is_strict=True)
 
 
 BARS: tuple[Bar, ...] = (
@@ -67,6 +74,24 @@ BARS: tuple[Bar, ...] = (
     ratio("watch-events", "us", 0.90, of="go-default"),
     ratio("connections", "us [999 idle]", 1.20, of="us [alone]"),
     ratio("connections", "us [1000 at once]", 1.20, of="us [alone]"),
+    ratio("decision-memory", "us knowing 1000", 1.20, of="us knowing 1"),
+    ratio("decision-memory", "us knowing many", 1.20, of="us knowing 1"),
+    ratio("decision-memory", "us knowing many [1000]", 1.20, of="us knowing 1000 [1000]"),
+    *(
+        Bar("cold-decision", f"us [{case}]", limit, figure="round trips a mode")
+        for case, limit in (
+            ("1 group", 2),
+            ("10 groups", 2),
+            ("100 groups", 2),
+            ("100 by name", 3),
+            ("legacy, 1 group", 2),
+            ("legacy, 10 groups", 2),
+        )
+    ),
+    *(
+        below("cached-decision", f"us [{identity}]", f"native [{identity}]")
+        for identity in ("user", "10 groups", "100 groups")
+    ),
 )
 
 

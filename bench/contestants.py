@@ -7,9 +7,9 @@ nothing else. We also decide (from memory, as for a busy client), count, and wri
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -51,6 +51,8 @@ class Entry:
     is_ours: bool = False
     checkout: Path | None = None
     """Where our own code is taken from; None for the code beside this file."""
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Sections of our config file that are not as usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,7 @@ def _write_config(
         },
         "upstream": {"kubeconfig": str(upstream)},
         "admin": {"address": admin},
+        **entry.settings,
     }
     if audit_file is not None:
         # One file, however long: its lines are counted.

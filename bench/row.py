@@ -42,6 +42,8 @@ class Effort:
 
     rounds: int
     seconds: float
+    size: int = 0
+    """How much there is of what the row lets grow, if anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Turn:
 
     variant: str
     seconds: float
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

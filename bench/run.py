@@ -27,7 +27,7 @@ class Extent:
     def of(self, row: Row) -> Effort:
         """Return the effort for a row."""
         usual = row.quick if self.is_quick else row.full
-        return Effort(self.rounds or usual.rounds, self.seconds or usual.seconds)
+        return Effort(self.rounds or usual.rounds, self.seconds or usual.seconds, usual.size)
 
 
 def run(rows: Sequence[Row], cast: Cast, extent: Extent, tell: Tell) -> Iterator[Played]:
@@ -59,7 +59,7 @@ def _play(
     tell: Tell,
 ) -> Played:
     def measure(side: Side) -> Measurement:
-        turn = Turn(side.variant, effort.seconds)
+        turn = Turn(side.variant, effort.seconds, effort.size)
         found = row.measure(contestants[side.entry], surroundings, turn)
         tell(row, side, found)
         return found

@@ -112,10 +112,15 @@ class Stage:
         return Counts(told["requestsAs"], told["tokenReviews"], told["accessReviews"])
 
 
+def bench_program() -> Path:
+    """Return the Go parts, built if need be; OSError, SubprocessError."""
+    return go_program("bench", _SOURCE)
+
+
 @contextmanager
 def running_stage() -> Iterator[Stage]:
     """Build the Go parts if need be, start the upstream, and clear everything away on leaving."""
-    program = go_program("bench", _SOURCE)
+    program = bench_program()
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as directory:
         stage = Stage(Path(directory), program)
         stage.authority_file.write_bytes(stage.servers.certificate_pem)

@@ -20,9 +20,9 @@ def progress(row: Row, side: Side, found: Measurement) -> str:
 
 def table(played: Played, judgements: Sequence[Judgement]) -> str:
     """Return the table of a row, and what came of its bars."""
-    row, bases = played.row, played.bases
-    header = ["", row.unit, *(f"of {base}" for base in bases), "p50", "p99", "per second", "RSS"]
-    lines = [header, *(_line(played, label, bases) for label in played.labels)]
+    row, columns = played.row, _ratio_columns(played)
+    header = ["", row.unit, *columns, "p50", "p99", "per second", "RSS"]
+    lines = [header, *(_line(played, label, list(columns.values())) for label in played.labels)]
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     shown = [any(cells[1:]) for cells in zip(*lines, strict=True)]
     told = [
@@ -56,13 +56,24 @@ def legend(rows: Iterable[Played]) -> str:
     )
 
 
-def _line(played: Played, label: str, bases: Sequence[str]) -> list[str]:
+def _ratio_columns(played: Played) -> dict[str, dict[str, str]]:
+    """Return the columns of ratios by their heads, and the base of each contestant there.
+
+    A column for each base; one for all of them if nobody is compared twice.
+    """
+    pairs = list(played.neighbours)
+    if len(played.bases) > 1 and len(pairs) == len({label for label, _ in pairs}):
+        return {"of its base": dict(pairs)}
+    return {f"of {base}": dict.fromkeys(played.labels, base) for base in played.bases}
+
+
+def _line(played: Played, label: str, columns: Sequence[dict[str, str]]) -> list[str]:
     held = played.spread(label, "rss_kib")
     rate = played.spread(label, "requests_per_second")
     return [
         label,
         _amount(played.spread(label)),
-        *(str(played.ratio(label, base) or "") for base in bases),
+        *(str(played.ratio(label, bases.get(label, "")) or "") for bases in columns),
         _milliseconds(played.spread(label, "p50_microseconds")),
         _milliseconds(played.spread(label, "p99_microseconds")),
         "" if rate is None else f"{rate.median:.0f}",

@@ -22,6 +22,7 @@ func main() {
 		"list":       repeating("list", (*dialer).large),
 		"post":       repeating("post", (*dialer).post),
 		"mixed":      runMixed,
+		"walk":       runWalk,
 		"connecting": runConnecting,
 		"watches":    runWatches,
 		"events":     runEvents,
