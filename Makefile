@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DRAWING := build/drawing
 
-.PHONY: help setup demo test check fix coverage parity fuzz mutants bench bench-audit bench-report compiled \
+.PHONY: help setup demo test check fix coverage parity fuzz mutants bench bench-audit bench-peers bench-report compiled \
 	dashboard-picture test-compiled soak wheel image \
 	lock clean
 
@@ -76,6 +76,10 @@ bench-audit: $(READY) ## CPU of an audit event, with and without in one run (CON
 	$(BIN)/python -m bench.audit --connections $(CONNECTIONS) --seconds $(SECONDS) \
 	  --rounds $(ROUNDS)
 
+# The first time this takes minutes; `make bench` does the same when it first needs them.
+bench-peers: $(READY) ## Build or fetch the benchmark's peers, and test that each does its work
+	UNDERSTUDY_PEERS=1 $(BIN)/python -m pytest -m peers tests/bench $(ARGS)
+
 bench-report: $(READY) ## A week of audit, a million events: seconds of CPU and memory of `understudy report`
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak --log-cli-level=info tests/cli/test_report.py $(ARGS)
 
@@ -124,6 +128,7 @@ lock: ## Resolve the newest versions anew into the lock files (needs uv on the P
 	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
 	$(LOCK) --group build -c requirements-dev.lock -o requirements-build.lock
+	$(LOCK) --group bench -c requirements-dev.lock -o requirements-bench.lock
 
 clean: ## Remove what the other targets made here (the built control plane stays in its cache)
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*

@@ -29,7 +29,7 @@ from bench.row import Row
 from bench.rows.catalogue import ROWS
 from bench.run import Extent, run
 from bench.slowed import slowed_code
-from bench.table import progress, table
+from bench.table import legend, progress, table
 from proxy.sandbox.errors import SandboxError
 
 PROJECT = Path(__file__).parent.parent
@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, SandboxError, WrongAnswer) as error:
         print(error, file=sys.stderr)
         return 1
+    print(f"{legend(played for played, _ in outcome.rows)}\n")
     file = write_results(outcome, options.results)
     print(f"written to {file}")
     if options.drawing is not None:

@@ -21,6 +21,8 @@ from bench.measurement import Measurement, WrongAnswer
 from bench.process_cost import cpu_seconds, rss_kib
 from bench.stage import Counts, Stage
 
+# So much of a turn again is sent before it, after everybody has had an answer or two.
+_WARM_UP = 0.25
 _AUDIT_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 _SETTLING_SECONDS = 0.2
@@ -51,7 +53,6 @@ class Load:
     work: str
     options: tuple[str, ...] = ()
     seconds: float = 1.0
-    warm_up_seconds: float = 0.2
     requests: int | None = None
     """How many requests that is; None if every answer is to one of its own."""
 
@@ -98,9 +99,9 @@ def generating(contestant: Contestant, stage: Stage, load: Load) -> Iterator[Gen
         load.work,
         f"--address={contestant.address}",
         f"--authority={stage.authority_file}",
-        f"--token-file={stage.client_token_file}",
+        f"--token-file={'' if contestant.entry.is_plain else stage.client_token_file}",
         f"--seconds={load.seconds}",
-        f"--warm-up-seconds={load.warm_up_seconds}",
+        f"--warm-up-seconds={load.seconds * _WARM_UP}",
         f"--plain={str(contestant.entry.is_plain).lower()}",
         f"--as={contestant.entry.wanted}",
         *load.options,

@@ -52,6 +52,7 @@ def row_document(played: Played, judgements: Sequence[Judgement]) -> dict[str, A
         "name": row.name,
         "title": row.title,
         "unit": row.unit,
+        "contestants": played.descriptions,
         "loadAverages": played.load_averages,
         "costs": _spreads((label, played.spread(label)) for label in played.labels),
         "ratios": {

@@ -29,7 +29,7 @@ class Pair:
     side: Side
     base: Side | None = None
     is_aside: bool = False
-    """For the picture as a whole: no bar needs it, so it is played in every third round only."""
+    """For the picture as a whole: no bar needs it, so it is played in every fourth round only."""
 
     def sides(self) -> tuple[Side, ...]:
         """Return both, or the only one."""

@@ -22,6 +22,8 @@ from proxy.sandbox.processes import ChildProcess, start_child
 
 CALLER = "bob"
 WANTED = "alice"
+# Whom the upstream takes a proxy for that shows its own credential and names nobody.
+OWN_NAME = "system:serviceaccount:understudy:understudy"
 _SOURCE = Path(__file__).with_name("go")
 # A service account's token is about a kilobyte.
 _TOKEN_BYTES = 768
@@ -124,7 +126,12 @@ def running_stage() -> Iterator[Stage]:
         stage.authority_file.write_bytes(stage.servers.certificate_pem)
         write_secret(stage.client_token_file, stage.client_token.value.encode())
         write_secret(stage.own_token_file, stage.own_token.value.encode())
-        upstream = stage.start_part("upstream", "upstream")
+        upstream = stage.start_part(
+            "upstream",
+            "upstream",
+            f"--own-token-file={stage.own_token_file}",
+            f"--client-token-file={stage.client_token_file}",
+        )
         try:
             yield stage
         finally:

@@ -1,12 +1,15 @@
 """What people read: progress turn by turn, and a table for each row."""
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 
 from bench.bars import Judgement
 from bench.measurement import Measurement
 from bench.ratios import Spread
 from bench.row import Row, Side
 from bench.turns import Played
+
+_LEGEND_WIDTH = 110
 
 
 def progress(row: Row, side: Side, found: Measurement) -> str:
@@ -33,6 +36,24 @@ def table(played: Played, judgements: Sequence[Judgement]) -> str:
     ]
     verdicts = [f"  {judgement}" for judgement in judgements]
     return "\n".join([f"{row.name}: {row.title}", *told, *_extras(played), *verdicts])
+
+
+def legend(rows: Iterable[Played]) -> str:
+    """Return who everybody is who had a turn, for the end of all tables."""
+    known: dict[str, str] = {}
+    for played in rows:
+        known |= played.descriptions
+    width = max(map(len, known), default=0)
+    return "\n".join(
+        textwrap.fill(
+            description,
+            _LEGEND_WIDTH,
+            initial_indent=f"  {name.ljust(width)}  ",
+            subsequent_indent=" " * (width + 4),
+            break_on_hyphens=False,
+        )
+        for name, description in known.items()
+    )
 
 
 def _ratio_columns(played: Played) -> dict[str, dict[str, str]]:

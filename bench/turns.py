@@ -12,7 +12,7 @@ from bench.measurement import Measurement
 from bench.ratios import Spread
 from bench.row import Pair, Row, Side
 
-_ASIDE_EVERY = 3
+_ASIDE_EVERY = 4
 
 Both = tuple[Measurement, Measurement]
 
@@ -35,6 +35,14 @@ class Played:
     def bases(self) -> list[str]:
         """Everybody that somebody was compared with."""
         return list(dict.fromkeys(base for _, base in self.neighbours))
+
+    @property
+    def descriptions(self) -> dict[str, str]:
+        """Who everybody is who had a turn: what it does, and what to bear in mind about it."""
+        names = {side.entry for side, _ in self.turns}
+        return {
+            entry.name: entry.description for entry in self.row.scene.entries if entry.name in names
+        }
 
     def of(self, label: str) -> list[Measurement]:
         """Return all that was measured of somebody."""
@@ -68,7 +76,13 @@ class Played:
 def play(row: Row, rounds: int, measure: Callable[[Side], Measurement]) -> Played:
     """Let everybody of a row have their turns, round by round."""
     played = Played(row)
-    pairs = [pair for number in range(rounds) for pair in _in_round(row.pairs, number)]
+    # The last rounds that would not make four any more are for what is compared only.
+    asides = range(0, max(rounds - _ASIDE_EVERY + 1, 1), _ASIDE_EVERY)
+    pairs = [
+        pair
+        for number in range(rounds)
+        for pair in _in_round(row.pairs, number, with_asides=number in asides)
+    ]
     for pair, following in zip(pairs, [*pairs[1:], None], strict=True):
         last = played.turns[-1][0] if played.turns else None
         for side in _due(pair, last, following):
@@ -77,8 +91,8 @@ def play(row: Row, rounds: int, measure: Callable[[Side], Measurement]) -> Playe
     return played
 
 
-def _in_round(pairs: Sequence[Pair], number: int) -> list[Pair]:
-    chosen = [pair for pair in pairs if not pair.is_aside or number % _ASIDE_EVERY == 0]
+def _in_round(pairs: Sequence[Pair], number: int, *, with_asides: bool) -> list[Pair]:
+    chosen = [pair for pair in pairs if with_asides or not pair.is_aside]
     return chosen if number % 2 == 0 else chosen[::-1]
 
 

@@ -29,9 +29,11 @@ func (d *dialer) head(method, target string, bodyBytes int) []byte {
 		"Host: " + d.options.address,
 		"User-Agent: kubectl/v1.37.1 (linux/amd64) kubernetes/0000000",
 		"Accept: application/json",
-		"Authorization: Bearer " + d.token,
 		"Kubectl-Command: kubectl get",
 		"Kubectl-Session: 11111111-2222-3333-4444-555555555555",
+	}
+	if d.token != "" {
+		lines = append(lines, "Authorization: Bearer "+d.token)
 	}
 	if d.options.wanted != "" {
 		lines = append(lines, "Impersonate-User: "+d.options.wanted)

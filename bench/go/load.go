@@ -43,7 +43,7 @@ func newLoadOptions(name string, connections int) *loadOptions {
 	o := &loadOptions{flags: flag.NewFlagSet(name, flag.ExitOnError)}
 	o.flags.StringVar(&o.address, "address", "", "host:port of the proxy")
 	o.flags.StringVar(&o.authority, "authority", "", "PEM file of the CA behind the proxy")
-	o.flags.StringVar(&o.tokenFile, "token-file", "", "credential to show")
+	o.flags.StringVar(&o.tokenFile, "token-file", "", "credential to show; none if empty")
 	o.flags.StringVar(&o.wanted, "as", "", "whom to ask to be; nobody if empty")
 	o.flags.BoolVar(&o.plain, "plain", false, "speak HTTP without TLS")
 	o.flags.IntVar(&o.connections, "connections", connections, "how many clients")
@@ -64,11 +64,11 @@ func (o *loadOptions) dialer(arguments []string) (*dialer, error) {
 	if err := o.flags.Parse(arguments); err != nil {
 		return nil, err
 	}
-	token, err := readSecret(o.tokenFile)
-	if err != nil {
-		return nil, err
-	}
 	settings, err := trusting(o.authority)
+	if err != nil || o.tokenFile == "" {
+		return &dialer{o, settings, ""}, err
+	}
+	token, err := readSecret(o.tokenFile)
 	return &dialer{o, settings, token}, err
 }
 

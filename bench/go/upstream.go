@@ -17,10 +17,10 @@ import (
 // to every review. It counts what it was asked and as whom, so that a contestant which skips its
 // work, or does another's, is found out.
 type upstream struct {
-	object []byte
-	list   []byte
-	posted []byte
-	caller string
+	object  []byte
+	list    []byte
+	posted  []byte
+	callers credentials
 
 	lock          sync.Mutex
 	requestsAs    map[string]int
@@ -33,15 +33,21 @@ func runUpstream(arguments []string) error {
 	certificate := flags.String("certificate", "", "PEM file")
 	key := flags.String("key", "", "PEM file")
 	portFile := flags.String("port-file", "", "where the port is written")
-	caller := flags.String("caller", "", "the user that every token belongs to")
+	caller := flags.String("caller", "", "the user that every client's token belongs to")
+	ownToken := flags.String("own-token-file", "", "the credential of every proxy")
+	clientToken := flags.String("client-token-file", "", "the credential of every client")
 	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	callers, err := readCredentials(*ownToken, *clientToken, *caller)
+	if err != nil {
 		return err
 	}
 	handler := &upstream{
 		object:     object(smallBytes),
 		list:       list(),
 		posted:     object(postedBytes),
-		caller:     *caller,
+		callers:    callers,
 		requestsAs: map[string]int{},
 	}
 	return serve(handler, *certificate, *key, *portFile)
@@ -53,7 +59,7 @@ func (u *upstream) ServeHTTP(response http.ResponseWriter, request *http.Request
 		u.writeCounts(response)
 	case request.Method == http.MethodPost && strings.HasSuffix(path, "/tokenreviews"):
 		u.count(func() { u.tokenReviews++ })
-		user := fmt.Sprintf(`{"username":%q,"groups":["developers"]}`, u.caller)
+		user := fmt.Sprintf(`{"username":%q,"groups":["developers"]}`, u.callers.caller)
 		answerReview(response, request, `{"authenticated":true,"user":`+user+`}`)
 	case request.Method == http.MethodPost && strings.HasSuffix(path, "/subjectaccessreviews"):
 		u.count(func() { u.accessReviews++ })
@@ -64,10 +70,10 @@ func (u *upstream) ServeHTTP(response http.ResponseWriter, request *http.Request
 		answerReview(response, request, `{"allowed":true}`)
 	case request.Method == http.MethodPost && strings.HasSuffix(path, "/selfsubjectreviews"):
 		answerReview(response, request,
-			`{"userInfo":{"username":"system:serviceaccount:understudy:understudy"}}`)
+			`{"userInfo":{"username":"`+ownName+`"}}`)
 	default:
-		identity := strings.Join(request.Header["Impersonate-User"], " and ")
-		u.count(func() { u.requestsAs[identity]++ })
+		name := u.callers.name(request.Header)
+		u.count(func() { u.requestsAs[name]++ })
 		u.serveObjects(response, request)
 	}
 }

@@ -39,7 +39,7 @@ ROWS = (
             *against("go-default", "envoy", "kube-rbac-proxy", is_aside=True),
         ),
         measure=sending("connecting", options(connections=8)),
-        quick=Effort(rounds=2, seconds=0.4),
+        quick=Effort(rounds=2, seconds=0.3),
         full=Effort(rounds=9, seconds=2.0),
     ),
     Row(
@@ -49,7 +49,7 @@ ROWS = (
         scene=DATA_PLANE,
         pairs=(Pair(Side("us", "999 idle"), _ALONE), Pair(Side("us", "1000 at once"), _ALONE)),
         measure=_measure_many,
-        quick=Effort(rounds=3, seconds=0.4),
+        quick=Effort(rounds=3, seconds=0.3),
         full=Effort(rounds=9, seconds=2.0),
     ),
 )

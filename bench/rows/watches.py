@@ -73,7 +73,7 @@ ROWS = (
             *against("go-default", "go-pooled", "envoy", is_aside=True),
         ),
         measure=measure_events,
-        quick=Effort(rounds=3, seconds=0.6),
+        quick=Effort(rounds=3, seconds=0.5),
         full=Effort(rounds=9, seconds=3.0),
     ),
     Row(

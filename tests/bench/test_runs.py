@@ -22,7 +22,7 @@ from tests.support.build_once import report_missing
 
 pytestmark = pytest.mark.timeout(180)  # the first run builds the Go parts
 
-SHORT = Load("get", options(connections=4), seconds=0.2, warm_up_seconds=0.1)
+SHORT = Load("get", options(connections=4), seconds=0.2)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from bench.bars import judge, ratio
 from bench.measurement import Measurement
 from bench.results import Outcome, write_results
 from bench.row import Side
-from bench.table import progress, table
+from bench.table import legend, progress, table
 from tests.bench.rows import pair, played, row
 
 DONE = played({"us": 10.0, "go": 20.0, "direct": 1.0}, pair("us", "go"), pair("direct", None))
@@ -29,6 +29,14 @@ def test_a_table_leaves_out_what_nobody_has() -> None:
 
     assert "of go" in header
     assert "RSS" not in header
+
+
+def test_a_legend_tells_once_who_had_a_turn() -> None:
+    # `peer` may take part and did not; `direct` did, and there is nothing to tell of it.
+    assert legend([DONE, DONE]).splitlines() == [
+        "  go  the one called go",
+        "  us  the one called us",
+    ]
 
 
 def test_progress_names_row_and_contestant() -> None:

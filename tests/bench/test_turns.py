@@ -37,10 +37,13 @@ def test_every_second_round_goes_backwards() -> None:
     assert _order(*pairs, rounds=2) == ["go", "us", "peer", "other", "peer", "go", "us"]
 
 
-def test_what_is_for_the_picture_only_has_a_turn_in_every_third_round() -> None:
-    order = _order(pair("us", "go"), pair("a", None, is_aside=True), rounds=4)
+@pytest.mark.parametrize(("rounds", "turns"), [(1, 1), (3, 1), (6, 1), (8, 2), (12, 3)])
+def test_what_is_for_the_picture_only_has_a_turn_in_every_fourth_round(
+    rounds: int, turns: int
+) -> None:
+    order = _order(pair("us", "go"), pair("a", None, is_aside=True), rounds=rounds)
 
-    assert order.count("a") == 2
+    assert order.count("a") == turns
 
 
 def test_only_neighbours_are_compared() -> None:
