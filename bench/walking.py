@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.load import LoadReport
+from bench.generator import LoadReport
 from bench.measurement import WrongAnswer
 from bench.process_cost import cpu_seconds
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -76,6 +77,10 @@ func runWatches(arguments []string) error {
 	}
 	var streams []*stream
 	for _, step := range strings.Split(*steps, ",") {
+		fmt.Println("ready")
+		if !isTold() {
+			return errors.New("nobody said when to go on")
+		}
 		count, err := strconv.Atoi(step)
 		if err != nil {
 			return err
@@ -85,16 +90,17 @@ func runWatches(arguments []string) error {
 			return err
 		}
 		streams = append(streams, more...)
-		if err := sayAndWait("ready"); err != nil {
-			return err
-		}
+	}
+	fmt.Println("ready")
+	if !isTold() {
+		return errors.New("nobody said when to go on")
 	}
 	for _, one := range streams {
 		if err := one.isStillOpen(); err != nil {
 			return err
 		}
 	}
-	return tell(len(streams), 0, nil)
+	return json.NewEncoder(os.Stdout).Encode(report{Requests: len(streams)})
 }
 
 // isStillOpen fails if anything but silence comes.
@@ -123,17 +129,10 @@ func runEvents(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := readAll(streams, options.warmUp); err != nil {
-		return err
-	}
-	if err := sayAndWait("ready"); err != nil {
-		return err
-	}
-	took, err := readAll(streams, options.seconds)
-	if err != nil {
-		return err
-	}
-	return tell(len(took), options.seconds, took)
+	return options.turns(func(seconds float64) (report, error) {
+		took, err := readAll(streams, seconds)
+		return summary(len(took), seconds, took), err
+	})
 }
 
 // readAll reads the events of that long, and returns how long each was on its way.
