@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DRAWING := build/drawing
 
-.PHONY: help setup demo test check fix coverage parity fuzz mutants bench-small-get bench-audit bench-report compiled \
+.PHONY: help setup demo test check fix coverage parity fuzz mutants bench bench-audit bench-peers bench-report compiled \
 	dashboard-picture test-compiled soak wheel image \
 	lock clean
 
@@ -62,26 +63,33 @@ fuzz: $(READY) ## Compare the decision core with the native server's own code (N
 mutants: $(READY) ## Take each security guard away in turn; its tests must notice (ARGS: numbers)
 	$(BIN)/python -m tests.guards $(ARGS)
 
-# Ratios inside one run only. CONNECTIONS, SECONDS of a turn, ROUNDS.
+# Ratios inside one run only; 1 if a bar is missed. ONLY: rows by how their names start. CONTESTANTS:
+# only these. BESIDE: another checkout of ours to compare with. ARGS: `python -m bench --help`.
+bench: $(READY) $(DRAWING)/.ready ## What the proxy costs beside others (QUICK=1: 3 minutes; ONLY, CONTESTANTS, BESIDE, ARGS)
+	$(BIN)/python -m bench --drawing $(DRAWING) $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
+	  $(if $(CONTESTANTS),--contestants $(CONTESTANTS)) $(if $(BESIDE),--beside $(BESIDE)) $(ARGS)
+
 CONNECTIONS ?= 64
 SECONDS ?= 5
 ROUNDS ?= 5
-bench-small-get: $(READY) ## CPU of a small GET, as a ratio to Go's ReverseProxy (CONNECTIONS, SECONDS, ROUNDS, COMPILE)
-	$(BIN)/python -m bench.small_get $(if $(COMPILE),--compiled) --connections $(CONNECTIONS) --seconds $(SECONDS) \
-	  --rounds $(ROUNDS)
-
 bench-audit: $(READY) ## CPU of an audit event, with and without in one run (CONNECTIONS, SECONDS, ROUNDS)
 	$(BIN)/python -m bench.audit --connections $(CONNECTIONS) --seconds $(SECONDS) \
 	  --rounds $(ROUNDS)
 
+# The first time this takes minutes; `make bench` does the same when it first needs them.
+bench-peers: $(READY) ## Build or fetch the benchmark's peers, and test that each does its work
+	UNDERSTUDY_PEERS=1 $(BIN)/python -m pytest -m peers tests/bench $(ARGS)
+
 bench-report: $(READY) ## A week of audit, a million events: seconds of CPU and memory of `understudy report`
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak --log-cli-level=info tests/cli/test_report.py $(ARGS)
 
-# matplotlib is for this alone, so it stays beside the environment of everything else.
-DRAWING := build/drawing
-dashboard-picture: $(READY) ## Play a drama before two proxies and draw the Grafana dashboard of it
+# matplotlib is for pictures alone, so it stays beside the environment of everything else.
+$(DRAWING)/.ready: requirements-docs.lock | $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	  --upgrade --target $(DRAWING) -r requirements-docs.lock
+	@touch $@
+
+dashboard-picture: $(READY) $(DRAWING)/.ready ## Play a drama before two proxies and draw the Grafana dashboard of it
 	PYTHONPATH=$(DRAWING) $(BIN)/python -m bench.dashboard docs/images/dashboard.png
 
 soak: $(READY) ## The same tests with full sizes
@@ -120,6 +128,7 @@ lock: ## Resolve the newest versions anew into the lock files (needs uv on the P
 	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
 	$(LOCK) --group build -c requirements-dev.lock -o requirements-build.lock
+	$(LOCK) --group bench -c requirements-dev.lock -o requirements-bench.lock
 
 clean: ## Remove what the other targets made here (the built control plane stays in its cache)
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*

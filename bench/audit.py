@@ -8,73 +8,70 @@ a machine that does other things as well.
 import argparse
 import json
 import logging
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.audit_part import PartCost, measure_part
-from bench.contestants import US, US_AUDITED
-from bench.measurement import Load, WrongAnswer
-from bench.report import Report
-from bench.small_get import RESULTS, run
+from bench.cast import Cast
+from bench.load import options as load_options
+from bench.measurement import WrongAnswer
+from bench.results import RESULTS, row_document
+from bench.row import Effort, Row, against
+from bench.rows.data_plane import DATA_PLANE, REQUEST
+from bench.rows.requests import sending
+from bench.run import Extent, run
+from bench.table import progress
+from bench.turns import Played
 from proxy.sandbox.errors import SandboxError
 
-_WARM_UP_SECONDS = 1.0
 _BATCHES = 100
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, print what it found, and return the exit code."""
     options = _parser().parse_args(arguments)
-    load = Load(options.connections, options.seconds, min(_WARM_UP_SECONDS, options.seconds))
     logging.disable()  # the access log is not what is measured here
     part = measure_part(batches=options.batches)
     logging.disable(logging.NOTSET)
     print(f"Python part: {part.one_event:.1f} us an event, {part.two_events:.1f} us for two stages")
     try:
-        report = run([US, US_AUDITED], load, rounds=options.rounds)
+        row = _row(options.connections, Effort(options.rounds, options.seconds))
+        (played,) = run([row], Cast(), Extent(), lambda *turn: print(progress(*turn), flush=True))
     except subprocess.CalledProcessError as error:
         print(f"the Go parts cannot be built: {error.stderr}", file=sys.stderr)
         return 1
     except (OSError, SandboxError, WrongAnswer) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"\n{_summary(report)}\n\nwritten to {_write(report, part, options.results)}")
+    added, ratio = played.added("us+audit", "us"), played.ratio("us+audit", "us")
+    print(f"\nwhole proxy: {added} us of CPU a request, ratio {ratio}")
+    print(f"\nwritten to {_write(played, part, options.results)}")
     return 0
 
 
-def _added(report: Report) -> list[float]:
-    """Return what the audit added to a request in each round, in microseconds of CPU."""
-    turns = zip(report.turns[US_AUDITED.name], report.turns[US.name], strict=True)
-    return [audited.cpu_microseconds - plain.cpu_microseconds for audited, plain in turns]
-
-
-def _summary(report: Report) -> str:
-    added = _added(report)
-    return (
-        f"whole proxy: {statistics.median(added):.1f} us of CPU a request "
-        f"({min(added):.1f} to {max(added):.1f}), "
-        f"ratio {report.ratio(US_AUDITED.name, US.name)}"
+def _row(connections: int, effort: Effort) -> Row:
+    return Row(
+        name="audit",
+        title="GET of 2 KB with and without an audit file",
+        unit=REQUEST,
+        scene=DATA_PLANE,
+        pairs=against("us", "us+audit"),
+        measure=sending("get", load_options(connections=connections)),
+        quick=effort,
+        full=effort,
     )
 
 
-def _write(report: Report, part: PartCost, directory: Path) -> Path:
+def _write(played: Played, part: PartCost, directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
-    file = directory / f"{report.started_at:%Y-%m-%dT%H%M%SZ}-audit.json"
-    ratio = report.ratio(US_AUDITED.name, US.name)
-    document = {
-        "startedAt": report.started_at.isoformat(timespec="seconds"),
-        "loadAverages": report.load_averages,
-        "load": asdict(report.load),
-        "pythonPart": asdict(part),
-        "addedMicroseconds": _added(report),
-        "ratio": None if ratio is None else asdict(ratio),
-        "turns": {name: [asdict(turn) for turn in turns] for name, turns in report.turns.items()},
-    }
-    file.write_text(json.dumps(document, indent=1) + "\n")
+    started_at = datetime.now(UTC)
+    file = directory / f"{started_at:%Y-%m-%dT%H%M%SZ}-audit.json"
+    document = {"startedAt": started_at.isoformat(timespec="seconds"), "pythonPart": asdict(part)}
+    file.write_text(json.dumps(document | row_document(played, []), indent=1) + "\n")
     return file
 
 

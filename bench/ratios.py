@@ -1,23 +1,23 @@
-"""Comparing contestants: only inside one run, turn by turn, because the machine is noisy."""
+"""Several readings of the same thing as one figure."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
-    """One contestant's cost as a share of another's: the median of all rounds, and their range."""
+class Spread:
+    """The median of all readings, and their range."""
 
     median: float
     lowest: float
     highest: float
 
+    @staticmethod
+    def over(readings: Iterable[float | None]) -> "Spread | None":
+        """Return the spread of all readings there are; None if there are none."""
+        there = [reading for reading in readings if reading is not None]
+        return Spread(statistics.median(there), min(there), max(there)) if there else None
+
     def __str__(self) -> str:
         return f"{self.median:.2f} ({self.lowest:.2f}-{self.highest:.2f})"
-
-
-def ratio(costs: Sequence[float], others: Sequence[float]) -> Ratio:
-    """Compare costs with the others' of the same rounds: what slowed a round slowed both."""
-    shares = [cost / other for cost, other in zip(costs, others, strict=True)]
-    return Ratio(statistics.median(shares), min(shares), max(shares))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.generator import Generators
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.go_program import go_program
@@ -22,7 +23,8 @@ from proxy.sandbox.processes import ChildProcess, start_child
 
 CALLER = "bob"
 WANTED = "alice"
-OBJECT_BYTES = 2048
+# Whom the upstream takes a proxy for that shows its own credential and names nobody.
+OWN_NAME = "system:serviceaccount:understudy:understudy"
 _SOURCE = Path(__file__).with_name("go")
 # A service account's token is about a kilobyte.
 _TOKEN_BYTES = 768
@@ -52,6 +54,8 @@ class Stage:
     servers: Authority = field(default_factory=lambda: Authority("servers"))
     client_token: BearerToken = field(default_factory=_new_token)
     own_token: BearerToken = field(default_factory=_new_token)
+    generators: Generators = field(default_factory=Generators)
+    """Load that is kept connected between turns."""
 
     @property
     def authority_file(self) -> Path:
@@ -111,19 +115,30 @@ class Stage:
         return Counts(told["requestsAs"], told["tokenReviews"], told["accessReviews"])
 
 
+def bench_program() -> Path:
+    """Return the Go parts, built if need be; OSError, SubprocessError."""
+    return go_program("bench", _SOURCE)
+
+
 @contextmanager
 def running_stage() -> Iterator[Stage]:
     """Build the Go parts if need be, start the upstream, and clear everything away on leaving."""
-    program = go_program("bench", _SOURCE)
+    program = bench_program()
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as directory:
         stage = Stage(Path(directory), program)
         stage.authority_file.write_bytes(stage.servers.certificate_pem)
         write_secret(stage.client_token_file, stage.client_token.value.encode())
         write_secret(stage.own_token_file, stage.own_token.value.encode())
-        upstream = stage.start_part("upstream", "upstream", f"--object-bytes={OBJECT_BYTES}")
+        upstream = stage.start_part(
+            "upstream",
+            "upstream",
+            f"--own-token-file={stage.own_token_file}",
+            f"--client-token-file={stage.client_token_file}",
+        )
         try:
             yield stage
         finally:
+            stage.generators.close()
             upstream.stop()
 
 

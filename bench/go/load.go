@@ -2,22 +2,21 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"net"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
+
+// openedAtATime is how many connections are being opened at any moment.
+const openedAtATime = 16
 
 // report is what one run tells, as one line of JSON.
 type report struct {
@@ -25,192 +24,192 @@ type report struct {
 	Seconds         float64 `json:"seconds"`
 	P50Microseconds float64 `json:"p50Microseconds"`
 	P99Microseconds float64 `json:"p99Microseconds"`
-	BodySHA256      string  `json:"bodySHA256"`
 }
 
-// client is one connection that sends the same request again and again. Its loop is its own and
-// minimal, so that the load costs the machine as little as it can.
-type client struct {
-	connection *tls.Conn
-	reader     *bufio.Reader
-	request    []byte
-	want       []byte
-	body       []byte
-	took       []time.Duration
+// loadOptions are those of every kind of load.
+type loadOptions struct {
+	flags       *flag.FlagSet
+	address     string
+	authority   string
+	tokenFile   string
+	wanted      string
+	plain       bool
+	connections int
+	seconds     float64
+	warmUp      float64
 }
 
-// runLoad connects, warms up, says "ready", waits for a line on standard input, and then sends
-// requests on all connections for the given time. Any answer but the expected one ends it.
-func runLoad(arguments []string) error {
-	flags := flag.NewFlagSet("load", flag.ExitOnError)
-	address := flags.String("address", "", "host and port of the server")
-	authority := flags.String("authority", "", "PEM file of the CA behind the server")
-	token := flags.String("token-file", "", "the client's credential")
-	target := flags.String("target", "/api/v1/namespaces/default/configmaps/settings", "what to get")
-	wanted := flags.String("as", "", "whom to impersonate, if anybody")
-	connections := flags.Int("connections", 64, "how many clients")
-	seconds := flags.Float64("seconds", 5, "how long to measure")
-	warmUp := flags.Float64("warm-up-seconds", 1, "how long to send before that")
-	if err := flags.Parse(arguments); err != nil {
-		return err
-	}
-	secret, err := readSecret(*token)
-	if err != nil {
-		return err
-	}
-	settings, err := trusting(*authority)
-	if err != nil {
-		return err
-	}
-	request := requestHead(*target, *address, secret, *wanted)
-	clients, err := connectAll(*connections, *address, settings, request)
-	if err != nil {
-		return err
-	}
-	if _, err := sendAll(clients, *warmUp); err != nil {
-		return err
-	}
-	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		return fmt.Errorf("nobody said when to start: %w", err)
-	}
-	elapsed, err := sendAll(clients, *seconds)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(summary(clients, elapsed))
+func newLoadOptions(name string, connections int) *loadOptions {
+	o := &loadOptions{flags: flag.NewFlagSet(name, flag.ExitOnError)}
+	o.flags.StringVar(&o.address, "address", "", "host:port of the proxy")
+	o.flags.StringVar(&o.authority, "authority", "", "PEM file of the CA behind the proxy")
+	o.flags.StringVar(&o.tokenFile, "token-file", "", "credential to show; none if empty")
+	o.flags.StringVar(&o.wanted, "as", "", "whom to ask to be; nobody if empty")
+	o.flags.BoolVar(&o.plain, "plain", false, "speak HTTP without TLS")
+	o.flags.IntVar(&o.connections, "connections", connections, "how many clients")
+	o.flags.Float64Var(&o.seconds, "seconds", 5, "how long to measure")
+	o.flags.Float64Var(&o.warmUp, "warm-up-seconds", 0.2, "how long to send before that")
+	return o
 }
 
-// requestHead returns a GET with the headers that kubectl sends.
-func requestHead(target, host, token, wanted string) []byte {
-	lines := []string{
-		"GET " + target + " HTTP/1.1",
-		"Host: " + host,
-		"User-Agent: kubectl/v1.37.1 (linux/amd64) kubernetes/0000000",
-		"Accept: application/json",
-		"Authorization: Bearer " + token,
-		"Kubectl-Command: kubectl get",
-		"Kubectl-Session: 11111111-2222-3333-4444-555555555555",
-	}
-	if wanted != "" {
-		lines = append(lines, "Impersonate-User: "+wanted)
-	}
-	return []byte(strings.Join(append(lines, "Accept-Encoding: gzip", "", ""), "\r\n"))
+// dialer opens connections to the proxy, and knows how requests there begin.
+type dialer struct {
+	options  *loadOptions
+	settings *tls.Config
+	token    string
 }
 
-func connectAll(count int, address string, settings *tls.Config, request []byte) ([]*client, error) {
-	clients := make([]*client, count)
-	for number := range clients {
-		connection, err := tls.Dial("tcp", address, settings)
-		if err != nil {
-			return nil, err
-		}
-		clients[number] = &client{
-			connection: connection,
-			reader:     bufio.NewReaderSize(connection, 16*1024),
-			request:    request,
-		}
-	}
-	// The first answer sets the standard for all others.
-	if err := clients[0].exchange(); err != nil {
+// dialer reads the options and returns who connects as they say.
+func (o *loadOptions) dialer(arguments []string) (*dialer, error) {
+	if err := o.flags.Parse(arguments); err != nil {
 		return nil, err
 	}
-	for _, other := range clients {
-		other.want = slices.Clone(clients[0].body)
+	settings, err := trusting(o.authority)
+	if err != nil || o.tokenFile == "" {
+		return &dialer{o, settings, ""}, err
 	}
-	return clients, nil
+	token, err := readSecret(o.tokenFile)
+	return &dialer{o, settings, token}, err
 }
 
-// sendAll lets every client send for that long, and returns how long it took in truth.
-func sendAll(clients []*client, seconds float64) (float64, error) {
+func (d *dialer) dial() (net.Conn, error) {
+	if d.options.plain {
+		return net.Dial("tcp", d.options.address)
+	}
+	return tls.Dial("tcp", d.options.address, d.settings)
+}
+
+// open returns a client on a connection of its own.
+func (d *dialer) open(bufferBytes int) (*client, error) {
+	connection, err := d.dial()
+	if err != nil {
+		return nil, err
+	}
+	return &client{connection: connection, reader: bufio.NewReaderSize(connection, bufferBytes)}, nil
+}
+
+// openMany opens that many clients, a few at a time, and prepares each.
+func (d *dialer) openMany(count, bufferBytes int, prepare func(*client) error) ([]*client, error) {
+	clients, failures := make([]*client, count), make([]error, count)
 	var group sync.WaitGroup
-	failures := make([]error, len(clients))
+	places := make(chan struct{}, openedAtATime)
+	for number := range clients {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			if clients[number], failures[number] = d.open(bufferBytes); failures[number] == nil {
+				failures[number] = prepare(clients[number])
+			}
+		})
+	}
+	group.Wait()
+	return clients, errors.Join(failures...)
+}
+
+// want is a request and the answer that it must have.
+type want struct {
+	request []byte
+	status  string
+	digest  [sha256.Size]byte
+}
+
+// wantBody says which answer a request must have. The body is made here by the code that the
+// upstream makes it with, so nobody between the two has a say in it.
+func (d *dialer) wantBody(method, target string, sent, body []byte, status string) want {
+	return want{
+		append(d.head(method, target, len(sent)), sent...),
+		"HTTP/1.1 " + status + " ",
+		sha256.Sum256(body),
+	}
+}
+
+// worker is one client's work: step by step, with how long each took that counts for latency.
+type worker struct {
+	step     func(*worker) error
+	requests int
+	took     []time.Duration
+}
+
+func (w *worker) timed(exchange func() error) error {
+	before := time.Now()
+	if err := exchange(); err != nil {
+		return err
+	}
+	w.took = append(w.took, time.Since(before))
+	w.requests++
+	return nil
+}
+
+// turns says "ready" and plays one turn after the other, each when it is told to, until nobody is
+// there any more: it warms up, says "ready", waits to be told again, sends for the given time, and
+// reports.
+func (o *loadOptions) turns(send func(seconds float64) (report, error)) error {
+	fmt.Println("ready")
+	for isTold() {
+		if _, err := send(o.warmUp); err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		if !isTold() {
+			return errors.New("nobody said when to go on")
+		}
+		told, err := send(o.seconds)
+		if err != nil {
+			return err
+		}
+		if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// work has turns of such workers.
+func (o *loadOptions) work(workers []*worker) error {
+	return o.turns(func(seconds float64) (report, error) { return workFor(workers, seconds) })
+}
+
+// workFor lets everybody work for that long.
+func workFor(workers []*worker, seconds float64) (report, error) {
+	seconds, err := workAll(workers, seconds)
+	requests, took := 0, []time.Duration{}
+	for _, one := range workers {
+		requests += one.requests
+		took = append(took, one.took...)
+	}
+	return summary(requests, seconds, took), err
+}
+
+// workAll lets everybody work for that long, and returns how long it took in truth.
+func workAll(workers []*worker, seconds float64) (float64, error) {
+	var group sync.WaitGroup
+	failures := make([]error, len(workers))
 	started := time.Now()
 	deadline := started.Add(time.Duration(seconds * float64(time.Second)))
-	for number, one := range clients {
-		group.Go(func() { failures[number] = one.sendUntil(deadline) })
+	for number, one := range workers {
+		one.requests, one.took = 0, one.took[:0]
+		group.Go(func() {
+			// Once at least, so that everything is warm however short the time is.
+			for failures[number] = one.step(one); failures[number] == nil && time.Now().Before(deadline); {
+				failures[number] = one.step(one)
+			}
+		})
 	}
 	group.Wait()
 	return time.Since(started).Seconds(), errors.Join(failures...)
 }
 
-func (c *client) sendUntil(deadline time.Time) error {
-	c.took = c.took[:0]
-	for before := time.Now(); before.Before(deadline); {
-		if err := c.exchange(); err != nil {
-			return err
-		}
-		after := time.Now()
-		c.took = append(c.took, after.Sub(before))
-		before = after
-	}
-	return nil
+var standardInput = bufio.NewReader(os.Stdin)
+
+// isTold waits for a line on standard input; false if nobody is there any more.
+func isTold() bool {
+	_, err := standardInput.ReadString('\n')
+	return err == nil
 }
 
-// exchange sends one request and reads its answer, which must be a 200 with the expected body.
-func (c *client) exchange() error {
-	if _, err := c.connection.Write(c.request); err != nil {
-		return err
-	}
-	length, err := c.readHead()
-	if err != nil {
-		return err
-	}
-	c.body = slices.Grow(c.body[:0], length)[:length]
-	if _, err := io.ReadFull(c.reader, c.body); err != nil {
-		return err
-	}
-	if c.want != nil && !bytes.Equal(c.body, c.want) {
-		return errors.New("the body is not the one that came first")
-	}
-	return nil
-}
-
-func (c *client) readHead() (int, error) {
-	line, err := c.reader.ReadSlice('\n')
-	if err != nil {
-		return 0, err
-	}
-	if !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
-		return 0, fmt.Errorf("not a 200: %s", bytes.TrimSpace(line))
-	}
-	length := -1
-	for {
-		line, err := c.reader.ReadSlice('\n')
-		if err != nil {
-			return 0, err
-		}
-		name, value, isHeader := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
-		if !isHeader {
-			break
-		}
-		if bytes.EqualFold(name, []byte("Content-Length")) {
-			length, err = strconv.Atoi(string(bytes.TrimSpace(value)))
-			if err != nil {
-				return 0, err
-			}
-		}
-	}
-	if length < 0 {
-		return 0, errors.New("an answer without Content-Length")
-	}
-	return length, nil
-}
-
-func summary(clients []*client, seconds float64) report {
-	var all []time.Duration
-	for _, one := range clients {
-		all = append(all, one.took...)
-	}
-	slices.Sort(all)
-	digest := sha256.Sum256(clients[0].want)
-	return report{
-		Requests:        len(all),
-		Seconds:         seconds,
-		P50Microseconds: percentile(all, 0.50),
-		P99Microseconds: percentile(all, 0.99),
-		BodySHA256:      hex.EncodeToString(digest[:]),
-	}
+func summary(requests int, seconds float64, took []time.Duration) report {
+	slices.Sort(took)
+	return report{requests, seconds, percentile(took, 0.50), percentile(took, 0.99)}
 }
 
 func percentile(sorted []time.Duration, share float64) float64 {

@@ -1,5 +1,5 @@
 // Program bench is every part of the benchmark that is not the proxy itself: `bench upstream`,
-// `bench proxy` and `bench load`, one process each.
+// `bench proxy` and the kinds of load, one process each.
 package main
 
 import (
@@ -16,12 +16,19 @@ import (
 
 func main() {
 	parts := map[string]func([]string) error{
-		"upstream": runUpstream,
-		"proxy":    runProxy,
-		"load":     runLoad,
+		"upstream":   runUpstream,
+		"proxy":      runProxy,
+		"get":        repeating("get", (*dialer).small),
+		"list":       repeating("list", (*dialer).large),
+		"post":       repeating("post", (*dialer).post),
+		"mixed":      runMixed,
+		"walk":       runWalk,
+		"connecting": runConnecting,
+		"watches":    runWatches,
+		"events":     runEvents,
 	}
 	if len(os.Args) < 2 || parts[os.Args[1]] == nil {
-		fail(errors.New("say which part: upstream, proxy or load"))
+		fail(errors.New("say which part: upstream, proxy or a kind of load"))
 	}
 	if err := parts[os.Args[1]](os.Args[2:]); err != nil {
 		fail(err)

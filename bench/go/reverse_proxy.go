@@ -101,6 +101,14 @@ func (i *impersonator) ServeHTTP(response http.ResponseWriter, request *http.Req
 			delete(header, name)
 		}
 	}
+	if request.ContentLength != 0 {
+		// Or else an answer that comes right after the body may be lost: the transport looks for
+		// more of the body, which the server has closed meanwhile (golang/go#40747).
+		if err := http.NewResponseController(response).EnableFullDuplex(); err != nil {
+			http.Error(response, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
 	header.Set("Authorization", i.authorization)
 	header.Set("Impersonate-User", who.name)
 	header["Impersonate-Group"] = who.groups

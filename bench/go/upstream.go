@@ -1,21 +1,26 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // upstream answers like an API server that has everything in memory: one object for every GET, yes
 // to every review. It counts what it was asked and as whom, so that a contestant which skips its
 // work, or does another's, is found out.
 type upstream struct {
-	object []byte
-	caller string
+	object  []byte
+	list    []byte
+	posted  []byte
+	callers credentials
 
 	lock          sync.Mutex
 	requestsAs    map[string]int
@@ -28,12 +33,23 @@ func runUpstream(arguments []string) error {
 	certificate := flags.String("certificate", "", "PEM file")
 	key := flags.String("key", "", "PEM file")
 	portFile := flags.String("port-file", "", "where the port is written")
-	size := flags.Int("object-bytes", 2048, "size of the object that every GET returns")
-	caller := flags.String("caller", "", "the user that every token belongs to")
+	caller := flags.String("caller", "", "the user that every client's token belongs to")
+	ownToken := flags.String("own-token-file", "", "the credential of every proxy")
+	clientToken := flags.String("client-token-file", "", "the credential of every client")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	handler := &upstream{object: object(*size), caller: *caller, requestsAs: map[string]int{}}
+	callers, err := readCredentials(*ownToken, *clientToken, *caller)
+	if err != nil {
+		return err
+	}
+	handler := &upstream{
+		object:     object(smallBytes),
+		list:       list(),
+		posted:     object(postedBytes),
+		callers:    callers,
+		requestsAs: map[string]int{},
+	}
 	return serve(handler, *certificate, *key, *portFile)
 }
 
@@ -43,7 +59,7 @@ func (u *upstream) ServeHTTP(response http.ResponseWriter, request *http.Request
 		u.writeCounts(response)
 	case request.Method == http.MethodPost && strings.HasSuffix(path, "/tokenreviews"):
 		u.count(func() { u.tokenReviews++ })
-		user := fmt.Sprintf(`{"username":%q,"groups":["developers"]}`, u.caller)
+		user := fmt.Sprintf(`{"username":%q,"groups":["developers"]}`, u.callers.caller)
 		answerReview(response, request, `{"authenticated":true,"user":`+user+`}`)
 	case request.Method == http.MethodPost && strings.HasSuffix(path, "/subjectaccessreviews"):
 		u.count(func() { u.accessReviews++ })
@@ -54,11 +70,70 @@ func (u *upstream) ServeHTTP(response http.ResponseWriter, request *http.Request
 		answerReview(response, request, `{"allowed":true}`)
 	case request.Method == http.MethodPost && strings.HasSuffix(path, "/selfsubjectreviews"):
 		answerReview(response, request,
-			`{"userInfo":{"username":"system:serviceaccount:understudy:understudy"}}`)
+			`{"userInfo":{"username":"`+ownName+`"}}`)
 	default:
-		identity := strings.Join(request.Header["Impersonate-User"], " and ")
-		u.count(func() { u.requestsAs[identity]++ })
-		u.writeObject(response, request)
+		name := u.callers.name(request.Header)
+		u.count(func() { u.requestsAs[name]++ })
+		u.serveObjects(response, request)
+	}
+}
+
+// serveObjects answers what is not about ourselves.
+func (u *upstream) serveObjects(response http.ResponseWriter, request *http.Request) {
+	switch path, query := request.URL.Path, request.URL.Query(); {
+	case request.Method == http.MethodPost:
+		u.create(response, request)
+	case query.Get("watch") == "true":
+		rate, err := strconv.Atoi(query.Get("rate"))
+		if err != nil {
+			http.Error(response, err.Error(), http.StatusBadRequest)
+			return
+		}
+		writeHeaders(response, request)
+		sendEvents(response, request, rate)
+	case path == listTarget:
+		// Without a length, as an API server sends what does not fit its first buffer.
+		writeHeaders(response, request)
+		_, _ = response.Write(u.list)
+	default:
+		writeHeaders(response, request)
+		response.Header().Set("Content-Length", strconv.Itoa(len(u.object)))
+		_, _ = response.Write(u.object)
+	}
+}
+
+// create takes the one object there is to create, and returns it.
+func (u *upstream) create(response http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil || !bytes.Equal(body, u.posted) {
+		http.Error(response, "not what was sent", http.StatusBadRequest)
+		return
+	}
+	writeHeaders(response, request)
+	response.WriteHeader(http.StatusCreated)
+	_, _ = response.Write(body)
+}
+
+// sendEvents sends one event at once and then so many a second, until the client leaves.
+func sendEvents(response http.ResponseWriter, request *http.Request, rate int) {
+	content, buffer := object(eventBytes), []byte{}
+	flusher := http.NewResponseController(response)
+	var ticks <-chan time.Time
+	if rate > 0 {
+		ticker := time.NewTicker(time.Second / time.Duration(rate))
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
+	for number := 0; ; number++ {
+		buffer = writeEvent(buffer[:0], number, content)
+		if _, err := response.Write(buffer); err != nil || flusher.Flush() != nil {
+			return
+		}
+		select {
+		case <-ticks:
+		case <-request.Context().Done():
+			return
+		}
 	}
 }
 
@@ -83,8 +158,9 @@ func (u *upstream) writeCounts(response http.ResponseWriter) {
 	_, _ = response.Write(counts)
 }
 
-// writeObject sends the headers that an API server sends with an object.
-func (u *upstream) writeObject(response http.ResponseWriter, request *http.Request) {
+// writeHeaders sets the headers that an API server sends with an object; the audit id is that of
+// the request, if it has one.
+func writeHeaders(response http.ResponseWriter, request *http.Request) {
 	header := response.Header()
 	auditID := request.Header.Get("Audit-Id")
 	if auditID == "" {
@@ -95,8 +171,6 @@ func (u *upstream) writeObject(response http.ResponseWriter, request *http.Reque
 	header.Set("Content-Type", "application/json")
 	header.Set("X-Kubernetes-Pf-Flowschema-Uid", "5e1f8e0a-5f0c-4b57-8a53-6f5d5b8f5d0e")
 	header.Set("X-Kubernetes-Pf-Prioritylevel-Uid", "b3f4b7f1-1f0a-4f35-8c37-7f5a9a6e4b0c")
-	header.Set("Content-Length", strconv.Itoa(len(u.object)))
-	_, _ = response.Write(u.object)
 }
 
 // answerReview returns a review as it came, with its status filled in.
@@ -110,12 +184,4 @@ func answerReview(response http.ResponseWriter, request *http.Request, status st
 	response.Header().Set("Content-Type", "application/json")
 	response.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(response).Encode(review)
-}
-
-// object returns a ConfigMap of exactly that many bytes of JSON.
-func object(size int) []byte {
-	const start = `{"apiVersion":"v1","kind":"ConfigMap",` +
-		`"metadata":{"name":"settings","namespace":"default"},"data":{"content":"`
-	const end = `"}}`
-	return []byte(start + strings.Repeat("x", max(0, size-len(start)-len(end))) + end)
 }

@@ -26,7 +26,7 @@ NODE_NAME_KEY = "authentication.kubernetes.io/node-name"
 _NODE_PREFIX = "system:node:"
 _SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
-_LONGEST_USUAL_NAME = 256
+_MOST_REMEMBERED_LETTERS = 4096
 _LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
@@ -58,8 +58,11 @@ class Identity:
 
     @property
     def is_short(self) -> bool:
-        """Tell whether this is a bare name of usual length: few bytes, and worth remembering."""
-        return len(self.name) <= _LONGEST_USUAL_NAME and self.is_bare
+        """Tell whether these are few bytes, so that what was decided is worth remembering."""
+        size = len(self.name) + len(self.uid) + sum(map(len, self.groups))
+        for key, values in self.extra:
+            size += len(key) + sum(map(len, values))
+        return size <= _MOST_REMEMBERED_LETTERS
 
 
 @dataclass(frozen=True, slots=True)

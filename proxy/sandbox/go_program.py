@@ -23,13 +23,17 @@ BUILD_SECONDS = 1200
 _FLAGS = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
 
 
-def go_program(name: str, source: Path, *, package: str = ".", tags: str = "") -> Path:
+def go_program(
+    name: str, source: Path, *, package: str = ".", tags: str = "", notice: str = ""
+) -> Path:
     """Return a program of a module, of its root package unless told; OSError, SubprocessError.
 
-    `tags` are Go's build tags, with commas.
+    `tags` are Go's build tags, with commas. `notice` is told to whoever has to wait for a build.
     """
 
     def build(directory: Path) -> None:
+        if notice:
+            announce_on_stderr(notice)
         subprocess.run(  # noqa: S603 - our own sources, by the toolchain on the PATH
             ["go", "build", *_FLAGS, f"-tags={tags}", "-o", directory / name, package],  # noqa: S607
             cwd=source,

@@ -51,16 +51,18 @@ class ProxyProcess:
         *,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         components: Sequence[str] = (),
+        code: Path | None = None,
     ) -> None:
         """`settings` are sections of the config file; each of their keys replaces the usual one.
 
         `components` are those of the manifests that the forwarder's rights consist of, beside the
-        base.
+        base. `code` is a directory to take the program from, if not this one.
         """
         self._control_plane = control_plane
         self._api_server = api_server
         self._settings = settings or {}
         self._components = components
+        self._code = code
         self._cleanup = ExitStack()
         self.directory = Path()
         self.url = ""
@@ -160,6 +162,7 @@ class ProxyProcess:
         process = start_child(
             [sys.executable, "-m", "proxy", "serve", "--config", self.config_file],
             log_file=self.log_file,
+            directory=self._code,
         )
         cleanup.callback(process.stop)
         return process

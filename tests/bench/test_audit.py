@@ -35,7 +35,7 @@ def test_a_run_tells_what_an_event_adds(tmp_path: Path, capsys: pytest.CaptureFi
     assert "us of CPU a request" in told
     (file,) = tmp_path.iterdir()
     results = json.loads(file.read_text())
-    assert results["ratio"]["median"] > 0
+    assert results["ratios"]["us+audit"]["us"]["median"] > 0
     assert results["pythonPart"]["one_event"] > 0
 
 

@@ -1,34 +1,50 @@
 """What the benchmark makes of what it has read."""
 
 import os
+import subprocess
+import sys
 import time
 
 import pytest
 
-from bench.cpu_time import cpu_seconds, cpu_seconds_of
-from bench.ratios import Ratio, ratio
-
-
-def test_cpu_time_is_that_of_the_process_and_its_ended_children() -> None:
-    stat = b"7 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 1100 220 33 4 20 0 1 0 99"
-
-    assert cpu_seconds_of(stat) == pytest.approx(1357 / os.sysconf("SC_CLK_TCK"))
+from bench.measurement import Measurement
+from bench.process_cost import cpu_seconds, family, rss_kib
+from bench.ratios import Spread
 
 
 def test_a_process_that_works_uses_cpu_time() -> None:
     before, started = cpu_seconds(os.getpid()), time.process_time()
 
-    while time.process_time() - started < 0.1:
+    while time.process_time() - started < 0.05:
         pass
 
     assert cpu_seconds(os.getpid()) - before >= 0.05
 
 
-def test_a_ratio_is_taken_round_by_round() -> None:
-    # The second round was slow for both: as means they would compare quite differently.
-    assert ratio([10, 100, 30], [20, 100, 20]) == Ratio(1.0, 0.5, 1.5)
+def test_what_children_use_is_counted_too() -> None:
+    command = [sys.executable, "-c", "x = bytearray(50 << 20); input()"]
+    alone = rss_kib(os.getpid())
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        assert child.pid in family(os.getpid())
+        deadline = time.monotonic() + 20
+        while rss_kib(child.pid) < 50 << 10 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert rss_kib(os.getpid()) >= alone + (40 << 10)
+        child.communicate(b"\n")
 
 
-def test_rounds_that_do_not_pair_up_are_not_compared() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        ratio([1, 2], [1])
+def test_a_spread_is_the_median_and_its_range() -> None:
+    assert Spread.over([3.0, None, 1.0, 8.0]) == Spread(3.0, 1.0, 8.0)
+
+
+def test_without_readings_there_is_no_spread() -> None:
+    assert Spread.over([None]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("cost", 5.0), ("own", 0.0), ("rss_kib", None), ("unheard of", None)],
+)
+def test_a_figure_is_found_by_its_name(name: str, value: float | None) -> None:
+    assert Measurement(cost=5.0, requests=1, extra={"own": 0.0}).figure(name) == value

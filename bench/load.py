@@ -1,0 +1,177 @@
+"""Load on one contestant for one turn, and what that cost it."""
+
+import re
+import time
+import urllib.request
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.contestants import Contestant
+from bench.generator import Generator, start_generator
+from bench.measurement import Measurement, WrongAnswer
+from bench.process_cost import cpu_seconds, rss_kib
+from bench.stage import Counts, Stage
+
+# So much of a turn again is sent before it, after everybody has had an answer or two.
+_WARM_UP = 0.25
+_AUDIT_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+_SETTLING_SECONDS = 0.2
+_PIECE_BYTES = 1 << 20
+_SCRAPE_SECONDS = 5.0
+# A decision is remembered for ten seconds. Everybody who asks while it is made anew, which may be a
+# thousand at a time, waits for the same review, and none of them had it from memory.
+_FROM_MEMORY = 0.5
+_HITS = re.compile(
+    r'^understudy_decision_cache_lookups_total\{[^}]*result="hit"[^}]*\} (\S+)$', re.MULTILINE
+)
+_REVIEWS = re.compile(r"^understudy_access_reviews_total\{[^}]*\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of a contestant in its turn: the load generator's work and its options."""
+
+    work: str
+    options: tuple[str, ...] = ()
+    seconds: float = 1.0
+    requests: int | None = None
+    """How many requests that is; None if every answer is to one of its own."""
+    is_kept: bool = True
+    """Whether connections stay open for the contestant's next turn in the row."""
+
+
+def command(contestant: Contestant, stage: Stage, load: Load) -> tuple[str, ...]:
+    """Return how the load generator is started for a contestant."""
+    return (
+        str(stage.program),
+        load.work,
+        f"--address={contestant.address}",
+        f"--authority={stage.authority_file}",
+        f"--token-file={'' if contestant.entry.is_plain else stage.client_token_file}",
+        f"--seconds={load.seconds}",
+        f"--warm-up-seconds={load.seconds * _WARM_UP}",
+        f"--plain={str(contestant.entry.is_plain).lower()}",
+        f"--as={contestant.entry.wanted}",
+        *load.options,
+    )
+
+
+def measure(contestant: Contestant, stage: Stage, load: Load) -> Measurement:
+    """Send the load and return what a request cost; raise WrongAnswer if one went astray."""
+
+    def start() -> Generator:
+        return start_generator(command(contestant, stage, load), contestant.name)
+
+    if load.is_kept:
+        generator = stage.generators.keep(load, (contestant.pid, contestant.address), start)
+        return _turn(generator, Witness(contestant, stage), load)
+    stage.generators.close()
+    witness = Witness(contestant, stage)
+    with closing(start()) as generator:
+        return _turn(generator, witness, load)
+
+
+def _turn(generator: Generator, witness: "Witness", load: Load) -> Measurement:
+    contestant = witness.contestant
+    told, used = generator.turn(lambda: _cpu(contestant))
+    held = _rss(contestant)
+    return Measurement(
+        cost=None if contestant.pid is None else used / told["requests"] * 1e6,
+        requests=told["requests"],
+        p50_microseconds=told["p50Microseconds"],
+        p99_microseconds=told["p99Microseconds"],
+        requests_per_second=told["requests"] / told["seconds"],
+        rss_kib=held,
+        extra=witness.testify(load.requests or told["requests"]),
+    )
+
+
+def _cpu(contestant: Contestant) -> float:
+    return 0.0 if contestant.pid is None else cpu_seconds(contestant.pid)
+
+
+def _rss(contestant: Contestant) -> float | None:
+    return None if contestant.pid is None else rss_kib(contestant.pid)
+
+
+class Witness:
+    """What others can tell of a turn: the upstream, our own metrics, and the audit file."""
+
+    def __init__(self, contestant: Contestant, stage: Stage) -> None:
+        self.contestant = contestant
+        self._stage = stage
+        self._counts = stage.counts()
+        self._audited = _size(contestant.audit_file)
+        self._hits = _metric(_HITS, contestant)
+
+    def testify(self, requests: int) -> dict[str, float]:
+        """Return what ours did besides; raise WrongAnswer if anybody did less than its work."""
+        arrived = self._arrivals(self._stage.counts())
+        if arrived < requests:
+            raise WrongAnswer(f"{self.contestant.name}: {arrived} of {requests} requests arrived")
+        told: dict[str, float] = {}
+        if self.contestant.metrics_url:
+            told |= self._decided(arrived)
+        if self.contestant.audit_file is not None:
+            _check_audit(self.contestant.audit_file, self._audited, events=arrived)
+            told["auditEvents"] = arrived
+        return told
+
+    def _decided(self, arrived: int) -> dict[str, float]:
+        """Return what ours tells of its decisions: nearly all from memory, after a review."""
+        hits = _metric(_HITS, self.contestant) - self._hits
+        reviews = _metric(_REVIEWS, self.contestant)
+        if reviews == 0 or hits < arrived * _FROM_MEMORY:
+            raise WrongAnswer(
+                f"{self.contestant.name}: {hits:.0f} decisions from memory and {reviews:.0f} "
+                f"reviews for {arrived} requests"
+            )
+        return {"arrived": arrived, "cacheHits": hits, "reviewsSoFar": reviews}
+
+    def _arrivals(self, after: Counts) -> int:
+        """Return how many requests arrived, all of them as who they should be from."""
+        arrived = Counter(after.requests_as) - Counter(self._counts.requests_as)
+        if set(arrived) != {self.contestant.entry.acting}:
+            raise WrongAnswer(f"{self.contestant.name}: requests arrived as {dict(arrived)}")
+        return arrived.total()
+
+
+def _metric(pattern: re.Pattern[str], contestant: Contestant) -> float:
+    if not contestant.metrics_url:
+        return 0.0
+    with urllib.request.urlopen(contestant.metrics_url, timeout=_SCRAPE_SECONDS) as page:
+        return sum(float(value) for value in pattern.findall(page.read().decode()))
+
+
+def _check_audit(file: Path, offset: int, *, events: int) -> None:
+    """Every request leaves one event; a thread of its own writes them, so they may come late."""
+    deadline = time.monotonic() + _AUDIT_SECONDS
+    while (lines := _lines_from(file, offset)) < events and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    if lines != events:
+        raise WrongAnswer(f"{lines} audit events for {events} requests")
+
+
+def _lines_from(file: Path, offset: int) -> int:
+    with file.open("rb") as stream:
+        stream.seek(offset)
+        return sum(piece.count(b"\n") for piece in iter(lambda: stream.read(_PIECE_BYTES), b""))
+
+
+def _size(file: Path | None) -> int:
+    """Return how long a file is once all that came before is in it: events are stored together."""
+    if file is None:
+        return 0
+    size, later = -1, file.stat().st_size
+    while size != later:
+        time.sleep(_SETTLING_SECONDS)
+        size, later = later, file.stat().st_size
+    return size
+
+
+def options(**named: object) -> tuple[str, ...]:
+    """Return options of the load generator by their names, with - for _."""
+    return tuple(f"--{name.replace('_', '-')}={value}" for name, value in named.items())

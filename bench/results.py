@@ -1,0 +1,77 @@
+"""A run with all its turns as JSON, for later."""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bench.bars import Judgement
+from bench.turns import Played
+
+RESULTS = Path(__file__).with_name("results")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run has found: each row, and the bars of it."""
+
+    started_at: datetime
+    is_quick: bool
+    rows: list[tuple[Played, list[Judgement]]] = field(default_factory=list)
+
+    @property
+    def missed(self) -> list[Judgement]:
+        """Every bar that is not met."""
+        return [one for _, judgements in self.rows for one in judgements if not one.is_met]
+
+
+def write_results(outcome: Outcome, directory: Path) -> Path:
+    """Write a run, named by its time, and return the file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / f"{outcome.started_at:%Y-%m-%dT%H%M%SZ}.json"
+    file.write_text(json.dumps(_document(outcome), indent=1) + "\n")
+    return file
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "startedAt": outcome.started_at.isoformat(timespec="seconds"),
+        "isQuick": outcome.is_quick,
+        "cpus": os.cpu_count(),
+        "rows": [row_document(played, judgements) for played, judgements in outcome.rows],
+    }
+
+
+def row_document(played: Played, judgements: Sequence[Judgement]) -> dict[str, Any]:
+    """Return a row with all its turns and bars."""
+    row = played.row
+    return {
+        "name": row.name,
+        "title": row.title,
+        "unit": row.unit,
+        "contestants": played.descriptions,
+        "loadAverages": played.load_averages,
+        "costs": _spreads((label, played.spread(label)) for label in played.labels),
+        "ratios": {
+            label: _spreads((base, played.ratio(label, base)) for base in played.bases)
+            for label in played.labels
+        },
+        "bars": [
+            {
+                "bar": str(one.bar),
+                "isMet": one.is_met,
+                "found": None if one.found is None else asdict(one.found),
+            }
+            for one in judgements
+        ],
+        "turns": [
+            {"contestant": side.label, **asdict(measurement)} for side, measurement in played.turns
+        ],
+    }
+
+
+def _spreads(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: asdict(spread) for name, spread in found if spread is not None}

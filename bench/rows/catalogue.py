@@ -1,0 +1,12 @@
+"""Every row, in the order they are played."""
+
+from bench.row import Row
+from bench.rows import connections, decision_memory, decisions, requests, watches
+
+ROWS: tuple[Row, ...] = (
+    *requests.ROWS,
+    *connections.ROWS,
+    *watches.ROWS,
+    *decision_memory.ROWS,
+    *decisions.ROWS,
+)

@@ -1,0 +1,9 @@
+"""The scene of all rows that need no real API server: an upstream in Go that answers like one."""
+
+from bench.contestants import ENTRIES
+from bench.peers.catalogue import PEERS
+from bench.row import Scene
+from bench.stage import running_stage
+
+DATA_PLANE = Scene("data plane", running_stage, (*ENTRIES, *PEERS))
+REQUEST = "us of CPU a request"

@@ -1,0 +1,221 @@
+"""Decisions beside the native filter, on a real API server: new ones, and those made before.
+
+A new decision: every request is from a caller that was never seen, for somebody who was never asked
+for, on a connection that is open already.
+
+A decision from memory: what impersonation adds to a request, in CPU of the process that decides. A
+contestant with `Impersonate-*` beside the same without, in quick alternation: what a request costs
+apart from that falls out of the difference. The target is `/version`, which costs either side
+little, so that less of it is left over as noise.
+"""
+
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bench.contestants import Contestant
+from bench.control_plane import (
+    CALLER,
+    CONFIG_MAP,
+    CONTROL_PLANE,
+    LEGACY,
+    NAMED,
+    USER_INFO,
+    VERSION,
+    Cluster,
+)
+from bench.measurement import Measurement, WrongAnswer
+from bench.round_trips import RoundTrip, most_in_one_mode
+from bench.row import Effort, Pair, Row, Side, Turn
+from bench.walking import Step, Way, quiet_mean
+from proxy.sandbox.api_client import ApiClient
+
+_OK = 200
+_REVIEWS = "understudy_access_reviews_total"
+_LOOK_UPS = "understudy_decision_cache_lookups_total"
+_NATIVE_ATTEMPTS = "apiserver_impersonation_attempts_total"
+_NATIVE_CHECKS = "apiserver_impersonation_authorization_attempts_total"
+_COLD_AT_A_TIME = 3
+_COUNTED_AT_A_TIME = 2
+_CONNECTIONS = 8
+_STEP_SECONDS = 0.05
+# A decision lives for 10 s; whoever asks just then asks anew, all connections at once.
+_LEAST_FROM_MEMORY = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A kind of new decision: the group that callers have their rights by, and what they ask."""
+
+    callers: str
+    groups: int
+
+
+COLD_CASES = {
+    "1 group": _Case(USER_INFO, 1),
+    "10 groups": _Case(USER_INFO, 10),
+    "100 groups": _Case(USER_INFO, 100),
+    # Each granted by its name, so the star check is denied.
+    "100 by name": _Case(NAMED, 100),
+    # Of a new caller nothing is known: the mode user-info is attempted before.
+    "legacy, 1 group": _Case(LEGACY, 1),
+    "legacy, 10 groups": _Case(LEGACY, 10),
+}
+CACHED_IDENTITIES = {"user": 0, "10 groups": 10, "100 groups": 100}
+
+
+def _measure_cold(contestant: Contestant, cluster: Cluster, turn: Turn) -> Measurement:
+    case = COLD_CASES[turn.variant]
+    before = _reviews(contestant, cluster)
+    waited = [_ask(contestant, cluster, case)[1] for _ in range(_COLD_AT_A_TIME)]
+    if contestant.metrics_url and _reviews(contestant, cluster) < before + 2 * _COLD_AT_A_TIME:
+        raise WrongAnswer(f"{contestant.name}: decided without asking")
+    return Measurement(
+        cost=statistics.median(waited),
+        requests=_COLD_AT_A_TIME,
+        extra=_count_round_trips(contestant, cluster, case) if contestant.metrics_url else {},
+    )
+
+
+def _count_round_trips(contestant: Contestant, cluster: Cluster, case: _Case) -> dict[str, float]:
+    """Return what a decision waits for: the least of some, since too many may be counted.
+
+    The first opens the connections that the next finds open.
+    """
+    found = [_pass_relay(contestant, cluster, case) for _ in range(_COUNTED_AT_A_TIME)]
+    rounds = min(found, key=len)
+    return {
+        "round trips a mode": most_in_one_mode(rounds),
+        "round trips": len(rounds),
+        "reviews": sum(each.total() for each in rounds),
+    }
+
+
+def _pass_relay(contestant: Contestant, cluster: Cluster, case: _Case) -> list[RoundTrip]:
+    """Let the other one of ours decide, whose reviews go through the relay."""
+    relay, counted = cluster.relays[contestant.name]
+    before = _reviews(counted, cluster)
+    name, _ = _ask(counted, cluster, case)
+    rounds = relay.take(name)
+    reviews = sum(each.total() for each in rounds)
+    told = _reviews(counted, cluster) - before
+    # It asks some of its own now and then, so its count may be above ours, and never below.
+    if reviews == 0 or told < reviews:
+        raise WrongAnswer(f"{reviews} reviews went by, and {counted.name} tells of {told:.0f}")
+    return rounds
+
+
+def _reviews(contestant: Contestant, cluster: Cluster) -> float:
+    return cluster.total(contestant, _REVIEWS) if contestant.metrics_url else 0.0
+
+
+def _ask(contestant: Contestant, cluster: Cluster, case: _Case) -> tuple[str, float]:
+    """Return the name of a new caller, and for how many milliseconds it waited for the object."""
+    name = f"caller-{next(cluster.numbers)}"
+    caller = cluster.control_plane.clients.issue_client(name, groups=(case.callers,))
+    door = ApiClient(
+        f"https://{contestant.address}", ca_pem=cluster.plain.ca_pem, credential=caller
+    )
+    headers = [
+        ("Impersonate-User", f"wanted-by-{name}"),
+        *(("Impersonate-Group", f"group-{number}") for number in range(case.groups)),
+    ]
+    with door.connect() as connection:
+        started = time.perf_counter()
+        answer = connection.request("GET", CONFIG_MAP, headers=headers)
+        waited = time.perf_counter() - started
+    if answer.status != _OK or answer.body != cluster.body_of(CONFIG_MAP):
+        raise WrongAnswer(f"{contestant.name}: {answer.status} {answer.body!r}")
+    return name, waited * 1e3
+
+
+def _measure_cached(contestant: Contestant, cluster: Cluster, turn: Turn) -> Measurement:
+    assert contestant.pid is not None
+    alone = cluster.walks.to(_way(contestant, cluster))
+    impersonating = cluster.walks.to(
+        _way(contestant, cluster, wanted="wanted", groups=CACHED_IDENTITIES[turn.variant])
+    )
+    before = _decided(contestant, cluster)
+    without: list[Step] = []
+    with_it: list[Step] = []
+    for number in range(max(1, round(turn.seconds / _STEP_SECONDS))):
+        order = [(alone, without), (impersonating, with_it)]
+        # Back and forth, so that a machine that gets slower or faster does so for both alike.
+        for walk, steps in order if number % 2 == 0 else order[::-1]:
+            steps.append(walk.turn(_STEP_SECONDS, contestant.pid))
+    requests = sum(step.told["requests"] for step in with_it)
+    check_memory(contestant, now=_decided(contestant, cluster), before=before, requests=requests)
+    costs = [quiet_mean([step.cpu_microseconds for step in steps]) for steps in (with_it, without)]
+    return Measurement(
+        cost=costs[0] - costs[1],
+        requests=requests,
+        p50_microseconds=statistics.median(step.told["p50Microseconds"] for step in with_it),
+        extra={"us of CPU with it": costs[0], "without": costs[1]},
+    )
+
+
+def _way(contestant: Contestant, cluster: Cluster, *, wanted: str = "", groups: int = 0) -> Way:
+    return Way(
+        address=contestant.address,
+        authority_file=cluster.authority_file,
+        token_file=cluster.token_file,
+        connections=_CONNECTIONS,
+        target=VERSION,
+        body_sha256=cluster.digest_of(VERSION),
+        wanted=wanted,
+        groups=groups,
+    )
+
+
+def _decided(contestant: Contestant, cluster: Cluster) -> tuple[float, float]:
+    """Return how many decisions came about in all or from memory, and how much had to be asked."""
+    if contestant.metrics_url:
+        hits = cluster.total(contestant, _LOOK_UPS, 'result="hit"')
+        return hits, cluster.total(contestant, _REVIEWS)
+    attempts = cluster.total(contestant, _NATIVE_ATTEMPTS, 'decision="allowed"')
+    return attempts, cluster.total(contestant, _NATIVE_CHECKS)
+
+
+def check_memory(
+    contestant: Contestant,
+    *,
+    now: tuple[float, float],
+    before: tuple[float, float],
+    requests: int,
+) -> None:
+    """Raise WrongAnswer unless that many requests were decided, and nearly all from memory."""
+    decided, asked = (new - old for new, old in zip(now, before, strict=True))
+    if decided < requests * _LEAST_FROM_MEMORY or asked > requests / 10 or now[1] == 0:
+        raise WrongAnswer(
+            f"{contestant.name}: {decided:.0f} decisions and {asked:.0f} checks "
+            f"(of {now[1]:.0f}) for {requests} requests of {CALLER.name}"
+        )
+
+
+def _beside_native(variants: Iterable[str]) -> tuple[Pair, ...]:
+    return tuple(Pair(Side("us", each), Side("native", each)) for each in variants)
+
+
+ROWS = (
+    Row(
+        name="cold-decision",
+        title="first request of a caller as somebody new",
+        unit="ms until the answer",
+        scene=CONTROL_PLANE,
+        pairs=_beside_native(COLD_CASES),
+        measure=_measure_cold,
+        quick=Effort(rounds=3, seconds=0),
+        full=Effort(rounds=10, seconds=0),
+    ),
+    Row(
+        name="cached-decision",
+        title="what impersonation adds once it is decided",
+        unit="us of CPU added",
+        scene=CONTROL_PLANE,
+        pairs=_beside_native(CACHED_IDENTITIES),
+        measure=_measure_cached,
+        quick=Effort(rounds=2, seconds=0.8),
+        full=Effort(rounds=6, seconds=2.0),
+    ),
+)
