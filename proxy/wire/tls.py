@@ -6,19 +6,38 @@ own its bytes from the socket to the head parser.
 
 import contextlib
 import ssl
+import threading
 
 # The most plaintext one record carries, so the most that one read can return.
 _RECORD_BYTES = 16 * 1024
-# A memory BIO grows to the largest amount it ever held and never shrinks. In larger helpings each
-# connection that has once carried something big would keep half a megabyte for as long as it lives.
+# A memory BIO grows to the largest amount it ever held and never shrinks.
 _HELPING_BYTES = 64 * 1024
 _NOTHING = memoryview(b"")
+_of_thread = threading.local()
+
+
+def _shared_buffers() -> tuple[ssl.MemoryBIO, ssl.MemoryBIO]:
+    """Return the way in and the way out of every session of this thread.
+
+    OpenSSL keeps half a record to itself and writes whole ones, so a buffer holds something only
+    while somebody reads or writes. Of its own each session would keep as much as the largest
+    amount that ever passed through it, and idle connections are many.
+    """
+    buffers: tuple[ssl.MemoryBIO, ssl.MemoryBIO] | None = getattr(_of_thread, "buffers", None)
+    if buffers is None:
+        buffers = _of_thread.buffers = ssl.MemoryBIO(), ssl.MemoryBIO()
+    return buffers
 
 
 class TLSStream:
-    """One TLS session. Ciphertext to send piles up until `take_output` fetches it."""
+    """One TLS session, for use in one thread. Ciphertext to send piles up until it is fetched.
+
+    Whatever happens in a method, at its end both buffers are empty: what it leaves in them, a
+    fault or not, would be taken for the next session's.
+    """
 
     __slots__ = (
+        "_due",
         "_incoming",
         "_object",
         "_outgoing",
@@ -30,8 +49,7 @@ class TLSStream:
     )
 
     def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
+        self._incoming, self._outgoing = _shared_buffers()
         self._object = context.wrap_bio(
             self._incoming,
             self._outgoing,
@@ -42,31 +60,29 @@ class TLSStream:
         self._read = self._object._sslobj.read  # type: ignore[attr-defined]  # noqa: SLF001
         self._write = self._object._sslobj.write  # type: ignore[attr-defined]  # noqa: SLF001
         self._received = _NOTHING
+        self._due = b""
         self.is_ready = False
         self.peer_closed = False
 
     def handshake(self) -> bool:
         """Go on with the handshake and tell whether it is done; a failure raises ssl.SSLError."""
-        while not self.is_ready:
-            try:
-                self._object.do_handshake()
-            except ssl.SSLWantReadError:
-                if not self._take_helping():
-                    return False
-            else:
-                self.is_ready = True
+        try:
+            while not self.is_ready:
+                try:
+                    self._object.do_handshake()
+                except ssl.SSLWantReadError:
+                    if not self._take_helping():
+                        return False
+                else:
+                    self.is_ready = True
+        finally:
+            self._empty_buffers()
         return True
 
     def receive(self, ciphertext: bytes) -> None:
         """Take bytes from the socket."""
-        if len(self._received) > 0:
-            ciphertext = bytes(self._received) + ciphertext
-        if len(ciphertext) <= _HELPING_BYTES:
-            self._received = _NOTHING
-            self._incoming.write(ciphertext)
-        else:
-            self._received = memoryview(ciphertext)
-            self._take_helping()
+        waiting = bytes(self._received) + ciphertext if len(self._received) > 0 else ciphertext
+        self._received = memoryview(waiting)
 
     def decrypt(self, ciphertext: bytes) -> bytes:
         """Take bytes from the socket and return all plaintext there is."""
@@ -78,63 +94,78 @@ class TLSStream:
             piece: bytes = self._read(_RECORD_BYTES)
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             return self.read()  # which tells one from the other
-        # One record, and no more of the next: nearly always.
-        if piece and len(piece) < _RECORD_BYTES and not self._incoming.pending:
+        except ssl.SSLError:
+            self._empty_buffers()
+            raise
+        # One record, no more of the next, and nothing to say to it: nearly always.
+        if (
+            piece
+            and len(piece) < _RECORD_BYTES
+            and not self._incoming.pending
+            and not self._outgoing.pending
+        ):
             return piece
         return piece + self.read()
 
     def read(self) -> bytes:
         """Return all plaintext there is; sets `peer_closed` when the peer has said goodbye."""
         pieces: list[bytes] = []
-        while True:
-            try:
-                piece = self._object.read(_RECORD_BYTES)
-            except ssl.SSLWantReadError:
-                if self._take_helping():
-                    continue
-                break
-            except ssl.SSLZeroReturnError:
-                piece = b""
-            if not piece:
-                self.peer_closed = True
-                break
-            pieces.append(piece)
-            # Asking when nothing is left to decrypt would raise, and that costs more than looking.
-            # OpenSSL takes record by record from the BIO, so what it has not seen is still there;
-            # a read that returned less than a full record has emptied the one it was reading.
-            if (
-                len(piece) < _RECORD_BYTES
-                and not self._incoming.pending
-                and len(self._received) == 0
-            ):
-                break
+        try:
+            while self._read_piece(pieces):
+                pass
+        finally:
+            self._empty_buffers()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def write(self, plaintext: bytes) -> bytes:
         """Return plaintext as ciphertext, together with whatever else is due."""
         if len(plaintext) <= _HELPING_BYTES:
-            if plaintext:
-                self._write(plaintext)
-            return self._outgoing.read()
+            try:
+                if plaintext:
+                    self._write(plaintext)
+            finally:
+                output = self.take_output()
+            return output
         view = memoryview(plaintext)
         pieces: list[bytes] = []
         while len(view) > 0:
-            # A name of its own: the compiler evaluates what stands in a slice twice.
-            count = self._object.write(view[:_HELPING_BYTES])
+            try:
+                # A name of its own: the compiler evaluates what stands in a slice twice.
+                count = self._object.write(view[:_HELPING_BYTES])
+            finally:
+                pieces.append(self.take_output())
             view = view[count:]
-            pieces.append(self._outgoing.read())
         return b"".join(pieces)
 
     def take_output(self) -> bytes:
         """Return ciphertext that is due: handshake messages, alerts, tickets."""
-        return self._outgoing.read()
+        output, self._due = self._due + self._outgoing.read(), b""
+        return output
 
     def close(self) -> bytes:
         """Say goodbye; returns the ciphertext of the close alert."""
         # The peer need not answer our goodbye; we never wait for its own.
         with contextlib.suppress(ssl.SSLError):
             self._object.unwrap()
-        return self._outgoing.read()
+        return self.take_output()
+
+    def _read_piece(self, pieces: list[bytes]) -> bool:
+        """Read one more piece, if there is one; tell whether there may be more."""
+        try:
+            piece = self._object.read(_RECORD_BYTES)
+        except ssl.SSLWantReadError:
+            return self._take_helping()
+        except ssl.SSLZeroReturnError:
+            piece = b""
+        if not piece:
+            self.peer_closed = True
+            return False
+        pieces.append(piece)
+        # Asking when nothing is left to decrypt would raise, and that costs more than looking.
+        # OpenSSL takes record by record from the BIO, so what it has not seen is still there;
+        # a read that returned less than a full record has emptied the one it was reading.
+        is_last = len(piece) < _RECORD_BYTES and not self._incoming.pending
+        return not is_last or len(self._received) > 0
 
     def _take_helping(self) -> bool:
         """Let the session have the next of the bytes received; False when there are none left."""
@@ -145,3 +176,10 @@ class TLSStream:
         # An empty view of them would still keep them all.
         self._received = rest if len(rest) > 0 else _NOTHING
         return True
+
+    def _empty_buffers(self) -> None:
+        """Keep for ourselves what is left: what is due, and what was not read."""
+        if self._outgoing.pending:
+            self._due += self._outgoing.read()
+        if self._incoming.pending:
+            self._received = memoryview(self._incoming.read() + self._received)
