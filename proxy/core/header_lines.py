@@ -35,6 +35,10 @@ class HeaderLines(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have sl
         answer = found[question] = question(self)
         return answer
 
+    def forget(self) -> None:
+        """Let go of what was found; whoever asks again is answered anew."""
+        self._found.clear()
+
 
 NO_LINES = HeaderLines()
 

@@ -54,6 +54,10 @@ class Carrier(Protocol):
         """Take it again."""
         ...
 
+    def settle(self) -> None:
+        """Keep no more than a stream needs on which nothing happens: there may be thousands."""
+        ...
+
     def open_tunnel(self) -> None:
         """Take everything that comes from now on as the body."""
         ...

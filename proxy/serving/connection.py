@@ -136,6 +136,11 @@ class ClientConnection(Guest):
             self._body_received(waiting)
         self._pace()
 
+    def settle(self) -> None:
+        """Keep no more than a stream needs on which nothing happens: there may be thousands."""
+        self._reader.forget()
+        self._handshake.release_buffers()
+
     def open_tunnel(self) -> None:
         """Take everything that comes from now on as the body, until either side ends.
 

@@ -114,7 +114,7 @@ class Exchange:
 
     def attach(self, receiver: RequestReceiver) -> None:
         """Let the receiver have the request's body, from its first byte."""
-        carrier = self._carrier
+        carrier, self._on_gone = self._carrier, None
         if self.body_is_read and carrier is not None and not carrier.is_write_blocked:
             self.receiver = receiver  # There is nothing to be delivered: nearly always.
             return
@@ -168,6 +168,9 @@ class Exchange:
             self._comes_in_lines = comes_in_lines(headers)
         self._status, self._framing = status, framing
         self._carrier.write(encode_head(first_line, headers) + self._framed(payload, framing))
+        if self._is_endless:
+            self.request.headers.forget()
+            self._carrier.settle()
         if self._observer is not None:
             self._tell_start(self._observer, headers, payload)
 

@@ -253,6 +253,8 @@ class UpstreamConnection(SecureConnection):
                 self._finish(b"")
             return
         self._response = body_reader(head.framing)
+        # The lines are the receiver's to pass on: a watch would keep them for as long as it lasts.
+        self._head = head._replace(headers=())
         if self._response is None or not rest:
             receiver.response_started(head)
             if self._response is None:

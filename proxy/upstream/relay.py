@@ -144,6 +144,8 @@ class Relay:
         headers = returned_headers(
             head.headers, audit_id=dispatch.audit_id, warning=dispatch.admission.warning
         )
+        # It is not sent again any more, and a watch would keep it for as long as it lasts.
+        self._dispatch = dispatch._replace(head=b"")
         self._client.start(head.status, headers, head.framing, reason=head.reason, payload=payload)
 
     def _hold(self, head: ResponseHead, payload: bytes, upstream: UpstreamConnection) -> None:

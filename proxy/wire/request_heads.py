@@ -47,13 +47,17 @@ class RequestHeads:
             return known
         request = parse_request_head(head)
         first_line, _, lines = head.partition(b"\r\n")
-        self._known.clear()
-        self._last, self._lines = None, b""
+        self.forget()
         if len(lines) <= _LONGEST_REMEMBERED_LINES and _is_plain(request):
             request = request._replace(notes={})
             self._last, self._lines = request, lines
             self._keep(first_line, request)
         return request
+
+    def forget(self) -> None:
+        """Let go of what is remembered, where it is long until the next request, if one comes."""
+        self._known.clear()
+        self._last, self._lines = None, b""
 
     def _read_plain(self, first_line: bytes) -> RequestHead | None:
         """Return a request with the lines of the last one, if its first line is a plain one."""

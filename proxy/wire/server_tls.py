@@ -180,6 +180,16 @@ class ServerTLS:
         _lib.ERR_clear_error()
         return self.take_output()
 
+    def release_buffers(self) -> None:
+        """Give back what the buffers have grown to; worth it where a long silence may follow."""
+        if _lib.BIO_get_mem_data(self._incoming, _pointer) or self.outgoing.pending:
+            return
+        # The session owns its buffers, and frees the old ones.
+        self._incoming, self.outgoing.bio = _new_buffer(), _new_buffer()
+        _lib.SSL_set_bio(self._session, self._incoming, self.outgoing.bio)
+        self._connection._into_ssl = self._incoming  # noqa: SLF001 - or it would name freed ones
+        self._connection._from_ssl = self.outgoing.bio  # noqa: SLF001 - likewise
+
     def peer_chain(self) -> tuple[bytes, ...]:
         """Return the certificates the peer has shown, as DER, its own first; it holds its key.
 
@@ -214,6 +224,13 @@ class ServerTLS:
         # An empty view of them would still keep them all.
         self._received = rest if len(rest) > 0 else _NOTHING
         return True
+
+
+def _new_buffer() -> Any:
+    buffer = _lib.BIO_new(_lib.BIO_s_mem())
+    if buffer == _ffi.NULL:
+        raise MemoryError
+    return buffer
 
 
 def _choose_protocol(_: SSL.Connection, offered: list[bytes]) -> Any:
