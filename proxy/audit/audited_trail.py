@@ -67,6 +67,9 @@ class AuditedTrail(ListeningTrail):
             self._record_end(outcome, ended_at)
         self._log(outcome, ended_at, took)
 
+    def _drop_lines(self) -> None:
+        """Keep them: every event tells what they say of where a request comes from."""
+
     def _is_plain(self, outcome: Outcome, took: float) -> bool:
         """Tell whether nothing special is to be told of a request, as of nearly all of them."""
         return (

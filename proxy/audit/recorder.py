@@ -12,6 +12,7 @@ from proxy.core.action import Action
 from proxy.core.admission import Admission
 from proxy.core.audit_id import new_audit_id
 from proxy.core.errors import Refusal, UnreadableRequest
+from proxy.core.header_lines import NO_LINES
 from proxy.core.identity import Caller
 from proxy.telemetry.logs import EventLog, members
 from proxy.telemetry.tracing import RequestFacts, Tracing
@@ -146,6 +147,8 @@ class Trail:
         """Learn who the request becomes."""
         self._admission = admission
         self._decided_after = self._recorder.clock() - self._opened_at
+        if self._action is not None and self._action.is_long_running:
+            self._drop_lines()
 
     def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
         """Learn at once what a request does, who is calling, and who it becomes."""
@@ -162,6 +165,14 @@ class Trail:
         """Write down who did what as whom, and what came of it."""
         recorder = self._recorder
         self._log(outcome, recorder.wall_clock(), recorder.clock() - self._opened_at)
+
+    def _drop_lines(self) -> None:
+        """Keep no header lines, a token among them, for as long as a watch lasts.
+
+        Of a request that was admitted our log tells nothing that is in them.
+        """
+        if self._recorder.tracing is None:  # which knows a request by its head
+            self._request = self._request._replace(headers=NO_LINES)
 
     def _log(self, outcome: Outcome, ended_at: int, took: float) -> None:
         if self._recorder.counter is not None:

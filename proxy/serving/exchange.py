@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from proxy.core.endless import comes_in_lines
 from proxy.core.errors import Refusal
-from proxy.core.header_lines import Header, header_lines
+from proxy.core.header_lines import NO_LINES, Header, header_lines
 from proxy.serving.carrier import Carrier, Ending, Kind
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
 from proxy.wire.exchange import ExchangeObserver, Outcome, RequestReceiver
@@ -169,8 +169,7 @@ class Exchange:
         self._status, self._framing = status, framing
         self._carrier.write(encode_head(first_line, headers) + self._framed(payload, framing))
         if self._is_endless:
-            self.request.headers.forget()
-            self._carrier.settle()
+            self._settle(self._carrier)
         if self._observer is not None:
             self._tell_start(self._observer, headers, payload)
 
@@ -267,6 +266,15 @@ class Exchange:
     ) -> None:
         if not observer.answer_started(self._status, headers, payload):
             self._observer = None
+
+    def _settle(self, carrier: Carrier) -> None:
+        """Keep no more than a stream needs on which nothing happens: there may be thousands.
+
+        Nobody asks for its lines again, but perhaps an audit event about where it came from.
+        """
+        self.request.headers.forget()
+        self.request = self.request._replace(headers=NO_LINES, notes=None)
+        carrier.settle()
 
     def _framed(self, payload: bytes, framing: BodyFraming) -> bytes:
         if payload:

@@ -7,6 +7,7 @@ own its bytes from the socket to the head parser.
 import contextlib
 import ssl
 import threading
+from typing import Any
 
 # The most plaintext one record carries, so the most that one read can return.
 _RECORD_BYTES = 16 * 1024
@@ -50,15 +51,16 @@ class TLSStream:
 
     def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
         self._incoming, self._outgoing = _shared_buffers()
-        self._object = context.wrap_bio(
+        wrapped = context.wrap_bio(
             self._incoming,
             self._outgoing,
             server_side=server_hostname is None,
             server_hostname=server_hostname,
         )
-        # The methods below those of SSLObject, which do nothing but call them.
-        self._read = self._object._sslobj.read  # type: ignore[attr-defined]  # noqa: SLF001
-        self._write = self._object._sslobj.write  # type: ignore[attr-defined]  # noqa: SLF001
+        # What is below an SSLObject, whose methods do nothing but call it.
+        self._object: Any = wrapped._sslobj  # type: ignore[attr-defined]  # noqa: SLF001
+        self._read = self._object.read
+        self._write = self._object.write
         self._received = _NOTHING
         self._due = b""
         self.is_ready = False
@@ -131,7 +133,7 @@ class TLSStream:
         while len(view) > 0:
             try:
                 # A name of its own: the compiler evaluates what stands in a slice twice.
-                count = self._object.write(view[:_HELPING_BYTES])
+                count = self._write(view[:_HELPING_BYTES])
             finally:
                 pieces.append(self.take_output())
             view = view[count:]
@@ -146,13 +148,13 @@ class TLSStream:
         """Say goodbye; returns the ciphertext of the close alert."""
         # The peer need not answer our goodbye; we never wait for its own.
         with contextlib.suppress(ssl.SSLError):
-            self._object.unwrap()
+            self._object.shutdown()
         return self.take_output()
 
     def _read_piece(self, pieces: list[bytes]) -> bool:
         """Read one more piece, if there is one; tell whether there may be more."""
         try:
-            piece = self._object.read(_RECORD_BYTES)
+            piece: bytes = self._read(_RECORD_BYTES)
         except ssl.SSLWantReadError:
             return self._take_helping()
         except ssl.SSLZeroReturnError:
