@@ -163,3 +163,79 @@ def test_a_server_of_another_name_is_not_trusted(certificates: Certificates, hos
 
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(client, TLSStream(serving(certificates)))
+
+
+def test_sessions_that_take_turns_do_not_meet(certificates: Certificates) -> None:
+    """All of a thread share their buffers: whatever one leaves in them would be another's."""
+    ours, theirs = pair(certificates), pair(certificates)
+    request, other = ours[0].write(b"ours"), theirs[0].write(b"theirs")
+    ours[1].receive(request[:7])
+    assert ours[1].read() == b""
+    theirs[1].receive(other)
+
+    assert ours[1].decrypt(request[7:] + ours[0].write(b", still")) == b"ours, still"
+    assert theirs[1].read() == b"theirs"
+
+
+def test_handshakes_that_take_turns_do_not_meet(certificates: Certificates) -> None:
+    client = TLSStream(certificates.client_context(), server_hostname=HOST)
+    server = TLSStream(serving(certificates))
+    client.handshake()
+    first_words = client.take_output()
+    for start in range(0, len(first_words), 50):
+        server.receive(first_words[start : start + 50])
+        server.handshake()
+        pair(certificates)
+
+    shake_hands(client, server)
+
+    client.receive(server.write(b"done"))
+    assert client.read() == b"done"
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_a_fault_stays_with_its_session(certificates: Certificates, is_ready: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Neither what came after it nor the alert that answers it reaches another session."""
+    client, server = pair(certificates)
+    if is_ready:
+        _, broken = pair(certificates)
+        with pytest.raises(ssl.SSLError):
+            broken.decrypt(b"\x17\x03\x03\x00\x20" + bytes(32) + b"\x17\x03\x03")
+    else:
+        broken = TLSStream(serving(certificates))
+        broken.receive(b"\x16\x03\x01\x00\x05hello\x16\x03\x01")
+        with pytest.raises(ssl.SSLError):
+            broken.handshake()
+
+    client.receive(server.write(b"as ever"))
+
+    assert client.read() == b"as ever"
+    assert broken.take_output(), "no alert"
+
+
+def test_what_comes_after_a_goodbye_stays_with_its_session(certificates: Certificates) -> None:
+    client, server = pair(certificates)
+    left_client, left = pair(certificates)
+
+    left.decrypt(left_client.close() + b"\x17\x03\x03\x00\x20")
+
+    assert left.peer_closed
+    assert server.decrypt(client.write(b"as ever")) == b"as ever"
+
+
+def test_what_comes_with_the_end_of_a_handshake_is_read_after_it(
+    certificates: Certificates,
+) -> None:
+    client = TLSStream(certificates.client_context(), server_hostname=HOST)
+    server = TLSStream(serving(certificates))
+    client.handshake()
+    server.receive(client.take_output())
+    server.handshake()
+    client.receive(server.take_output())
+    assert client.handshake()
+    server.receive(client.take_output() + client.write(b"at once"))
+
+    assert server.handshake()
+    pair(certificates)
+
+    assert server.read() == b"at once"
