@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,8 @@ UPLOADS = "/api/v1/namespaces/a/services/b/proxy/uploads"  # an API server's own
 # The kernel's socket buffers may hold much; the proxy itself may not.
 IN_FLIGHT_BYTES = 80 * 1024 * 1024
 GROWTH_BYTES = 2 * 1024 * 1024
+WATCHES = 50
+LONG_LINE = ("X-Long", "a" * 300_000)
 
 # The proxy is always on uvloop; its clients need not be tried on both.
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_factories=["uvloop"])]
@@ -197,3 +199,32 @@ async def test_a_huge_body_waits_for_a_slow_api_server_at_flat_memory(
     assert memory.growth < GROWTH_BYTES
     assert answer.status == 200
     assert intake.digest.digest() == whole_digest()
+
+
+async def begin_watch(connection: ScriptedConnection, request: SeenRequest) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    await connection.reader.read()
+
+
+async def test_a_watch_that_has_begun_keeps_nothing_of_its_head(
+    api: ScriptedApiServer,
+    process: ProxyProcess,
+    client: HttpClient,
+    context_of: Callable[[str | None], ssl.SSLContext],
+) -> None:
+    api.script = begin_watch
+    alice, growth = context_of("alice"), []
+    async with AsyncExitStack() as stack:
+        for headers in ([], [LONG_LINE], [], [LONG_LINE]):
+            before = resident_bytes(process.pid)
+            for _ in range(WATCHES):
+                watching = await stack.enter_async_context(connected(process.address, alice))
+                target = "/api/v1/pods?watch=1"
+                await watching.send(request_bytes(target=target, headers=headers))
+                assert (await watching.read_head()).status == 200
+            growth.append(resident_bytes(process.pid) - before)
+
+    # The first two make room for what comes and goes.
+    short, long = growth[2:]
+    print(f"grown by {short} with short heads, by {long} with long ones")  # noqa: T201 - figures
+    assert long - short < WATCHES * len(LONG_LINE[1]) // 2
