@@ -88,7 +88,7 @@ class TLSStream:
         pieces: list[bytes] = []
         while True:
             try:
-                piece = self._object.read(_RECORD_BYTES)
+                piece = self._read(_RECORD_BYTES)
             except ssl.SSLWantReadError:
                 if self._take_helping():
                     continue
