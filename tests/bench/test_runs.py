@@ -196,3 +196,8 @@ def test_a_contestant_that_returns_another_body_fails_the_run(stage: Stage) -> N
 def test_a_row_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["--only", "nonsense"]) == 2
     assert "small-get-c64" in capsys.readouterr().err
+
+
+def test_a_contestant_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--only", "small-get", "--contestants", "us", "nonsense"]) == 2
+    assert "no such contestant in these rows: nonsense" in capsys.readouterr().err
