@@ -92,6 +92,8 @@ class Plan:
     request_cores: float
     event_cores: float
     connection_cores: float
+    reviews_per_caller: float
+    """A second at one replica: all agents of a kind share an account, and are one caller."""
     replicas: int
     """One more than are needed, so that one may be lost or replaced."""
     streams_each: int
@@ -128,6 +130,7 @@ def plan(fleet: Fleet, costs: Costs, *, from_memory: bool) -> Plan:
         request_cores,
         event_cores,
         connection_cores,
+        reviews_per_caller=0.0 if from_memory else fleet.requests / fleet.agents_per_node / needed,
         replicas=needed + 1,
         streams_each=streams_each,
         memory_gib_each=memory_kib / _KIB_PER_GIB,
@@ -166,32 +169,39 @@ def _process_mib(turns: Iterable[dict[str, Any]]) -> float:
 def described(fleet: Fleet, costs: Costs) -> str:
     """Return the plan as a table: every decision from memory, and every one asked for."""
     known, new = (plan(fleet, costs, from_memory=each) for each in (True, False))
+    who = f"{_count(fleet.nodes)} nodes, {_count(fleet.agents)} agents"
+    requests = f"{_count(fleet.requests)} requests/s"
     lines = [
-        f"| {fleet.nodes:,} nodes: {fleet.agents:,} agents, {fleet.streams:,} watches | "
-        "decisions from memory | every decision new |",
+        f"| {who}, {_count(fleet.streams)} watches | decisions from memory | every decision new |",
         "| --- | ---: | ---: |",
-        _line(f"{fleet.requests:,.0f} requests/s", "cores", known.request_cores, new.request_cores),
-        _line(f"{fleet.events:,.0f} events/s", "cores", known.event_cores, new.event_cores),
+        _line(requests, "cores", known.request_cores, new.request_cores),
+        _line(f"{_count(fleet.events)} events/s", "cores", known.event_cores, new.event_cores),
         _line(
-            f"{fleet.new_connections:,.1f} new connections/s",
+            f"{_count(fleet.new_connections)} new connections/s",
             "cores",
             known.connection_cores,
             new.connection_cores,
         ),
         _line("all together", "cores", known.cores, new.cores),
-        f"| reviews at the API server | few | {fleet.requests:,.0f}/s |",
+        f"| reviews at the API server | few | {_count(fleet.requests)}/s |",
+        f"| of these for one caller at one replica | few | {_count(new.reviews_per_caller)}/s |",
         f"| replicas, one of them spare | {known.replicas} | {new.replicas} |",
-        f"| watches of each while one is missing | {known.streams_each:,} | {new.streams_each:,} |",
+        f"| watches of each while one is missing | {_count(known.streams_each)} | "
+        f"{_count(new.streams_each)} |",
         _line("memory of each then", "GiB", known.memory_gib_each, new.memory_gib_each),
         _line(
             "until a lost one's clients are back", "s", known.recovery_seconds, new.recovery_seconds
         ),
     ]
-    return "\n".join(lines).replace(",", " ")
+    return "\n".join(lines)
 
 
 def _line(what: str, unit: str, known: float, new: float) -> str:
     return f"| {what} | {known:.2f} {unit} | {new:.2f} {unit} |"
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}".replace(",", " ")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

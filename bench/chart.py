@@ -7,6 +7,7 @@ bench` installs it beside.
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ _COLUMNS = 3
 _INCHES_WIDE, _INCHES_PER_BAR, _INCHES_AROUND = 19.0, 0.28, 1.1
 _DOTS_PER_INCH = 80
 _INK, _PALE, _OURS, _OTHERS = "#24292f", "#d8dee4", "#74c98a", "#c6cdd5"
+_MISSED = "#cf222e"
+_TITLE_WIDTH = 70
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,17 +59,18 @@ def _draw_row(axes: Any, row: dict[str, Any]) -> None:
     colors = [_OURS if name.startswith("us") else _OTHERS for name in names]
     axes.barh(names, medians, xerr=(below, above), color=colors, ecolor=_INK, height=0.7)
     for place, name in enumerate(names):
-        axes.text(0, place, f" {_told(row, name)}", va="center", size=8, color=_INK)
-    missed = [bar["bar"] for bar in row["bars"] if not bar["isMet"]]
+        end = costs[place]["highest"]
+        axes.text(end, place, f"  {_told(row, name)}", va="center", size=7.5, color=_INK)
+    missed = [f"missed: {bar['bar']}" for bar in row["bars"] if not bar["isMet"]]
     axes.set_title(
-        row["title"] if not missed else f"{row['title']}\nmissed: {'; '.join(missed)}",
+        "\n".join([textwrap.fill(row["title"], _TITLE_WIDTH), *missed]),
         size=9,
         loc="left",
-        color=_INK if not missed else "#cf222e",
-        wrap=True,
+        color=_INK if not missed else _MISSED,
     )
     axes.set_xlabel(row["unit"], size=8, color=_INK)
-    axes.set_xlim(left=0)
+    # Room for what is written behind the bars.
+    axes.set_xlim(0, max(cost["highest"] for cost in costs) * 1.7)
     axes.invert_yaxis()
     axes.tick_params(labelsize=8, colors=_INK, length=2)
     axes.grid(axis="x", color=_PALE, linewidth=0.5)

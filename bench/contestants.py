@@ -52,7 +52,7 @@ class Entry:
     checkout: Path | None = None
     """Where our own code is taken from; None for the code beside this file."""
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """Sections of our config file that are not as usual."""
+    """Sections of our config file; each of their keys replaces the usual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,7 @@ def _write_config(
         ca_pem=stage.servers.certificate_pem,
         credential=stage.own_token,
     )
-    document: dict[str, object] = {
-        "apiVersion": "kube-understudy.io/v1alpha1",
-        "kind": "ProxyConfiguration",
+    usual: dict[str, dict[str, object]] = {
         "serving": {
             "address": serving,
             "certificateFile": str(certificate),
@@ -196,11 +194,16 @@ def _write_config(
         },
         "upstream": {"kubeconfig": str(upstream)},
         "admin": {"address": admin},
-        **entry.settings,
     }
     if audit_file is not None:
         # One file, however long: its lines are counted.
-        document["audit"] = {"log": {"path": str(audit_file), "maxSize": 0}}
+        usual["audit"] = {"log": {"path": str(audit_file), "maxSize": 0}}
+    document = {
+        "apiVersion": "kube-understudy.io/v1alpha1",
+        "kind": "ProxyConfiguration",
+        **usual,
+        **{name: {**usual.get(name, {}), **keys} for name, keys in entry.settings.items()},
+    }
     config = stage.directory / f"{entry.name}.yaml"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     return config

@@ -174,8 +174,13 @@ def _furnish(admin: ApiClient) -> None:
     )
     on_maps = {"apiGroups": [""], "resources": ["configmaps"]}
     on_version = {"nonResourceURLs": [VERSION]}
-    everyone = {"kind": "Group", "name": "system:authenticated"}
-    grant(admin, "bench-everyone", rules=[{**on_maps, "verbs": ["get"]}], to=everyone)
+    # Callers have no right to the object: who is given it has become somebody else.
+    grant(
+        admin,
+        "bench-wanted",
+        rules=[{**on_maps, "verbs": ["get"]}],
+        to={"kind": "Group", "name": "group-0"},
+    )
     deeds = [{**deed, "verbs": ["impersonate-on:user-info:get"]} for deed in (on_maps, on_version)]
     users, groups = (
         _identities(_AUTHENTICATION, "impersonate:user-info", each) for each in ("users", "groups")

@@ -1,22 +1,15 @@
-"""Load on one contestant for one turn, and what that cost it.
+"""Load on one contestant for one turn, and what that cost it."""
 
-The load generator is a Go program. It connects, warms up, says `ready`, and from `start` on it is
-counted: CPU of the contestant, answers, and how long each took.
-"""
-
-import json
 import re
-import subprocess
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 from bench.contestants import Contestant
+from bench.generator import Generator, start_generator
 from bench.measurement import Measurement, WrongAnswer
 from bench.process_cost import cpu_seconds, rss_kib
 from bench.stage import Counts, Stage
@@ -37,15 +30,6 @@ _HITS = re.compile(
 _REVIEWS = re.compile(r"^understudy_access_reviews_total\{[^}]*\} (\S+)$", re.MULTILINE)
 
 
-class LoadReport(TypedDict):
-    """What the load generator tells of one turn."""
-
-    requests: int
-    seconds: float
-    p50Microseconds: float
-    p99Microseconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class Load:
     """What is asked of a contestant in its turn: the load generator's work and its options."""
@@ -55,46 +39,13 @@ class Load:
     seconds: float = 1.0
     requests: int | None = None
     """How many requests that is; None if every answer is to one of its own."""
+    is_kept: bool = True
+    """Whether connections stay open for the contestant's next turn in the row."""
 
 
-class Generator:
-    """The load generator at work: it goes on when told so."""
-
-    def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
-        self._process = process
-        self._name = name
-
-    def wait_until(self, word: str) -> None:
-        """Wait until it says that word."""
-        assert self._process.stdout is not None
-        if self._process.stdout.readline().strip() != word:
-            self.fail()
-
-    def go_on(self) -> None:
-        """Tell it to go on."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("go on\n")
-        self._process.stdin.flush()
-
-    def report(self) -> LoadReport:
-        """Return what it tells at its end."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line or self._process.wait() != 0:
-            self.fail()
-        told: LoadReport = json.loads(line)
-        return told
-
-    def fail(self) -> None:
-        """Raise WrongAnswer with what it said about it."""
-        assert self._process.stderr is not None
-        raise WrongAnswer(f"{self._name}: {self._process.stderr.read().strip()}")
-
-
-@contextmanager
-def generating(contestant: Contestant, stage: Stage, load: Load) -> Iterator[Generator]:
-    """Start the load generator; it ends with the context."""
-    command = [
+def command(contestant: Contestant, stage: Stage, load: Load) -> tuple[str, ...]:
+    """Return how the load generator is started for a contestant."""
+    return (
         str(stage.program),
         load.work,
         f"--address={contestant.address}",
@@ -105,24 +56,28 @@ def generating(contestant: Contestant, stage: Stage, load: Load) -> Iterator[Gen
         f"--plain={str(contestant.entry.is_plain).lower()}",
         f"--as={contestant.entry.wanted}",
         *load.options,
-    ]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            yield Generator(process, contestant.name)
-        finally:
-            process.kill()
+    )
 
 
 def measure(contestant: Contestant, stage: Stage, load: Load) -> Measurement:
     """Send the load and return what a request cost; raise WrongAnswer if one went astray."""
+
+    def start() -> Generator:
+        return start_generator(command(contestant, stage, load), contestant.name)
+
+    if load.is_kept:
+        generator = stage.generators.keep(load, (contestant.pid, contestant.address), start)
+        return _turn(generator, Witness(contestant, stage), load)
+    stage.generators.close()
     witness = Witness(contestant, stage)
-    with generating(contestant, stage, load) as generator:
-        generator.wait_until("ready")
-        started = _cpu(contestant)
-        generator.go_on()
-        told = generator.report()
-        used, held = _cpu(contestant) - started, _rss(contestant)
+    with closing(start()) as generator:
+        return _turn(generator, witness, load)
+
+
+def _turn(generator: Generator, witness: "Witness", load: Load) -> Measurement:
+    contestant = witness.contestant
+    told, used = generator.turn(lambda: _cpu(contestant))
+    held = _rss(contestant)
     return Measurement(
         cost=None if contestant.pid is None else used / told["requests"] * 1e6,
         requests=told["requests"],
@@ -146,7 +101,7 @@ class Witness:
     """What others can tell of a turn: the upstream, our own metrics, and the audit file."""
 
     def __init__(self, contestant: Contestant, stage: Stage) -> None:
-        self._contestant = contestant
+        self.contestant = contestant
         self._stage = stage
         self._counts = stage.counts()
         self._audited = _size(contestant.audit_file)
@@ -156,22 +111,22 @@ class Witness:
         """Return what ours did besides; raise WrongAnswer if anybody did less than its work."""
         arrived = self._arrivals(self._stage.counts())
         if arrived < requests:
-            raise WrongAnswer(f"{self._contestant.name}: {arrived} of {requests} requests arrived")
+            raise WrongAnswer(f"{self.contestant.name}: {arrived} of {requests} requests arrived")
         told: dict[str, float] = {}
-        if self._contestant.metrics_url:
+        if self.contestant.metrics_url:
             told |= self._decided(arrived)
-        if self._contestant.audit_file is not None:
-            _check_audit(self._contestant.audit_file, self._audited, events=arrived)
+        if self.contestant.audit_file is not None:
+            _check_audit(self.contestant.audit_file, self._audited, events=arrived)
             told["auditEvents"] = arrived
         return told
 
     def _decided(self, arrived: int) -> dict[str, float]:
         """Return what ours tells of its decisions: nearly all from memory, after a review."""
-        hits = _metric(_HITS, self._contestant) - self._hits
-        reviews = _metric(_REVIEWS, self._contestant)
+        hits = _metric(_HITS, self.contestant) - self._hits
+        reviews = _metric(_REVIEWS, self.contestant)
         if reviews == 0 or hits < arrived * _FROM_MEMORY:
             raise WrongAnswer(
-                f"{self._contestant.name}: {hits:.0f} decisions from memory and {reviews:.0f} "
+                f"{self.contestant.name}: {hits:.0f} decisions from memory and {reviews:.0f} "
                 f"reviews for {arrived} requests"
             )
         return {"arrived": arrived, "cacheHits": hits, "reviewsSoFar": reviews}
@@ -179,8 +134,8 @@ class Witness:
     def _arrivals(self, after: Counts) -> int:
         """Return how many requests arrived, all of them as who they should be from."""
         arrived = Counter(after.requests_as) - Counter(self._counts.requests_as)
-        if set(arrived) != {self._contestant.entry.acting}:
-            raise WrongAnswer(f"{self._contestant.name}: requests arrived as {dict(arrived)}")
+        if set(arrived) != {self.contestant.entry.acting}:
+            raise WrongAnswer(f"{self.contestant.name}: requests arrived as {dict(arrived)}")
         return arrived.total()
 
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.contestants import ENTRIES
-from bench.load import Load, generating, options
+from bench.generator import generating
+from bench.load import Load, command, options
 from bench.measurement import WrongAnswer
 from bench.stage import running_stage
 from proxy.sandbox.errors import SandboxError
@@ -55,10 +56,11 @@ def profile(name: str, *, connections: int, seconds: float) -> dict[str, float]:
     with (
         running_stage() as stage,
         entry.start(entry, stage) as contestant,
-        generating(contestant, stage, load) as generator,
+        generating(command(contestant, stage, load), name) as generator,
     ):
         samples = stage.directory / "perf.data"
-        generator.wait_until("ready")
+        generator.go_on()
+        generator.wait_until_ready()
         generator.go_on()
         _record(contestant.pid, samples, seconds)
         generator.report()

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.generator import Generators
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.go_program import go_program
@@ -53,6 +54,8 @@ class Stage:
     servers: Authority = field(default_factory=lambda: Authority("servers"))
     client_token: BearerToken = field(default_factory=_new_token)
     own_token: BearerToken = field(default_factory=_new_token)
+    generators: Generators = field(default_factory=Generators)
+    """Load that is kept connected between turns."""
 
     @property
     def authority_file(self) -> Path:
@@ -135,6 +138,7 @@ def running_stage() -> Iterator[Stage]:
         try:
             yield stage
         finally:
+            stage.generators.close()
             upstream.stop()
 
 

@@ -140,24 +140,44 @@ func (w *worker) timed(exchange func() error) error {
 	return nil
 }
 
-// work warms up, says "ready", waits to be told, works for the given time, and reports.
+// turns says "ready" and plays one turn after the other, each when it is told to, until nobody is
+// there any more: it warms up, says "ready", waits to be told again, sends for the given time, and
+// reports.
+func (o *loadOptions) turns(send func(seconds float64) (report, error)) error {
+	fmt.Println("ready")
+	for isTold() {
+		if _, err := send(o.warmUp); err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		if !isTold() {
+			return errors.New("nobody said when to go on")
+		}
+		told, err := send(o.seconds)
+		if err != nil {
+			return err
+		}
+		if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// work has turns of such workers.
 func (o *loadOptions) work(workers []*worker) error {
-	if _, err := workAll(workers, o.warmUp); err != nil {
-		return err
-	}
-	if err := sayAndWait("ready"); err != nil {
-		return err
-	}
-	seconds, err := workAll(workers, o.seconds)
-	if err != nil {
-		return err
-	}
+	return o.turns(func(seconds float64) (report, error) { return workFor(workers, seconds) })
+}
+
+// workFor lets everybody work for that long.
+func workFor(workers []*worker, seconds float64) (report, error) {
+	seconds, err := workAll(workers, seconds)
 	requests, took := 0, []time.Duration{}
 	for _, one := range workers {
 		requests += one.requests
 		took = append(took, one.took...)
 	}
-	return tell(requests, seconds, took)
+	return summary(requests, seconds, took), err
 }
 
 // workAll lets everybody work for that long, and returns how long it took in truth.
@@ -181,19 +201,15 @@ func workAll(workers []*worker, seconds float64) (float64, error) {
 
 var standardInput = bufio.NewReader(os.Stdin)
 
-// sayAndWait prints a word and waits for a line on standard input.
-func sayAndWait(word string) error {
-	fmt.Println(word)
-	if _, err := standardInput.ReadString('\n'); err != nil {
-		return fmt.Errorf("nobody said when to go on: %w", err)
-	}
-	return nil
+// isTold waits for a line on standard input; false if nobody is there any more.
+func isTold() bool {
+	_, err := standardInput.ReadString('\n')
+	return err == nil
 }
 
-func tell(requests int, seconds float64, took []time.Duration) error {
+func summary(requests int, seconds float64, took []time.Duration) report {
 	slices.Sort(took)
-	return json.NewEncoder(os.Stdout).Encode(
-		report{requests, seconds, percentile(took, 0.50), percentile(took, 0.99)})
+	return report{requests, seconds, percentile(took, 0.50), percentile(took, 0.99)}
 }
 
 func percentile(sorted []time.Duration, share float64) float64 {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 // walker asks for many names over one connection, each with a head of its own: every name that the
@@ -98,16 +98,11 @@ func goOnDemand(walkers []*walker) error {
 		if err != nil {
 			return err
 		}
-		elapsed, err := workAll(workers, seconds)
+		told, err := workFor(workers, seconds)
 		if err != nil {
 			return err
 		}
-		requests, took := 0, []time.Duration{}
-		for _, one := range workers {
-			requests += one.requests
-			took = append(took, one.took...)
-		}
-		if err := tell(requests, elapsed, took); err != nil {
+		if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
 			return err
 		}
 	}

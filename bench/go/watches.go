@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -18,6 +18,7 @@ import (
 const (
 	watchTarget      = listTarget + "?watch=true&rate="
 	eventBufferBytes = 2 * 1024
+	listeningTime    = 200 * time.Millisecond
 )
 
 // stream is a watch that was opened, and how its events come.
@@ -76,6 +77,10 @@ func runWatches(arguments []string) error {
 	}
 	var streams []*stream
 	for _, step := range strings.Split(*steps, ",") {
+		fmt.Println("ready")
+		if !isTold() {
+			return errors.New("nobody said when to go on")
+		}
 		count, err := strconv.Atoi(step)
 		if err != nil {
 			return err
@@ -85,30 +90,38 @@ func runWatches(arguments []string) error {
 			return err
 		}
 		streams = append(streams, more...)
-		if err := sayAndWait("ready"); err != nil {
-			return err
-		}
 	}
-	for _, one := range streams {
-		if err := one.isStillOpen(); err != nil {
-			return err
-		}
+	fmt.Println("ready")
+	if !isTold() {
+		return errors.New("nobody said when to go on")
 	}
-	return tell(len(streams), 0, nil)
+	if err := areStillOpen(streams); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(report{Requests: len(streams)})
 }
 
-// isStillOpen fails if anything but silence comes.
-func (s *stream) isStillOpen() error {
-	// In the past: what has come already is found all the same, and nothing is waited for.
-	if err := s.client.connection.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+// areStillOpen fails if anything but silence comes on any of them.
+func areStillOpen(streams []*stream) error {
+	var group sync.WaitGroup
+	failures := make([]error, len(streams))
+	deadline := time.Now().Add(listeningTime)
+	for number, one := range streams {
+		group.Go(func() { failures[number] = one.isSilentUntil(deadline) })
+	}
+	group.Wait()
+	return errors.Join(failures...)
+}
+
+func (s *stream) isSilentUntil(deadline time.Time) error {
+	if err := s.client.connection.SetReadDeadline(deadline); err != nil {
 		return err
 	}
 	_, err := s.events.ReadByte()
-	var network net.Error
-	if errors.As(err, &network) && network.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
-	return fmt.Errorf("a watch did not stay open and silent: %w", err)
+	return fmt.Errorf("a watch did not stay open and silent: %v", err)
 }
 
 // runEvents opens watches with many events, and tells how long each was on its way.
@@ -123,17 +136,10 @@ func runEvents(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := readAll(streams, options.warmUp); err != nil {
-		return err
-	}
-	if err := sayAndWait("ready"); err != nil {
-		return err
-	}
-	took, err := readAll(streams, options.seconds)
-	if err != nil {
-		return err
-	}
-	return tell(len(took), options.seconds, took)
+	return options.turns(func(seconds float64) (report, error) {
+		took, err := readAll(streams, seconds)
+		return summary(len(took), seconds, took), err
+	})
 }
 
 // readAll reads the events of that long, and returns how long each was on its way.

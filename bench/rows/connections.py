@@ -23,7 +23,9 @@ _VARIANTS = {
 
 
 def _measure_many(contestant: Contestant, stage: Stage, turn: Turn) -> Measurement:
-    return measure(contestant, stage, Load("get", _VARIANTS[turn.variant], turn.seconds))
+    # Not kept: who is alone must be alone.
+    load = Load("get", _VARIANTS[turn.variant], turn.seconds, is_kept=False)
+    return measure(contestant, stage, load)
 
 
 _ALONE = Side("us", "alone")

@@ -39,7 +39,7 @@ _NATIVE_CHECKS = "apiserver_impersonation_authorization_attempts_total"
 _COLD_AT_A_TIME = 3
 _COUNTED_AT_A_TIME = 2
 _CONNECTIONS = 8
-_STEP_SECONDS = 0.1
+_STEP_SECONDS = 0.05
 # A decision lives for 10 s; whoever asks just then asks anew, all connections at once.
 _LEAST_FROM_MEMORY = 0.9
 

@@ -17,7 +17,7 @@ from bench.stage import Stage
 _PEERS = ("kube-rbac-proxy", "kubectl-proxy", "aiohttp")
 _QUICK, _FULL = Effort(rounds=3, seconds=0.3), Effort(rounds=9, seconds=2.0)
 # What most bars hang on.
-_CAREFUL = Effort(rounds=6, seconds=0.3), Effort(rounds=12, seconds=2.0)
+_CAREFUL = Effort(rounds=9, seconds=0.3), Effort(rounds=12, seconds=2.0)
 _SHORT = Effort(rounds=2, seconds=0.3), _FULL
 
 

@@ -12,7 +12,8 @@ import time
 from dataclasses import replace
 
 from bench.contestants import Contestant
-from bench.load import Load, Witness, generating, measure, options
+from bench.generator import generating
+from bench.load import Load, Witness, command, measure, options
 from bench.measurement import Measurement
 from bench.process_cost import rss_kib
 from bench.row import Effort, Pair, Row, Side, Turn, against
@@ -36,12 +37,14 @@ def measure_idle(contestant: Contestant, stage: Stage, turn: Turn) -> Measuremen
     with anew.start(anew, stage) as fresh:
         assert fresh.pid is not None
         witness, held = Witness(fresh, stage), []
-        with generating(fresh, stage, Load("watches", options(steps=steps))) as generator:
+        load = Load("watches", options(steps=steps))
+        with generating(command(fresh, stage, load), fresh.name) as generator:
             for _ in (FEW, *STEPS):
-                generator.wait_until("ready")
+                generator.go_on()
+                generator.wait_until_ready()
                 time.sleep(_SETTLING_SECONDS)
                 held.append(rss_kib(fresh.pid))
-                generator.go_on()
+            generator.go_on()
             requests = generator.report()["requests"]
         told = witness.testify(requests)
     shares = {
@@ -59,7 +62,9 @@ def measure_idle(contestant: Contestant, stage: Stage, turn: Turn) -> Measuremen
 def measure_events(contestant: Contestant, stage: Stage, turn: Turn) -> Measurement:
     """Open watches with many events, and return what an event costs."""
     choices = options(connections=_STREAMS, rate=_RATE)
-    return measure(contestant, stage, Load("events", choices, turn.seconds, requests=_STREAMS))
+    # Not kept: events would go on coming while somebody else is measured.
+    load = Load("events", choices, turn.seconds, requests=_STREAMS, is_kept=False)
+    return measure(contestant, stage, load)
 
 
 ROWS = (

@@ -52,6 +52,9 @@ def test_new_decisions_need_more_of_everything() -> None:
     assert new.request_cores == pytest.approx(2.01)
     assert new.replicas == 5 + 1  # 2.11 cores at half load
     assert known.replicas == 1 + 1
+    # Two kinds of agents are two callers, at five replicas.
+    assert new.reviews_per_caller == 201
+    assert known.reviews_per_caller == 0
 
 
 def test_connections_may_need_more_replicas_than_cpu() -> None:

@@ -19,6 +19,14 @@ def test_every_row_is_told_of(row: Row) -> None:
     assert f"`{row.name}`" in DOCUMENT
 
 
+def test_every_contestant_is_told_of() -> None:
+    names = {entry.name for row in ROWS for entry in row.scene.entries}
+
+    # Who differs from `us` by what it remembers has that in its name.
+    usual = {name for name in names if not name.startswith("us knowing")}
+    assert {name for name in usual if f"`{name}`" not in DOCUMENT} == set()
+
+
 @pytest.mark.parametrize("bar", BARS, ids=str)
 def test_every_bar_is_told_of(bar: Bar) -> None:
     assert re.search(rf"^\| `{bar.row}` .*{re.escape(f'`{bar}`')}", DOCUMENT, re.MULTILINE)
