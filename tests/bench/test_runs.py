@@ -90,7 +90,7 @@ def test_a_delay_in_the_path_is_found_and_misses_the_bar(
         pytest.param(
             replace(SHORT, options=options(connections=2, idle=20)), id="others that idle"
         ),
-        pytest.param(replace(SHORT, work="events", requests=4, is_kept=False), id="events"),
+        pytest.param(replace(SHORT, work="events", requests=4), id="events"),
     ],
 )
 def test_every_kind_of_load_is_measured_and_witnessed(stage: Stage, load: Load) -> None:
