@@ -154,7 +154,10 @@ class ServerTLS:
         if len(plaintext) <= _RECORD_BYTES:
             if plaintext and _lib.SSL_write(self._session, plaintext, len(plaintext)) <= 0:
                 raise ssl.SSLError("cannot encrypt")
-            return self.take_output()
+            # As `take_output` does; this is asked for every answer.
+            count = _lib.BIO_read(self.outgoing.bio, _scratch, _SCRATCH_BYTES)
+            record: bytes = _ffi.buffer(_scratch, max(count, 0))[:]
+            return record
         start, size = _ffi.from_buffer(plaintext), len(plaintext)
         session, bio = self._session, self.outgoing.bio
         pieces: list[bytes] = []
