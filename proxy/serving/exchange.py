@@ -184,8 +184,11 @@ class Exchange:
 
     def send(self, payload: bytes) -> None:
         """Send a piece of the answer's body at once."""
-        if self._carrier is not None and self._framing is not None:
-            self._carrier.write(self._framed(payload, self._framing))
+        framing = self._framing
+        if self._carrier is not None and framing is not None and payload:
+            self._body_bytes += len(payload)
+            self._last_byte = payload[-1]
+            self._carrier.write(framing.frame(payload))
             if self._observer is not None:
                 self._observer.answer_data(payload)
 
