@@ -24,6 +24,7 @@ from proxy.telemetry.tracebacks import traceback_text
 # Made once: `json.dumps` makes a new encoder for each call that has an option.
 _encode_anything = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
+_COLLECTING_SECONDS = 0.01
 # At DEBUG these print whole requests and answers, tokens included.
 _TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry", "urllib3")
 
@@ -150,15 +151,15 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         self.add(f"{self._line(fact)}\n")
 
     def add(self, line: str) -> None:
-        """Write a line with the others of this turn of the event loop, in one go.
+        """Write a line with the others of the next moment, in one go.
 
-        Requests that are served in one turn would else each pay for a write of its own.
+        Requests would else each pay for a write of its own, which costs as much as its line.
         """
         self._waiting.append(line)
         if self._is_due:
             return
         try:
-            asyncio.get_running_loop().call_soon(self._write_waiting)
+            asyncio.get_running_loop().call_later(_COLLECTING_SECONDS, self._write_waiting)
         except RuntimeError:
             self._write_waiting()  # Nobody turns a loop here.
         else:
