@@ -41,7 +41,8 @@ A number that cannot be fooled: every status and every body's SHA-256 is checked
 generator, what arrived upstream is counted and by which name, and ours must have decided from
 memory and written as many audit events as it served requests. CPU is that of the whole process and
 its children, all threads, user and system; warm-up and connecting are outside of it unless a row
-says otherwise. While one contestant works, the others run and idle.
+says otherwise. While one contestant works, the others run and idle, and so do the connections that
+the load generator keeps to them between turns (`generator.py`).
 
 Results go to `bench/results/`, which is not part of the repository: figures of one machine say
 nothing about another. Those that a decision rests on are in `docs/decisions/`.

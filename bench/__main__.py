@@ -42,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not rows:
         print(f"no such row; there are {', '.join(row.name for row in ROWS)}", file=sys.stderr)
         return 2
+    unknown = set(options.contestants) - {entry.name for row in rows for entry in row.scene.entries}
+    if unknown:
+        print(f"no such contestant in these rows: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
     _open_many_files()
     try:
         with _cast(options) as cast:

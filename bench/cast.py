@@ -33,9 +33,12 @@ class Cast:
         return replace(entry, checkout=self.code) if entry.is_ours else entry
 
     def row(self, row: Row) -> Row:
-        """Return a row with the pairs that can be played."""
+        """Return a row with the pairs that can be played; who has lost all others plays alone."""
         entries = self.entries(row.scene)
         pairs = [pair for pair in row.pairs if _names(pair) <= entries.keys()]
+        met = {side for pair in pairs for side in pair.sides()}
+        there = (side for pair in row.pairs for side in pair.sides() if side.entry in entries)
+        pairs += [Pair(side) for side in dict.fromkeys(there) if side not in met]
         if self.beside is not None:
             pairs += _befores(pairs, entries)
         return replace(row, pairs=tuple(pairs))

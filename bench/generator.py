@@ -7,12 +7,15 @@ and idle, so turns may be short and contestants take turns quickly.
 
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypedDict
 
 from bench.measurement import WrongAnswer
+
+_LONGEST_IDLE_SECONDS = 30.0
 
 
 class LoadReport(TypedDict):
@@ -104,23 +107,30 @@ def generating(command: Sequence[str], name: str) -> Iterator[Generator]:
 class Generators:
     """Load generators that are kept between turns: all of the same kind, one for each contestant.
 
-    Rows are played one after the other, so when another kind is asked for the others are over.
+    Rows are played one after the other, so when another kind is asked for the others are over. Who
+    has not had a turn for long is connected anew: servers close connections that idle.
     """
 
+    clock: Callable[[], float] = time.monotonic
     _kind: object = None
-    _running: dict[object, Generator] = field(default_factory=dict)
+    _running: dict[object, tuple[Generator, float]] = field(default_factory=dict)
 
     def keep(self, kind: object, owner: object, start: Callable[[], Generator]) -> Generator:
         """Return the generator of that kind for a contestant, started if need be."""
         if kind != self._kind:
             self.close()
             self._kind = kind
-        if owner not in self._running:
-            self._running[owner] = start()
-        return self._running[owner]
+        generator, used_at = self._running.pop(owner, (None, 0.0))
+        if generator is not None and self.clock() - used_at > _LONGEST_IDLE_SECONDS:
+            generator.close()
+            generator = None
+        if generator is None:
+            generator = start()
+        self._running[owner] = generator, self.clock()
+        return generator
 
     def close(self) -> None:
         """End all of them."""
-        for generator in self._running.values():
+        for generator, _ in self._running.values():
             generator.close()
         self._running.clear()

@@ -38,7 +38,8 @@ class Load:
     options: tuple[str, ...] = ()
     seconds: float = 1.0
     requests: int | None = None
-    """How many requests that is; None if every answer is to one of its own."""
+    """How many requests are sent while connecting, that all answers come to; None if every answer
+    is to a request of its own. The former is not kept: answers would go on coming."""
     is_kept: bool = True
     """Whether connections stay open for the contestant's next turn in the row."""
 
@@ -62,11 +63,13 @@ def command(contestant: Contestant, stage: Stage, load: Load) -> tuple[str, ...]
 def measure(contestant: Contestant, stage: Stage, load: Load) -> Measurement:
     """Send the load and return what a request cost; raise WrongAnswer if one went astray."""
 
-    def start() -> Generator:
-        return start_generator(command(contestant, stage, load), contestant.name)
+    way = command(contestant, stage, load)
 
-    if load.is_kept:
-        generator = stage.generators.keep(load, (contestant.pid, contestant.address), start)
+    def start() -> Generator:
+        return start_generator(way, contestant.name)
+
+    if load.is_kept and load.requests is None:
+        generator = stage.generators.keep(load, (contestant.pid, way), start)
         return _turn(generator, Witness(contestant, stage), load)
     stage.generators.close()
     witness = Witness(contestant, stage)

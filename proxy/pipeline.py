@@ -99,7 +99,10 @@ class Pipeline:
         admission = self._admission_again(walk)
         if admission is None:
             return False
-        trail = self._open(exchange, None)
+        trail = self._recorder.open(exchange.request, exchange.peer, None)
+        exchange.when_ended(trail.ended)
+        if self._recorder.observes:
+            exchange.observe(trail.observer)
         try:
             self._in_flight.enter(exchange, walk.action, walk.caller)
             trail.is_admitted_again(walk.action, walk.caller, admission)
@@ -214,7 +217,7 @@ class Pipeline:
     def _open(self, exchange: ClientExchange, audit_id: bytes | None) -> Trail:
         trail = self._recorder.open(exchange.request, exchange.peer, audit_id)
         exchange.when_ended(trail.ended)
-        if trail.observer is not None:
+        if self._recorder.observes:
             exchange.observe(trail.observer)
         return trail
 

@@ -57,6 +57,11 @@ class Trail(Protocol):
 class Recorder(Protocol):
     """Keeps the trails."""
 
+    @property
+    def observes(self) -> bool:
+        """Tell whether its trails may want to hear what passes."""
+        ...
+
     def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> Trail:
         """Start a trail under the client's id or a new one."""
         ...

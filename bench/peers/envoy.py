@@ -3,7 +3,7 @@
 It looks the one token up (as a condition of its route), takes the client's credential and identity
 headers away and says who is calling under its own credential, as `bench/go/reverse_proxy.go` does.
 It has no policy: for decisions like ours it would have to ask another service for each request. No
-access log and no request id, which makes it cheaper; its counters stay as they are.
+access log and no request id, so it is at its cheapest; its counters stay as they are.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def _proxy(entry: Entry, stage: Stage) -> Iterator[Contestant]:
         [
             install(),
             *("--config-path", config),
-            # One worker, as we have one. It is the cheaper setting for the work here, too.
+            # One worker, as we have one. With many connections it is the cheaper setting, too.
             *("--concurrency", "1"),
             *("--log-level", "warning"),
             "--disable-hot-restart",

@@ -62,9 +62,7 @@ def measure_idle(contestant: Contestant, stage: Stage, turn: Turn) -> Measuremen
 def measure_events(contestant: Contestant, stage: Stage, turn: Turn) -> Measurement:
     """Open watches with many events, and return what an event costs."""
     choices = options(connections=_STREAMS, rate=_RATE)
-    # Not kept: events would go on coming while somebody else is measured.
-    load = Load("events", choices, turn.seconds, requests=_STREAMS, is_kept=False)
-    return measure(contestant, stage, load)
+    return measure(contestant, stage, Load("events", choices, turn.seconds, requests=_STREAMS))
 
 
 ROWS = (

@@ -1,6 +1,7 @@
 """Opens the trails that leave audit events."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from proxy.audit.audited_trail import AuditedTrail
 from proxy.audit.book import AuditBook
@@ -11,6 +12,8 @@ from proxy.wire.peer import Peer
 
 class AuditRecorder(Recorder):
     """Opens a trail that leaves audit events for each request."""
+
+    observes: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -24,4 +27,5 @@ class AuditRecorder(Recorder):
 
     def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> Trail:
         """Start a trail under the client's id or a new one."""
-        return AuditedTrail(self, self._book, request, peer, audit_id or self.new_id())
+        audit_id = audit_id or (self._ids or self._new_ids()).pop()
+        return AuditedTrail(self, self._book, request, peer, audit_id)

@@ -45,13 +45,21 @@ class AuditedTrail(ListeningTrail):
     def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
         """Learn it all at once; how much is recorded is known from an equal request, if at all."""
         self._action, self._caller = action, caller
-        self._equal = equal = self._equal_event(admission)
-        if equal is None:
-            self._look_up(caller)
+        notes, book = self._request.notes, self._book
+        known = notes.get(book) if notes else None
+        if (
+            isinstance(known, EqualEvent)
+            and known.admission is admission
+            and known.policy is book.policy
+        ):
+            self._equal, self._recording = known, known.recording
+            if known.recording.writes_received:
+                self._has_come(known.recording)
         else:
-            self._record_as(equal.recording)
+            self._look_up(caller)
         # The last of all: the first event says nothing of a decision.
-        super().is_admitted_again(action, caller, admission)
+        self._admission = admission
+        self._called_after = self._decided_after = self._recorder.clock() - self._opened_at
 
     def ended(self, outcome: Outcome) -> None:
         """Write down who did what as whom, and what came of it."""
@@ -101,14 +109,6 @@ class AuditedTrail(ListeningTrail):
             status,
         )
         book.sink.write(line)
-
-    def _equal_event(self, admission: Admission) -> EqualEvent | None:
-        """Return what is known from an equal request of this connection, if it still holds."""
-        notes, book = self._request.notes, self._book
-        known = notes.get(book) if notes else None
-        if not isinstance(known, EqualEvent) or known.policy is not book.policy:
-            return None
-        return known if known.admission is admission else None
 
     def _note_event(self) -> EqualEvent | None:
         """Return what plain events of equal requests have in common, and remember it for them."""

@@ -79,9 +79,6 @@ class ListeningTrail(Trail):
 
     def _look_up(self, caller: Caller) -> None:
         recording = self._book.policy.recording_of(caller.identity, self._known_action)
-        self._record_as(recording)
-
-    def _record_as(self, recording: Recording) -> None:
         self._recording = recording
         if recording.writes_received:
             self._has_come(recording)

@@ -6,7 +6,7 @@ Each request leaves one line in our own log. `audited_trail.py` adds audit event
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from proxy.core.action import Action
 from proxy.core.admission import Admission
@@ -60,6 +60,8 @@ class RequestCounter(Protocol):
 class Recorder:
     """Opens a trail for each request."""
 
+    observes: ClassVar[bool] = False
+
     def __init__(
         self,
         wall_clock: Callable[[], int],
@@ -80,16 +82,15 @@ class Recorder:
 
     def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> "Trail":
         """Start a trail under the client's id or a new one."""
-        return Trail(self, request, peer, audit_id or self.new_id())
+        return Trail(self, request, peer, audit_id or (self._ids or self._new_ids()).pop())
 
-    def new_id(self) -> bytes:
-        """Return an id that nobody else has."""
-        if not self._ids:
-            # The kernel is asked for many at once: it costs as much as for one.
-            random = os.urandom(_ID_BYTES * _IDS_AT_ONCE)
-            starts = range(0, len(random), _ID_BYTES)
-            self._ids = [new_audit_id(random[start : start + _ID_BYTES]) for start in starts]
-        return self._ids.pop()
+    def _new_ids(self) -> list[bytes]:
+        """Return ids that nobody else has, for this and the next requests."""
+        # The kernel is asked for many at once: it costs as much as for one.
+        random = os.urandom(_ID_BYTES * _IDS_AT_ONCE)
+        starts = range(0, len(random), _ID_BYTES)
+        self._ids = [new_audit_id(random[start : start + _ID_BYTES]) for start in starts]
+        return self._ids
 
 
 class Trail:
@@ -175,10 +176,11 @@ class Trail:
             self._request = self._request._replace(headers=NO_LINES)
 
     def _log(self, outcome: Outcome, ended_at: int, took: float) -> None:
-        if self._recorder.counter is not None:
-            self._count(self._recorder.counter, outcome, took)
-        if self._recorder.tracing is not None:
-            self._trace(self._recorder.tracing, outcome, took)
+        recorder = self._recorder
+        if recorder.counter is not None:
+            self._count(recorder.counter, outcome, took)
+        if recorder.tracing is not None:
+            self._trace(recorder.tracing, outcome, took)
         if not self._log_plainly(outcome, ended_at, took) and access_log.is_enabled:
             access_log.write(ended_at, self._summary(outcome, took))
 

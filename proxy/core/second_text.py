@@ -27,3 +27,9 @@ class SecondText:
             moment = datetime.fromtimestamp(second, UTC)
             self._second, self._text = second, moment.strftime("%Y-%m-%dT%H:%M:%S")
         return self._text
+
+    def with_milliseconds(self, moment: int) -> str:
+        """Return a moment, as `2026-11-16T16:00:00.123Z`."""
+        second, rest = divmod(moment, SECOND)
+        text = self._text if second == self._second else self.of(second)
+        return "%s.%03dZ" % (text, rest // 1_000_000)  # noqa: UP031 - quicker

@@ -108,7 +108,7 @@ class Exchange:
             return
         self._on_end.append(callback)
 
-    def observe(self, observer: ExchangeObserver) -> None:
+    def observe(self, observer: ExchangeObserver | None) -> None:
         """Let somebody hear what passes, from before the body and the answer."""
         self._observer = observer
 
@@ -186,8 +186,11 @@ class Exchange:
 
     def send(self, payload: bytes) -> None:
         """Send a piece of the answer's body at once."""
-        if self._carrier is not None and self._framing is not None:
-            self._carrier.write(self._framed(payload, self._framing))
+        framing = self._framing
+        if self._carrier is not None and framing is not None and payload:
+            self._body_bytes += len(payload)
+            self._last_byte = payload[-1]
+            self._carrier.write(framing.frame(payload))
             if self._observer is not None:
                 self._observer.answer_data(payload)
 
@@ -200,10 +203,11 @@ class Exchange:
             self._carrier.write(terminator)
         self._finish(is_complete=True)
 
-    def answer(self, status: int, lines: bytes, payload: bytes) -> None:
-        """Send a whole answer; `lines` are all of its head, but for those of this hop.
+    def answer(self, outcome: Outcome, lines: bytes, payload: bytes) -> None:
+        """Send a whole answer; `outcome` is what becomes of the exchange by that.
 
-        They begin with the status line, end with their last line's end, and tell the length.
+        `lines` are all of its head, but for those of this hop. They begin with the status line, end
+        with their last line's end, and tell the length.
         """
         carrier = self._carrier
         if carrier is None:
@@ -211,14 +215,15 @@ class Exchange:
         self.closes = self.closes or not self.body_is_read
         if self.closes:
             lines += b"Connection: close\r\n"
-        self._status, self._body_bytes = status, len(payload)
+        status = self._status = outcome.status
+        self._body_bytes = outcome.body_bytes
         carrier.write(b"%b\r\n%b" % (lines, payload))
         observer = self._observer
         if observer is not None and observer.wants_answer(status):
             self._tell_start(observer, header_lines(lines), payload)
         self._carrier = self.receiver = self._observer = None
         try:
-            self._tell_end(Outcome(status, self._body_bytes, is_complete=True))
+            self._tell_end(outcome)
         finally:
             carrier.exchange_ended(Ending.FINAL if self.closes else Ending.REUSABLE)
 

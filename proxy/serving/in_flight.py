@@ -36,32 +36,19 @@ class TurnedAwayCounter(Protocol):
 class _Lane:
     """The places for one kind of request."""
 
-    __slots__ = ("_guests", "limit", "per_caller", "taken")
+    __slots__ = ("guests", "limit", "per_caller", "taken")
 
     def __init__(self, limit: int, per_caller: int) -> None:
         self.limit = limit
         self.per_caller = per_caller
-        self._guests: dict[str, _Guest] = {}
+        self.guests: dict[str, _Guest] = {}
         self.taken = 0
 
-    def enter(self, caller: str) -> "_Guest":
-        """Take a place; raises `_Full` if there is none, or none for this caller."""
-        if self.taken >= self.limit:
-            raise _Full
-        guest = self._guests.get(caller)
-        if guest is None:
-            guest = self._welcome(caller)
-        elif guest.held >= self.per_caller:
-            raise _FullForCaller
-        guest.held += 1
-        self.taken += 1
-        return guest
-
-    def _welcome(self, caller: str) -> "_Guest":
+    def welcome(self, caller: str) -> "_Guest":
         """Return a caller that is not known, and forget those who have left if they are many."""
-        if len(self._guests) >= _MOST_KNOWN:
-            self._guests = {name: one for name, one in self._guests.items() if one.held}
-        guest = self._guests[caller] = _Guest(self)
+        if len(self.guests) >= _MOST_KNOWN:
+            self.guests = {name: one for name, one in self.guests.items() if one.held}
+        guest = self.guests[caller] = _Guest(self)
         return guest
 
 
@@ -78,14 +65,6 @@ class _Guest:
         """Give one back."""
         self.held -= 1
         self._lane.taken -= 1
-
-
-class _Full(Exception):
-    """There is no place."""
-
-
-class _FullForCaller(_Full):
-    """There is one, but not for a caller that has so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +123,17 @@ class InFlight:
             lane, kind = self._reads, "read"
         else:
             lane, kind = self._writes, "write"
-        try:
-            guest = lane.enter(caller.identity.name)
-        except _Full as full:
-            is_callers = isinstance(full, _FullForCaller)
-            self._counter.request_turned_away("caller" if is_callers else kind)
-            raise TooManyRequests(
-                _TOO_MANY_OF_ONE if is_callers else _TOO_MANY,
-                retry_after_seconds=_RETRY_AFTER_SECONDS,
-            ) from None
+        if lane.taken >= lane.limit:
+            raise self._turned_away(kind, _TOO_MANY)
+        guest = lane.guests.get(caller.identity.name) or lane.welcome(caller.identity.name)
+        if guest.held >= lane.per_caller:
+            raise self._turned_away("caller", _TOO_MANY_OF_ONE)
+        guest.held += 1
+        lane.taken += 1
         # An exchange ends exactly once, however it ends, and then gives its place back; one that
         # is over already gives it back at once.
         exchange.when_ended(guest.leave)
+
+    def _turned_away(self, kind: str, message: str) -> TooManyRequests:
+        self._counter.request_turned_away(kind)
+        return TooManyRequests(message, retry_after_seconds=_RETRY_AFTER_SECONDS)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, NamedTuple, TextIO
 
 import orjson
@@ -23,11 +24,12 @@ from proxy.telemetry.tracebacks import traceback_text
 # Made once: `json.dumps` makes a new encoder for each call that has an option.
 _encode_anything = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
+_COLLECTING_SECONDS = 0.01
 # At DEBUG these print whole requests and answers, tokens included.
 _TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry", "urllib3")
 
 
-_seconds = SecondText()
+_timestamp = SecondText().with_milliseconds
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
@@ -50,11 +52,13 @@ def configure_logs(
     # everything else about a line (see "Optimization" in the logging HOWTO).
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001 - documented there
-    handler = _LineHandler(_json_line if style == "json" else _text_line, stream or sys.stderr)
+    number = logging.getLevelNamesMapping()[level.upper()]
+    line = _json_line if style == "json" else _text_line
+    handler = _LineHandler(line, stream or sys.stderr, takes_info=number <= logging.INFO)
     handler.addFilter(Repeats(repeats_per_minute, time.monotonic))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    root.setLevel(number)
     for name in _TALKATIVE_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.INFO, root.level))
 
@@ -86,10 +90,8 @@ class EventLog:
     def write_json(self, moment: int, members: str) -> bool:
         """Write one line with these members, if lines are JSON and nobody else takes them."""
         handlers = logging.root.handlers
-        if len(handlers) != 1 or not self._logger.isEnabledFor(logging.INFO):
-            return False
-        handler = handlers[0]
-        if type(handler) is not _LineHandler or not handler.is_json:
+        handler = handlers[0] if len(handlers) == 1 else None
+        if type(handler) is not _LineHandler or not handler.takes_json_lines:
             return False
         handler.add(f'{{"time":"{_timestamp(moment)}",{self._constant},{members}}}\n')
         return True
@@ -118,10 +120,11 @@ class _Fact(NamedTuple):
 class _LineHandler(logging.StreamHandler[TextIO]):
     """Writes facts as lines, whether they come as records or not."""
 
-    def __init__(self, line: Callable[[_Fact], str], stream: TextIO) -> None:
+    def __init__(self, line: Callable[[_Fact], str], stream: TextIO, *, takes_info: bool) -> None:
         super().__init__(stream)
         self._line = line
-        self.is_json = line is _json_line
+        # Whether an event that is said very often may be said without asking its logger.
+        self.takes_json_lines = takes_info and line is _json_line
         self._waiting: deque[str] = deque()
         self._is_due = False
 
@@ -148,15 +151,15 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         self.add(f"{self._line(fact)}\n")
 
     def add(self, line: str) -> None:
-        """Write a line with the others of this turn of the event loop, in one go.
+        """Write a line with the others of the next moment, in one go.
 
-        Requests that are served in one turn would else each pay for a write of its own.
+        Requests would else each pay for a write of its own, which costs as much as its line.
         """
         self._waiting.append(line)
         if self._is_due:
             return
         try:
-            asyncio.get_running_loop().call_soon(self._write_waiting)
+            asyncio.get_running_loop().call_later(_COLLECTING_SECONDS, self._write_waiting)
         except RuntimeError:
             self._write_waiting()  # Nobody turns a loop here.
         else:
@@ -170,16 +173,12 @@ class _LineHandler(logging.StreamHandler[TextIO]):
     def _write_waiting(self) -> None:
         """Write what waits; a log that cannot be written must not cost a request its answer."""
         self._is_due = False
-        self.acquire()
-        try:
+        assert self.lock is not None  # every handler has one, until the interpreter ends
+        with self.lock, suppress(OSError, ValueError):
             lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
             if lines:
                 self.stream.write("".join(lines))
                 self.stream.flush()
-        except (OSError, ValueError):
-            pass
-        finally:
-            self.release()
 
 
 def _json_line(fact: _Fact) -> str:
@@ -221,8 +220,3 @@ def _encode(value: object) -> str:
     except TypeError:
         return _encode_anything(value)
     return text if text.isascii() and text.isprintable() else _encode_anything(value)
-
-
-def _timestamp(moment: int) -> str:
-    second, rest = divmod(moment, SECOND)
-    return "%s.%03dZ" % (_seconds.of(second), rest // 1_000_000)  # noqa: UP031 - quicker

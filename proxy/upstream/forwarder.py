@@ -18,8 +18,8 @@ from proxy.core.forwarding_headers import (
 )
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.deadlines import Deadlines
-from proxy.upstream.dispatch import CredentialStanding, Dispatch
-from proxy.upstream.relay import Relay
+from proxy.upstream.relay import Desk, Relay
+from proxy.upstream.standing import CredentialStanding
 from proxy.wire.body import BodyKind
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.tasks import Tasks
@@ -91,8 +91,9 @@ class Forwarder:
         self._connections = connections
         self._write_head: HeadWriter = write_head or self._head
         self._credential = credential
-        self._standing = standing
-        self._deadlines = Deadlines(response_timeout_seconds)
+        self._desk = Desk(standing, self._repeat, Deadlines(response_timeout_seconds))
+        # For what may last, and so may its answer's head.
+        self._patient_desk = Desk(standing, self._repeat, None)
         self._tasks = tasks
         # Replaced when other headers are a front proxy's.
         self.rules = NO_RULES
@@ -112,13 +113,11 @@ class Forwarder:
         # The head comes first: if it cannot be made, no connection is left in an odd state.
         version = self._credential.version
         head = self._write_head(exchange, admission, audit_id)
-        dispatch = Dispatch(
-            exchange, admission, audit_id, is_long_running, refuse, head=head, version=version
-        )
-        connection = self._connections.take_idle()
-        if connection is None:
-            dispatch, connection = await self._connect(dispatch)
-        self._send(dispatch, connection)
+        desk = self._patient_desk if is_long_running else self._desk
+        relay = Relay(exchange, admission, audit_id, refuse, desk)
+        relay.head, relay.version = head, version
+        connection = self._connections.take_idle() or await self._connect(relay)
+        self._send(relay, connection)
 
     def forward_at_once(
         self,
@@ -134,16 +133,9 @@ class Forwarder:
         connection = self._connections.take_idle()
         if connection is None:
             return False
-        dispatch = Dispatch(
-            exchange,
-            admission,
-            audit_id,
-            is_long_running=False,
-            refuse=refuse,
-            head=head,
-            version=version,
-        )
-        self._send(dispatch, connection)
+        relay = Relay(exchange, admission, audit_id, refuse, self._desk)
+        relay.head, relay.version = head, version
+        relay.go(connection)
         return True
 
     def _head(self, exchange: ClientExchange, admission: Admission, audit_id: bytes) -> bytes:
@@ -185,8 +177,8 @@ class Forwarder:
             request.notes[self] = made
         return made
 
-    async def _connect(self, dispatch: Dispatch) -> tuple[Dispatch, UpstreamConnection]:
-        """Return a new connection, and the request with the credential that goes with it.
+    async def _connect(self, relay: Relay) -> UpstreamConnection:
+        """Return a new connection, and give the request the credential that goes with it.
 
         The two are one: a head made for a connection that shows our certificate would reach the
         API server as nobody's on one that does not.
@@ -195,45 +187,37 @@ class Forwarder:
         if not connection.is_open:
             raise UpstreamUnavailable("the API server cannot be reached", retry_after_seconds=1)
         version = self._credential.version
-        if dispatch.version != version:
-            head = self._write_head(dispatch.client, dispatch.admission, dispatch.audit_id)
-            dispatch = dispatch._replace(head=head, version=version)
-        return dispatch, connection
+        if relay.version != version:
+            relay.head = self._write_head(relay.client, relay.admission, relay.audit_id)
+            relay.version = version
+        return connection
 
-    def _send(self, dispatch: Dispatch, connection: UpstreamConnection) -> None:
-        if not dispatch.client.is_open:
-            if connection.is_open:
-                self._connections.put_back(connection)
-            return
-        deadlines = None if dispatch.is_long_running else self._deadlines
-        relay = Relay(dispatch, connection, deadlines, standing=self._standing, repeat=self._repeat)
-        if deadlines is not None:
-            deadlines.start(relay)
-        connection.send_head(
-            dispatch.head, dispatch.audit_id, request=dispatch.client.request, receiver=relay
-        )
-        # The body follows as the client sends it.
-        dispatch.client.attach(relay)
+    def _send(self, relay: Relay, connection: UpstreamConnection) -> None:
+        """Send a request, unless its client has left meanwhile."""
+        if relay.client.is_open:
+            relay.go(connection)
+        elif connection.is_open:
+            self._connections.put_back(connection)
 
-    def _repeat(self, dispatch: Dispatch) -> bool:
+    def _repeat(self, relay: Relay) -> bool:
         """Repeat a request that met a connection which was just being closed, if that is safe.
 
         Only a request that changes nothing and has no body (an upgrade may change anything). It
         is repeated only once: the second try is on a new connection.
         """
-        request = dispatch.client.request
+        request = relay.client.request
         if (
             request.upgrade is not None
             or request.method not in _REPEATABLE
             or request.framing.kind is not BodyKind.NONE
         ):
             return False
-        repeating = self._tasks.start(self._forward_again(dispatch))
-        repeating.add_done_callback(partial(_tell_failure, dispatch.refuse))
+        repeating = self._tasks.start(self._forward_again(relay))
+        repeating.add_done_callback(partial(_tell_failure, relay.refuse))
         return True
 
-    async def _forward_again(self, dispatch: Dispatch) -> None:
-        self._send(*await self._connect(dispatch))
+    async def _forward_again(self, relay: Relay) -> None:
+        self._send(relay, await self._connect(relay))
 
 
 def _tell_failure(refuse: Callable[[Refusal], None], repeating: asyncio.Task[None]) -> None:

@@ -6,14 +6,16 @@ Two things are, until we know whether they are about the client or about us: a 4
 
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import NamedTuple
 
+from proxy.core.admission import Admission
 from proxy.core.errors import BadGateway, CredentialRefused, GatewayTimeout, Refusal
 from proxy.core.forwarding_headers import returned_headers, returned_lines
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.deadlines import Deadlines
-from proxy.upstream.dispatch import CredentialStanding, Dispatch
 from proxy.upstream.held_answer import HeldAnswer, denial_type
-from proxy.upstream.standing import Standing
+from proxy.upstream.standing import CredentialStanding, Standing
+from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
 from proxy.wire.response_heads import PlainHead
 
@@ -22,47 +24,66 @@ _UNAUTHORIZED = HTTPStatus.UNAUTHORIZED.value
 _FORBIDDEN = HTTPStatus.FORBIDDEN.value
 
 
+class Desk(NamedTuple):
+    """Whom a relay turns to."""
+
+    standing: CredentialStanding
+    repeat: Callable[["Relay"], bool]
+    """Sends a request again if that is safe, and tells whether it does."""
+    deadlines: Deadlines | None
+    """What ends the wait for the head of the answer, if anything does."""
+
+
 class Relay:
     """Carries one request up and its answer down."""
 
     __slots__ = (
-        "_client",
         "_client_is_slow",
         "_deadlines",
-        "_dispatch",
+        "_desk",
         "_held",
         "_is_tunnel",
-        "_refuse",
-        "_repeat",
-        "_standing",
         "_upstream",
         "_was_reused",
+        "admission",
+        "audit_id",
+        "client",
+        "head",
+        "refuse",
+        "version",
     )
 
     def __init__(
         self,
-        dispatch: Dispatch,
-        upstream: UpstreamConnection,
-        deadlines: Deadlines | None,
-        *,
-        standing: CredentialStanding,
-        repeat: Callable[[Dispatch], bool],
+        client: ClientExchange,
+        admission: Admission,
+        audit_id: bytes,
+        refuse: Callable[[Refusal], None],
+        desk: "Desk",
     ) -> None:
-        """`deadlines` end the wait for the head of the answer, if anything does.
-
-        `repeat` sends a request again if that is safe, and tells whether it does.
-        """
-        self._dispatch = dispatch
-        self._client = dispatch.client
-        self._refuse = dispatch.refuse
-        self._upstream: UpstreamConnection | None = upstream
-        self._standing = standing
-        self._repeat = repeat
-        self._was_reused = upstream.is_reused
-        self._deadlines = deadlines
+        self.client = client
+        self.admission = admission
+        self.audit_id = audit_id
+        self.refuse = refuse
+        self.head = b""
+        # The version of our credential that is in the head.
+        self.version = 0
+        self._upstream: UpstreamConnection | None = None
+        self._desk = desk
+        self._was_reused = False
+        self._deadlines = desk.deadlines
         self._held: HeldAnswer | None = None
         self._client_is_slow = False
         self._is_tunnel = False
+
+    def go(self, upstream: UpstreamConnection) -> None:
+        """Send the head; the body follows as the client sends it."""
+        self._upstream, self._was_reused = upstream, upstream.is_reused
+        if self._deadlines is not None:
+            self._deadlines.start(self)
+        client = self.client
+        upstream.send_head(self.head, self.audit_id, request=client.request, receiver=self)
+        client.attach(self)
 
     # --- from the client -------------------------------------------------------------------
 
@@ -80,7 +101,7 @@ class Relay:
         """Cut the request off upstream: nobody may act on half a body."""
         self._held = None
         self._release(abandon=True)
-        self._refuse(refusal)
+        self.refuse(refusal)
 
     def finish_early(self) -> bool:
         """End an endless answer between two chunks: upstream is left, the client may come again."""
@@ -89,7 +110,7 @@ class Relay:
         if not self._upstream.is_between_chunks:
             return False
         self._release(abandon=True)
-        self._client.end()
+        self.client.end()
         return True
 
     def client_gone(self) -> None:
@@ -132,21 +153,16 @@ class Relay:
         self._upstream = None
         if self._deadlines is not None:
             self._deadlines.stop(self)
-            self._deadlines = None
-        dispatch = self._dispatch
-        lines = returned_lines(
-            head.lines, audit_id=dispatch.audit_id, warning=dispatch.admission.warning
-        )
-        self._client.answer(head.status, lines, payload)
+        lines = returned_lines(head.lines, audit_id=self.audit_id, warning=self.admission.warning)
+        self.client.answer(head.outcome, lines, payload)
 
     def _start(self, head: ResponseHead, payload: bytes) -> None:
-        dispatch = self._dispatch
         headers = returned_headers(
-            head.headers, audit_id=dispatch.audit_id, warning=dispatch.admission.warning
+            head.headers, audit_id=self.audit_id, warning=self.admission.warning
         )
         # It is not sent again any more, and a watch would keep it for as long as it lasts.
-        self._dispatch = dispatch._replace(head=b"")
-        self._client.start(head.status, headers, head.framing, reason=head.reason, payload=payload)
+        self.head = b""
+        self.client.start(head.status, headers, head.framing, reason=head.reason, payload=payload)
 
     def _hold(self, head: ResponseHead, payload: bytes, upstream: UpstreamConnection) -> None:
         """Keep a 401 back until we know whose it is.
@@ -155,7 +171,7 @@ class Relay:
         """
         self._held = HeldAnswer(head, [payload])
         upstream.pause_reading()
-        self._standing.ask(upstream.endpoint, self._dispatch.version, self._judge)
+        self._desk.standing.ask(upstream.endpoint, self.version, self._judge)
 
     def _judge(self, standing: Standing) -> None:
         held, self._held = self._held, None
@@ -168,7 +184,7 @@ class Relay:
         if standing is Standing.REFUSED:
             # Safe to repeat: a 401 says that the request was not carried out (RFC 9110, 15.5.2),
             # and the API server has refused us before it looked at what is asked.
-            self._refuse(
+            self.refuse(
                 CredentialRefused(
                     "the API server does not accept the proxy's own credential",
                     retry_after_seconds=_RETRY_AFTER_SECONDS,
@@ -178,7 +194,7 @@ class Relay:
             # In doubt the 401 is not told: if it is about us, the client would throw a good
             # credential away, while a client that is told 503 comes again. But nothing invites it
             # to, because the answer may as well be an application's, and we do not know it.
-            self._refuse(
+            self.refuse(
                 CredentialRefused("the API server does not tell whose credential it refused")
             )
 
@@ -186,33 +202,33 @@ class Relay:
         """Send an answer down as it came: it is the client's to have."""
         self._start(held.head, held.body)
         if held.has_ended:
-            self._client.end()
+            self.client.end()
         elif self._upstream is not None and not self._client_is_slow:
             self._upstream.resume_reading()
 
     def _switch_protocols(self, head: ResponseHead, payload: bytes) -> None:
         """Open the tunnel only to the very protocol that the client asked for."""
-        wanted, offered = self._client.request.upgrade, head.upgrade
+        wanted, offered = self.client.request.upgrade, head.upgrade
         if wanted is None or offered is None or wanted.lower() != offered.lower():
             self._release(abandon=True)
-            self._refuse(BadGateway("the API server switched to a protocol nobody asked for"))
+            self.refuse(BadGateway("the API server switched to a protocol nobody asked for"))
             return
         self._is_tunnel = True
         headers = returned_headers(
             head.headers,
-            audit_id=self._dispatch.audit_id,
+            audit_id=self.audit_id,
             upgrade=offered,
-            warning=self._dispatch.admission.warning,
+            warning=self.admission.warning,
         )
-        self._client.switch_protocols(headers)
+        self.client.switch_protocols(headers)
         if payload:
-            self._client.send(payload)
+            self.client.send(payload)
 
     def response_data(self, payload: bytes) -> None:
         """Send a piece of the answer down at once."""
         held = self._held
         if held is None:
-            self._client.send(payload)
+            self.client.send(payload)
         elif not held.takes(payload):
             self._held = None
             self._let_pass(held)
@@ -222,7 +238,7 @@ class Relay:
         self._release(abandon=False)
         held = self._held
         if held is None:
-            self._client.end()
+            self.client.end()
             return
         held.has_ended = True
         if held.denial_type is not None:
@@ -230,35 +246,35 @@ class Relay:
             self._judge_denial(held, held.denial_type)
 
     def _judge_denial(self, held: HeldAnswer, media_type: str) -> None:
-        refusal = self._standing.denials.refusal(media_type, held.body)
+        refusal = self._desk.standing.denials.refusal(media_type, held.body)
         if refusal is None:
             self._let_pass(held)
         else:
-            self._refuse(refusal)
+            self.refuse(refusal)
 
     def response_failed(self, *, nothing_came: bool) -> None:
         """Let the client see that its answer broke off, or never came."""
         self._release(abandon=False)
         self._held = None
-        if self._client.has_started:
-            self._client.abort()
-        elif not (nothing_came and self._was_reused and self._repeat(self._dispatch)):
+        if self.client.has_started:
+            self.client.abort()
+        elif not (nothing_came and self._was_reused and self._desk.repeat(self)):
             # No Retry-After: the API server may have acted on the request.
-            self._refuse(BadGateway("the API server broke off the connection"))
+            self.refuse(BadGateway("the API server broke off the connection"))
 
     def pause_request(self) -> None:
         """The API server reads too slowly."""
-        self._client.pause_request()
+        self.client.pause_request()
 
     def resume_request(self) -> None:
         """The API server has caught up."""
-        self._client.resume_request()
+        self.client.resume_request()
 
     def deadline_passed(self) -> None:
         """Give up waiting for the head of an answer."""
-        if self._upstream is not None and not self._client.has_started:
+        if self._upstream is not None and not self.client.has_started:
             self._release(abandon=True)
-            self._refuse(GatewayTimeout("the API server did not answer in time"))
+            self.refuse(GatewayTimeout("the API server did not answer in time"))
 
     def _release(self, *, abandon: bool) -> None:
         self._stop_clock()
@@ -269,4 +285,3 @@ class Relay:
     def _stop_clock(self) -> None:
         if self._deadlines is not None:
             self._deadlines.stop(self)
-            self._deadlines = None

@@ -1,6 +1,11 @@
-"""What an API server thinks of a credential."""
+"""How our credential stands at an API server, and who knows."""
 
+from collections.abc import Callable
 from enum import Enum, auto
+from typing import Protocol
+
+from proxy.core.errors import Refusal
+from proxy.upstream.endpoints import Endpoint
 
 
 class Standing(Enum):
@@ -9,3 +14,24 @@ class Standing(Enum):
     ACCEPTED = auto()
     REFUSED = auto()
     UNKNOWN = auto()
+
+
+class Denials(Protocol):
+    """Tells denials about us from denials about whom we speak for."""
+
+    def refusal(self, media_type: str, body: bytes) -> Refusal | None:
+        """Return what a client is told in place of a denial about us; None if it is its own."""
+        ...
+
+
+class CredentialStanding(Protocol):
+    """Finds out how our credential stands, and which denials are about us."""
+
+    @property
+    def denials(self) -> Denials:
+        """Return who tells denials about us from others."""
+        ...
+
+    def ask(self, endpoint: Endpoint, version: int, tell: Callable[[Standing], None]) -> None:
+        """Tell how an endpoint takes a version of our credential, now or later."""
+        ...

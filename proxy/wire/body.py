@@ -16,6 +16,7 @@ MAX_TRAILER_BYTES = 64 * 1024
 
 # Sixteen hexadecimal digits are 2^64; extensions are read and forgotten, but a control character
 # in one (a bare line feed above all) is how two parsers come to disagree, so it is refused.
+_PLAIN_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 
 
@@ -142,6 +143,13 @@ class ChunkedReader:
         """Return the payload of all chunks in `data` as one piece."""
         if self._partial:
             data, self._partial = self._partial + data, b""
+        if not self._chunk_left and not self._in_trailers:
+            match = _PLAIN_SIZE_LINE.match(data)
+            if match is not None:
+                start, end = match.end(), match.end() + int(match[1], 16)
+                if start < end == len(data) - 2 and data[-2:] == b"\r\n":
+                    # One chunk and nothing else, as most events of a watch come.
+                    return data[start:end], None
         pieces: list[bytes] = []
         position = 0
         while position < len(data):

@@ -109,7 +109,7 @@ class ClientExchange(Protocol):
         """Call back once, when the exchange is over, however it ended; each that has asked."""
         ...
 
-    def observe(self, observer: ExchangeObserver) -> None:
+    def observe(self, observer: ExchangeObserver | None) -> None:
         """Let somebody hear what passes."""
         ...
 
@@ -153,7 +153,7 @@ class ClientExchange(Protocol):
         """Finish the answer."""
         ...
 
-    def answer(self, status: int, lines: bytes, payload: bytes) -> None:
+    def answer(self, outcome: Outcome, lines: bytes, payload: bytes) -> None:
         """Send a whole answer; `lines` are all of its head, but for those of this hop."""
         ...
 

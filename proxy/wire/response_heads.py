@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from proxy.core.header_lines import Header
 from proxy.wire.body import BodyFraming, BodyKind
+from proxy.wire.exchange import Outcome
 from proxy.wire.head import ResponseHead, parse_response_head
 
 # Less than an answer's head may be, and nothing that any two readers could take differently: one
@@ -44,6 +45,8 @@ class PlainHead(NamedTuple):
     length: int
     end: int
     """Where the body begins in what was read."""
+    outcome: Outcome
+    """What becomes of an exchange that passes all of it on."""
 
 
 class PlainHeads:
@@ -103,7 +106,9 @@ def read_plain_head(data: bytes) -> PlainHead | None:
         # With the end of the line before it, so that it is found where a line begins.
         lines = lines.replace(b"\n%b\r" % special[0], b"", 1)
     first_line = data[: plain.start(2)]
-    return PlainHead(int(plain[1]), first_line + lines, int(digits), plain.end())
+    status, length = int(plain[1]), int(digits)
+    outcome = Outcome(status, length, is_complete=True)
+    return PlainHead(status, first_line + lines, length, plain.end(), outcome)
 
 
 def read_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:

@@ -21,7 +21,9 @@ _RECORD_BYTES = 16 * 1024
 # A memory BIO grows to the largest amount it ever held and never shrinks.
 _HELPING_BYTES = 64 * 1024
 # One for all: whoever fills it empties it before anybody else has a turn.
-_SCRATCH_BYTES = _HELPING_BYTES + 4 * 1024
+_SCRATCH_BYTES = 4 * _HELPING_BYTES + 16 * 1024
+# A record with all that belongs to it, and room for an alert or a change of keys.
+_LARGEST_OUTPUT = _RECORD_BYTES + 2 * 1024
 _scratch = _ffi.new("char[]", _SCRATCH_BYTES)
 _pointer = _ffi.new("char **")
 _NOTHING = memoryview(b"")
@@ -152,17 +154,26 @@ class ServerTLS:
         if len(plaintext) <= _RECORD_BYTES:
             if plaintext and _lib.SSL_write(self._session, plaintext, len(plaintext)) <= 0:
                 raise ssl.SSLError("cannot encrypt")
-            return self.take_output()
-        view = memoryview(plaintext)
+            # As `take_output` does; this is asked for every answer.
+            count = _lib.BIO_read(self.outgoing.bio, _scratch, _SCRATCH_BYTES)
+            record: bytes = _ffi.buffer(_scratch, max(count, 0))[:]
+            return record
+        start, size = _ffi.from_buffer(plaintext), len(plaintext)
+        session, bio = self._session, self.outgoing.bio
         pieces: list[bytes] = []
-        while len(view) > 0:
+        filled = 0
+        for position in range(0, size, _RECORD_BYTES):
             # One record a time, which is as much as OpenSSL takes: partial writes are its mode.
-            piece = view[:_RECORD_BYTES]
-            count = _lib.SSL_write(self._session, _ffi.from_buffer(piece), len(piece))
-            if count <= 0:
+            count = min(_RECORD_BYTES, size - position)
+            if _lib.SSL_write(session, start + position, count) != count:
                 raise ssl.SSLError("cannot encrypt")
-            view = view[count:]
-            pieces.append(self.take_output())
+            if filled > _SCRATCH_BYTES - _LARGEST_OUTPUT:
+                pieces.append(_ffi.buffer(_scratch, filled)[:])
+                filled = 0
+            filled += max(0, _lib.BIO_read(bio, _scratch + filled, _SCRATCH_BYTES - filled))
+        pieces.append(_ffi.buffer(_scratch, filled)[:])
+        # Whatever else was due besides the records, and did not fit: nearly never anything.
+        pieces.append(self.take_output())
         return b"".join(pieces)
 
     def take_output(self) -> bytes:

@@ -96,7 +96,7 @@ class TLSStream:
             piece: bytes = self._read(_RECORD_BYTES)
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             return self.read()  # which tells one from the other
-        except ssl.SSLError:
+        except Exception:
             self._empty_buffers()
             raise
         # One record, no more of the next, and nothing to say to it: nearly always.

@@ -29,6 +29,10 @@ def test_only_pairs_of_those_who_were_chosen_are_played() -> None:
     assert cast.missing([WORK]) == []
 
 
+def test_who_has_lost_all_others_plays_alone() -> None:
+    assert _pairs(Cast(frozenset({"us"})).row(WORK)) == [("us",)]
+
+
 def test_ours_is_compared_with_itself_in_another_checkout(tmp_path: Path) -> None:
     many = row(pair("us", "go"), Pair(Side("us", "many"), Side("us")))
 

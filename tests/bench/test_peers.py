@@ -30,13 +30,13 @@ pytestmark = pytest.mark.timeout(180)  # the first run builds the Go parts
 
 ROOT = Path(__file__).parents[2]
 CONNECTIONS = 2
-TWO = tuple(options(connections=CONNECTIONS))
-# A watch is one request, however many events it brings.
-WORKS = (
-    *(Load(work, TWO, 0.1) for work in ("get", "list", "mixed", "connecting")),
-    Load("events", TWO, 0.1, requests=CONNECTIONS),
+TWO = options(connections=CONNECTIONS)
+GET, LIST, MIXED, CONNECTING, POST = (
+    Load(work, TWO, 0.1, is_kept=False) for work in ("get", "list", "mixed", "connecting", "post")
 )
-POST = Load("post", TWO, 0.1)
+# A watch is one request, however many events it brings.
+EVENTS = Load("events", TWO, 0.1, requests=CONNECTIONS, is_kept=False)
+WORKS = (GET, LIST, MIXED, CONNECTING, EVENTS)
 OBJECT = "/api/v1/namespaces/default/configmaps/settings"
 WHO_IS_CALLING = [
     ("Impersonate-User", "admin"),
@@ -151,7 +151,7 @@ def test_kube_rbac_proxy_asks_once_and_remembers(entry: Entry, stage: Stage) -> 
     before = stage.counts()
 
     with entry.start(entry, stage) as contestant:
-        found = measure(contestant, stage, Load("get", TWO, seconds=0.3))
+        found = measure(contestant, stage, GET)
 
     after = stage.counts()
     assert after.token_reviews - before.token_reviews == 1
@@ -167,7 +167,7 @@ def test_a_wish_that_nobody_may_have_is_found_out(stage: Stage) -> None:
         entry.start(entry, stage) as contestant,
         pytest.raises(WrongAnswer, match=r"arrived as \{'nobody"),
     ):
-        measure(contestant, stage, Load("get", seconds=0.1))
+        measure(contestant, stage, GET)
 
 
 def test_a_proxy_that_shows_the_clients_credential_is_found_out(stage: Stage) -> None:
@@ -177,7 +177,7 @@ def test_a_proxy_that_shows_the_clients_credential_is_found_out(stage: Stage) ->
         entry.start(entry, stage) as contestant,
         pytest.raises(WrongAnswer, match=rf"arrived as \{{'{CALLER}'"),
     ):
-        measure(contestant, stage, Load("get", seconds=0.1))
+        measure(contestant, stage, GET)
 
 
 def test_everybody_that_a_row_names_is_there() -> None:

@@ -90,7 +90,7 @@ def test_a_delay_in_the_path_is_found_and_misses_the_bar(
         pytest.param(
             replace(SHORT, options=options(connections=2, idle=20)), id="others that idle"
         ),
-        pytest.param(replace(SHORT, work="events", requests=4, is_kept=False), id="events"),
+        pytest.param(replace(SHORT, work="events", requests=4), id="events"),
     ],
 )
 def test_every_kind_of_load_is_measured_and_witnessed(stage: Stage, load: Load) -> None:
@@ -196,3 +196,8 @@ def test_a_contestant_that_returns_another_body_fails_the_run(stage: Stage) -> N
 def test_a_row_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["--only", "nonsense"]) == 2
     assert "small-get-c64" in capsys.readouterr().err
+
+
+def test_a_contestant_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--only", "small-get", "--contestants", "us", "nonsense"]) == 2
+    assert "no such contestant in these rows: nonsense" in capsys.readouterr().err

@@ -12,6 +12,8 @@ from tests.serving.listening import Place, Receiver, held
 from tests.support.event_loops import eventually
 from tests.support.http_client import Cut, HttpClient, request_bytes
 
+WHOLE = Outcome(200, 3, is_complete=True)
+
 
 async def test_an_answer_of_unknown_length_is_chunked_and_the_connection_goes_on(
     place: Place, client: HttpClient
@@ -275,14 +277,14 @@ async def test_a_whole_answer_is_sent_as_it_is_and_told_to_who_wants_it(
     exchange.observe(observer)
     exchange.when_ended(outcomes.append)
 
-    exchange.answer(200, b"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 3\r\n", b"one")
+    exchange.answer(WHOLE, b"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 3\r\n", b"one")
     answer = await client.read_response()
 
     assert (answer.status, answer.body) == (200, b"one")
-    assert outcomes == [Outcome(200, 3, is_complete=True)]
+    assert outcomes == [WHOLE]
     assert observer.heard == ([(200, b"one")] if wants_all else [])
     assert not exchange.is_open
-    exchange.answer(200, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", b"x")
+    exchange.answer(WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", b"x")
     await client.send(request_bytes())
     await held(place, 2)
 
@@ -294,7 +296,7 @@ async def test_a_whole_answer_of_a_connection_that_ends_says_so(
     await client.send(request_bytes(headers=[("Connection", "close")]))
     await held(place)
 
-    place.handler.held[0].answer(200, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", b"one")
+    place.handler.held[0].answer(WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", b"one")
     answer = await client.read_response()
 
     assert answer.body == b"one"
