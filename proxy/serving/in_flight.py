@@ -124,16 +124,14 @@ class InFlight:
         else:
             lane, kind = self._writes, "write"
         if lane.taken >= lane.limit:
-            raise self._turned_away(kind, _TOO_MANY)
+            self._counter.request_turned_away(kind)
+            raise TooManyRequests(_TOO_MANY, retry_after_seconds=_RETRY_AFTER_SECONDS)
         guest = lane.guests.get(caller.identity.name) or lane.welcome(caller.identity.name)
         if guest.held >= lane.per_caller:
-            raise self._turned_away("caller", _TOO_MANY_OF_ONE)
+            self._counter.request_turned_away("caller")
+            raise TooManyRequests(_TOO_MANY_OF_ONE, retry_after_seconds=_RETRY_AFTER_SECONDS)
         guest.held += 1
         lane.taken += 1
         # An exchange ends exactly once, however it ends, and then gives its place back; one that
         # is over already gives it back at once.
         exchange.when_ended(guest.leave)
-
-    def _turned_away(self, kind: str, message: str) -> TooManyRequests:
-        self._counter.request_turned_away(kind)
-        return TooManyRequests(message, retry_after_seconds=_RETRY_AFTER_SECONDS)

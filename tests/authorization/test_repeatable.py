@@ -36,8 +36,13 @@ def test_a_decision_with_selectors_is_not_kept() -> None:
     assert not is_kept(allowed(b"/api/v1/pods?labelSelector=app%3Dweb"))
 
 
-def test_a_decision_for_more_than_a_name_is_not_kept() -> None:
-    assert not is_kept(allowed(wanted=Identity("alice", groups=("a",))))
+def test_a_decision_for_a_large_identity_is_not_kept() -> None:
+    few, many = ("a",) * 100, ("a" * 41,) * 100
+
+    assert is_kept(allowed(wanted=Identity("alice", groups=few)))
+    assert not is_kept(allowed(wanted=Identity("alice", groups=many)))
+    assert not is_kept(allowed(wanted=Identity("alice", extra=(("a", many),))))
+    assert not is_kept(allowed(wanted=Identity("alice", extra=(("a" * 4096, ("b",)),))))
 
 
 def test_no_more_than_a_bounded_number_is_kept() -> None:

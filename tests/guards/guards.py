@@ -61,7 +61,7 @@ def forward(rewrite: Rewrite) -> None:
         return HeadParts(before, after) if found else HeadParts(before[:-2] + b"X: ", b"\r\n\r\n")
 
     put(forwarder, "outbound_parts", outbound)
-    put(forwarder, "assert_one_identity", lambda head, admission, authorization: None)
+    put(forwarder, "assert_ends_in", lambda ending, head: None)
 
 
 def _let_pass(*prefixes: bytes) -> None:
@@ -70,7 +70,7 @@ def _let_pass(*prefixes: bytes) -> None:
     kept = tuple(prefix for prefix in known if prefix not in prefixes)
     assert len(kept) < len(known)
     put(forwarding_headers, "_UNTRUSTED_PREFIXES", kept)
-    put(forwarder, "assert_one_identity", lambda head, admission, authorization: None)
+    put(forwarder, "assert_ends_in", lambda ending, head: None)
 
 
 def _ours_come_first() -> None:
