@@ -505,3 +505,12 @@ def test_whoever_overhears_passes_everything_on() -> None:
     assert receiver is not body
     assert receiver.finish_early()
     assert body.told == ["pause", "resume", refusal, "gone", "early"]
+
+
+def test_every_event_of_a_watch_tells_where_it_came_from() -> None:
+    desk = Desk()
+
+    answer(desk.admitted(WATCH))
+
+    assert desk.lines.stages == ["RequestReceived", "ResponseStarted", "ResponseComplete"]
+    assert [event["userAgent"] for event in desk.lines.events] == ["kubectl"] * 3

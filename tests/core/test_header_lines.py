@@ -50,3 +50,15 @@ def test_a_refusal_is_no_answer() -> None:
 
 def test_lines_go_on_the_wire_in_order() -> None:
     assert encoded_lines(LINES) == b"Host: h\r\nAccept: \r\n"
+
+
+def test_what_was_forgotten_is_found_anew() -> None:
+    asked: list[int] = []
+    lines = HeaderLines(LINES)
+    lines.derive(asked.append)  # type: ignore[arg-type]  # any function will do
+
+    lines.forget()
+
+    lines.derive(asked.append)  # type: ignore[arg-type]  # likewise
+    assert asked == [LINES, LINES]
+    assert lines == LINES

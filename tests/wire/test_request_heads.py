@@ -39,6 +39,18 @@ def test_the_same_target_under_other_lines_carries_the_other_lines() -> None:
     assert (b"Impersonate-User", b"bobby") in second.headers
 
 
+def test_what_was_forgotten_is_read_anew() -> None:
+    heads = RequestHeads()
+    first = heads.read(GET)
+
+    heads.forget()
+
+    assert heads.known(GET) is None
+    second = heads.read(GET)
+    assert second.headers is not first.headers
+    assert second == first
+
+
 FIRST_LINES = [
     b"GET / HTTP/1.1",
     b"GET / HTTP/1.0",
