@@ -39,15 +39,15 @@ class Outbox:
             self._send_all()
 
     def _send_all(self) -> None:
-        """Let everybody send; a fault of one keeps nobody else from it."""
+        """Let everybody send; a fault of one is nobody else's, whoever happens to call us."""
         waiting, self._waiting = self._waiting, []
-        for position, sender in enumerate(waiting, start=1):
+        for sender in waiting:
             try:
                 sender.send_unsent()
-            except Exception:
-                for other in waiting[position:]:
-                    self.add(other)
-                raise
+            except Exception as error:  # noqa: BLE001 - told where nobody else's request fails
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a connection cannot send", "exception": error}
+                )
 
 
 _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
