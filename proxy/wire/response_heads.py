@@ -23,8 +23,8 @@ _SPECIAL_LINES = re.compile(
 )
 _LINES = re.compile(rb"([-A-Za-z0-9]+): ([ -~]*)\r\n")
 _LENGTH, _AUDIT_ID = b"Content-Length: ", b"Audit-Id: "
-_ID_LINE = b"\n%b%%b\r" % _AUDIT_ID
-_ID_AT = len(b"\n" + _AUDIT_ID)
+_BEFORE_ID = b"\n" + _AUDIT_ID
+_ID_LINE = _BEFORE_ID + b"%b\r"
 _HEAD_END = b"\r\n\r\n"
 _LONGEST_REMEMBERED = 2048
 _MOST_REMEMBERED = 64
@@ -80,7 +80,8 @@ class PlainHeads:
     def _read_anew(self, data: bytes, audit_id: bytes, at: int, rest: bytes) -> PlainHead | None:
         plain = read_plain_head(data)
         # In any other place but its own line an id of another request might read otherwise.
-        is_alone = at < 0 or data.find(_ID_LINE % audit_id) + _ID_AT == at
+        line_at = at - len(_BEFORE_ID)
+        is_alone = at < 0 or (line_at >= 0 and data.startswith(_ID_LINE % audit_id, line_at))
         if plain is not None and is_alone and len(rest) <= _LONGEST_REMEMBERED:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()

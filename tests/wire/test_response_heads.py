@@ -166,11 +166,15 @@ def test_a_head_that_differs_in_its_id_alone_is_known_again(
     assert second is first
 
 
-ids = st.sampled_from([b"1", b"id", b"a", b"Audit-Id", b"12", b"t", b": ", b"Content-Length: 12"])
+ids = st.sampled_from(
+    [b"1", b"id", b"a", b"Audit-Id", b"12", b"t", b": ", b"Content-Length: 12", b"00", b"01", b"20"]
+)
 changed = st.sampled_from(
     [
         (b"", b""),
         (b"Audit-Id: 1\r\n", b""),
+        (b"200", b"201"),
+        (b"200", b"404"),
         (b"Audit-Id: 1", b"Audit-Id: "),
         (b"Audit-Id: 1", b"audit-id: 1"),
         (b"private", b"private1"),
@@ -197,6 +201,20 @@ def test_whatever_was_read_before_a_head_is_read_as_if_it_were_the_first(
         head = with_id(echoed, PLAIN.replace(*one).replace(*other)) + b"body"
 
         assert heads.read(head, asked) == read_plain_head(head)
+
+
+def test_an_id_that_stands_in_the_status_makes_no_two_statuses_one() -> None:
+    """Where the API server does not repeat the id of a request, it may still be found elsewhere."""
+    heads = PlainHeads()
+    untold = PLAIN.replace(b"Audit-Id: 1\r\n", b"")
+
+    statuses = [
+        plain.status
+        for status in (b"200", b"201")
+        if (plain := heads.read(untold.replace(b"200", status), status[1:])) is not None
+    ]
+
+    assert statuses == [200, 201]
 
 
 def test_what_is_remembered_is_bounded() -> None:
