@@ -26,7 +26,10 @@ NODE_NAME_KEY = "authentication.kubernetes.io/node-name"
 _NODE_PREFIX = "system:node:"
 _SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
-_MOST_REMEMBERED_LETTERS = 4096
+# A hundred groups and some. Thousands of identities may be remembered, so they must be small, and
+# many short texts are not: each takes this much besides its letters.
+_MOST_REMEMBERED_BYTES = 8192
+_BYTES_OF_A_TEXT = 49
 _LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
@@ -59,10 +62,10 @@ class Identity:
     @property
     def is_short(self) -> bool:
         """Tell whether these are few bytes, so that what was decided is worth remembering."""
-        size = len(self.name) + len(self.uid) + sum(map(len, self.groups))
+        texts = [self.name, self.uid, *self.groups]
         for key, values in self.extra:
-            size += len(key) + sum(map(len, values))
-        return size <= _MOST_REMEMBERED_LETTERS
+            texts += (key, *values)
+        return len(texts) * _BYTES_OF_A_TEXT + sum(map(len, texts)) <= _MOST_REMEMBERED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
