@@ -9,7 +9,7 @@ from proxy.sandbox.api_server import ApiServer
 from tests.parity.audit_tail import AuditTail
 from tests.parity.scraping import Series, read_series
 from tests.parity.webhook import Recording
-from tests.parity.wire import Client, Credentials
+from tests.parity.wire import ANSWER_SECONDS, Client, Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,16 @@ def native_side(
     server: ApiServer, recording: Recording | None, admin: Credentials
 ) -> Iterator[Side]:
     """Look at a server as a side of its own."""
-    client = Client(server.url, admin)
+    # A busy server pauses in its page of tens of thousands of lines. One that was taken for a
+    # stream would have no counts, which looks like counts that stood still.
+    client = Client(server.url, admin, pause=ANSWER_SECONDS)
     yield Side(
         name=server.options.name,
         url=server.url,
         audit=AuditTail(server.audit_log),
         behind=None,
         recording=recording,
-        series=lambda: read_series(client.send(b"GET", b"/metrics", (), None).body),
+        series=lambda: read_series(client.fetch(b"/metrics")),
     )
     client.close()
 

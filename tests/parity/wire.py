@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections.abc import Sequence
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from proxy.sandbox.api_client import Answer, client_context
@@ -11,8 +12,8 @@ from proxy.sandbox.identities import BearerToken, Credential
 Header = tuple[bytes, bytes]
 
 _END = b"\r\n"
-_ANSWER_SECONDS = 30.0
-_STREAM_SECONDS = 0.25
+ANSWER_SECONDS = 30.0
+STREAM_SECONDS = 0.25
 """How long a successful answer may pause before it counts as a stream, which nobody waits for."""
 _BODILESS = frozenset({101, 204, 304})
 _SUCCESSES = range(200, 300)
@@ -21,6 +22,10 @@ _MOST = 65536
 
 class ConnectionLost(Exception):
     """The server hung up before it answered."""
+
+
+class PageCut(Exception):
+    """A page did not come whole."""
 
 
 class Credentials:
@@ -34,7 +39,9 @@ class Credentials:
 class Client:
     """One caller's connection to one server, opened when needed and again when it was closed."""
 
-    def __init__(self, url: str, credentials: Credentials) -> None:
+    def __init__(
+        self, url: str, credentials: Credentials, *, pause: float = STREAM_SECONDS
+    ) -> None:
         parts = urlsplit(url)
         self._host, self._port = str(parts.hostname), int(parts.port or 0)
         self._authority = parts.netloc.encode()
@@ -42,6 +49,7 @@ class Client:
         self._token = credentials.token
         self._stream: ssl.SSLSocket | None = None
         self._received = b""
+        self._pause = pause
 
     def send(
         self, method: bytes, target: bytes, headers: Sequence[Header], body: bytes | None
@@ -57,6 +65,13 @@ class Client:
                 raise
         # A connection that lay idle may have been closed by the server; nothing was asked on it.
         return self._exchange(message, method)
+
+    def fetch(self, target: bytes) -> bytes:
+        """Return a whole page. What counts as a stream is none: nothing of it is kept."""
+        answer = self.send(b"GET", target, (), None)
+        if answer.status != HTTPStatus.OK or not answer.body:
+            raise PageCut(f"{target!r}: status {answer.status}, {len(answer.body)} bytes")
+        return answer.body
 
     def close(self) -> None:
         """Hang up."""
@@ -78,10 +93,10 @@ class Client:
 
     def _exchange(self, message: bytes, method: bytes) -> Answer:
         if self._stream is None:
-            plain = socket.create_connection((self._host, self._port), _ANSWER_SECONDS)
+            plain = socket.create_connection((self._host, self._port), ANSWER_SECONDS)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._stream = self._context.wrap_socket(plain, server_hostname=self._host)
-        self._stream.settimeout(_ANSWER_SECONDS)
+        self._stream.settimeout(ANSWER_SECONDS)
         self._stream.sendall(message)
         status, headers = self._read_head()
         body = b""
@@ -111,7 +126,7 @@ class Client:
             return self._read_exactly(int(headers[b"content-length"]))
         assert self._stream is not None
         if status in _SUCCESSES:
-            self._stream.settimeout(_STREAM_SECONDS)
+            self._stream.settimeout(self._pause)
         if headers.get(b"transfer-encoding") == b"chunked":
             return self._read_chunks()
         return self._read_to_the_end()
