@@ -101,11 +101,14 @@ class SecureConnection:
         transport = self._transport
         if transport is None or self._is_closing or transport.is_closing():
             return
-        waiting = self._unsent
-        self._unsent = unsent = waiting + self._tls.write(plaintext)
-        if len(unsent) > _MOST_UNSENT_BYTES:
+        waiting, ciphertext = self._unsent, self._tls.write(plaintext)
+        if len(ciphertext) > _MOST_UNSENT_BYTES:
             self.send_unsent()
-        elif not waiting:
+            transport.write(ciphertext)
+        elif waiting:
+            self._unsent = waiting + ciphertext
+        else:
+            self._unsent = bytes(ciphertext)
             self._outbox.add(self)
 
     def send_unsent(self) -> None:

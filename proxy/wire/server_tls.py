@@ -22,8 +22,8 @@ _RECORD_BYTES = 16 * 1024
 _HELPING_BYTES = 64 * 1024
 # One for all: whoever fills it empties it before anybody else has a turn.
 _SCRATCH_BYTES = 4 * _HELPING_BYTES + 16 * 1024
-# A record with all that belongs to it, and room for an alert or a change of keys.
-_LARGEST_OUTPUT = _RECORD_BYTES + 2 * 1024
+# More than what a record has besides its plaintext.
+_RECORD_ROOM = 128
 _scratch = _ffi.new("char[]", _SCRATCH_BYTES)
 _pointer = _ffi.new("char **")
 _NOTHING = memoryview(b"")
@@ -149,8 +149,11 @@ class ServerTLS:
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def write(self, plaintext: bytes) -> bytes:
-        """Return plaintext as ciphertext, together with whatever else is due."""
+    def write(self, plaintext: bytes) -> bytes | bytearray:
+        """Return plaintext as ciphertext, together with whatever else is due.
+
+        What is large is a bytearray: its records are written where they stay.
+        """
         if len(plaintext) <= _RECORD_BYTES:
             if plaintext and _lib.SSL_write(self._session, plaintext, len(plaintext)) <= 0:
                 raise ssl.SSLError("cannot encrypt")
@@ -158,23 +161,7 @@ class ServerTLS:
             count = _lib.BIO_read(self.outgoing.bio, _scratch, _SCRATCH_BYTES)
             record: bytes = _ffi.buffer(_scratch, max(count, 0))[:]
             return record
-        start, size = _ffi.from_buffer(plaintext), len(plaintext)
-        session, bio = self._session, self.outgoing.bio
-        pieces: list[bytes] = []
-        filled = 0
-        for position in range(0, size, _RECORD_BYTES):
-            # One record a time, which is as much as OpenSSL takes: partial writes are its mode.
-            count = min(_RECORD_BYTES, size - position)
-            if _lib.SSL_write(session, start + position, count) != count:
-                raise ssl.SSLError("cannot encrypt")
-            if filled > _SCRATCH_BYTES - _LARGEST_OUTPUT:
-                pieces.append(_ffi.buffer(_scratch, filled)[:])
-                filled = 0
-            filled += max(0, _lib.BIO_read(bio, _scratch + filled, _SCRATCH_BYTES - filled))
-        pieces.append(_ffi.buffer(_scratch, filled)[:])
-        # Whatever else was due besides the records, and did not fit: nearly never anything.
-        pieces.append(self.take_output())
-        return b"".join(pieces)
+        return self._write_records(plaintext)
 
     def take_output(self) -> bytes:
         """Return ciphertext that is due: handshake messages, alerts."""
@@ -213,6 +200,26 @@ class ServerTLS:
         # On a server's side OpenSSL tells the peer's own certificate and the others separately.
         others = self._connection.get_peer_cert_chain() or []
         return tuple(crypto.dump_certificate(crypto.FILETYPE_ASN1, one) for one in (own, *others))
+
+    def _write_records(self, plaintext: bytes) -> bytearray:
+        """Write one record after the other, each straight to its place in what is returned."""
+        session, bio = self._session, self.outgoing.bio
+        start, size = _ffi.from_buffer(plaintext), len(plaintext)
+        output = bytearray(size + (size // _RECORD_BYTES + 1) * _RECORD_ROOM)
+        place, room = _ffi.from_buffer(output, require_writable=True), len(output)
+        filled = position = 0
+        while position < size:
+            # As much as OpenSSL takes at once: partial writes are its mode.
+            count = _lib.SSL_write(session, start + position, min(_RECORD_BYTES, size - position))
+            if count <= 0:
+                raise ssl.SSLError("cannot encrypt")
+            position += count
+            filled += _lib.BIO_read(bio, place + filled, room - filled)
+        _ffi.release(place)
+        del output[filled:]
+        # Whatever else was due besides the records, and did not fit: nearly never anything.
+        output += self.take_output()
+        return output
 
     def _wants_more(self, count: int) -> bool:
         """Tell what a read without plaintext means; raises ssl.SSLError if the stream is broken."""

@@ -81,7 +81,7 @@ class TLSStream:
             self._empty_buffers()
         return True
 
-    def receive(self, ciphertext: bytes) -> None:
+    def receive(self, ciphertext: bytes | bytearray) -> None:
         """Take bytes from the socket."""
         waiting = bytes(self._received) + ciphertext if len(self._received) > 0 else ciphertext
         self._received = memoryview(waiting)

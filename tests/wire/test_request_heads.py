@@ -78,7 +78,7 @@ MANY_LINES = [
     b"Host: a\r\nTransfer-Encoding: chunked\r\n\r\n",
     b"Host: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
     b"Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-    b"Host: a\r\nX: " + b"x" * 5000 + b"\r\n\r\n",
+    b"Host: a\r\nX: " + b"x" * 9000 + b"\r\n\r\n",
     b"\r\n",
 ]
 
@@ -121,6 +121,83 @@ def test_a_head_that_is_too_long_is_not_known() -> None:
     heads.read(GET)
 
     assert heads.known(b"GET /" + b"a" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n" + LINES) is None
+
+
+def impersonating(user: bytes, target: bytes = b"/api/v1/pods") -> bytes:
+    return b"GET %b HTTP/1.1\r\n%b" % (target, LINES.replace(b"alice", user))
+
+
+def test_a_client_that_changes_whom_it_asks_for_is_known_each_time() -> None:
+    heads = RequestHeads()
+    users = [b"alice", b"bobby", b"carol", b"david"]
+    first = {user: heads.read(impersonating(user)) for user in users}
+
+    for user in users + users:
+        assert heads.known(impersonating(user)) is first[user]
+        assert (b"Impersonate-User", user) in first[user].headers
+
+
+def test_requests_that_cannot_be_remembered_make_nothing_forgotten() -> None:
+    heads = RequestHeads()
+    first = heads.read(GET)
+
+    heads.read(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n")
+
+    assert heads.known(GET) is first
+
+
+def test_another_method_with_the_same_lines_leaves_the_first_one_known() -> None:
+    heads = RequestHeads()
+    first = heads.read(GET)
+
+    second = heads.read(b"DELETE" + GET.removeprefix(b"GET"))
+
+    assert second.method == b"DELETE"
+    assert heads.known(GET) is first
+
+
+def test_lines_beyond_four_sets_begin_anew() -> None:
+    heads = RequestHeads()
+    for user in (b"alice", b"bobby", b"carol", b"david", b"erika"):
+        heads.read(impersonating(user))
+
+    assert heads.known(impersonating(b"erika")) is not None
+    for user in (b"alice", b"bobby", b"carol", b"david"):
+        assert heads.known(impersonating(user)) is None
+
+
+def test_very_many_lines_are_not_remembered_however_short() -> None:
+    heads = RequestHeads()
+    head = b"GET / HTTP/1.1\r\nHost: a\r\n%b\r\n"
+
+    heads.read(head % (b"a:\r\n" * 255))
+    heads.read(head % (b"b:\r\n" * 256))
+
+    assert heads.known(head % (b"a:\r\n" * 255)) is not None
+    assert heads.known(head % (b"b:\r\n" * 256)) is None
+
+
+def test_large_lines_have_the_room_of_two() -> None:
+    heads = RequestHeads()
+    names = [letter * 6000 for letter in (b"a", b"b", b"c")]
+    for name in names:
+        heads.read(impersonating(name))
+
+    assert [heads.known(impersonating(name)) is not None for name in names] == [False, False, True]
+
+
+def test_requests_are_counted_over_all_sets_of_lines() -> None:
+    heads = RequestHeads()
+    kept = [
+        impersonating(user, b"/%d" % number) for user in (b"alice", b"bobby") for number in range(8)
+    ]
+    first = [heads.read(head) for head in kept]
+    assert [heads.known(head) for head in kept] == first
+    assert all(heads.known(head) is one for head, one in zip(kept, first, strict=True))
+
+    heads.read(impersonating(b"alice", b"/more"))
+
+    assert all(heads.known(head) is not one for head, one in zip(kept, first, strict=True))
 
 
 def test_nothing_is_known_before_the_first() -> None:
