@@ -34,6 +34,22 @@ _HEADS_A_TURN = 16
 class ClientConnection(Guest):
     """A client's TLS connection as a state machine."""
 
+    __slots__ = (
+        "_body",
+        "_buffer",
+        "_exchange",
+        "_is_body_blocked",
+        "_is_lingering",
+        "_is_parsing",
+        "_on_lost",
+        "_reader",
+        "_searched",
+        "handler",
+        "has_asked",
+        "is_write_blocked",
+        "retires_at",
+    )
+
     def __init__(
         self,
         *,

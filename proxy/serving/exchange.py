@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from proxy.core.endless import comes_in_lines
 from proxy.core.errors import Refusal
-from proxy.core.header_lines import NO_LINES, Header, header_lines
+from proxy.core.header_lines import NO_LINES, Header, encoded_lines, header_lines
 from proxy.serving.carrier import Carrier, Ending, Kind
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
 from proxy.wire.exchange import ExchangeObserver, Outcome, RequestReceiver
@@ -154,24 +154,35 @@ class Exchange:
         A body of unknown length is chunked whatever delimited it upstream, so that the client can
         tell its end from a cut; an HTTP/1.0 client knows only the end of the connection.
         """
-        if self._carrier is None:
+        phrase = reason or _REASONS.get(status, b"")
+        lines = b"HTTP/1.1 %d %b\r\n%b" % (status, phrase, encoded_lines(headers))
+        self.begin(status, lines, framing, payload)
+
+    def begin(self, status: int, lines: bytes, framing: BodyFraming, payload: bytes) -> None:
+        """Do the same; `lines` are all of the head, but for those of this hop.
+
+        They begin with the status line and end with their last line's end.
+        """
+        carrier = self._carrier
+        if carrier is None:
             return
         if framing.kind in _UNKNOWN_LENGTH:
             framing = CHUNKED if self.request.minor_version else UNTIL_CLOSE
         self.closes = self.closes or framing is UNTIL_CLOSE or not self.body_is_read
         if framing is CHUNKED:
-            headers = [*headers, (b"Transfer-Encoding", b"chunked")]
+            lines += b"Transfer-Encoding: chunked\r\n"
         if self.closes:
-            headers = [*headers, (b"Connection", b"close")]
-        first_line = b"HTTP/1.1 %d %b" % (status, reason or _REASONS.get(status, b""))
-        if self._is_endless:
-            self._comes_in_lines = comes_in_lines(headers)
+            lines += b"Connection: close\r\n"
         self._status, self._framing = status, framing
-        self._carrier.write(encode_head(first_line, headers) + self._framed(payload, framing))
+        if payload:
+            self._body_bytes += len(payload)
+            self._last_byte = payload[-1]
+        carrier.write(b"%b\r\n%b" % (lines, framing.frame(payload)))
         if self._is_endless:
-            self._settle(self._carrier)
+            self._comes_in_lines = comes_in_lines(header_lines(lines))
+            self._settle(carrier)
         if self._observer is not None:
-            self._tell_start(self._observer, headers, payload)
+            self._tell_start(self._observer, header_lines(lines), payload)
 
     def switch_protocols(self, headers: list[Header]) -> None:
         """Answer 101: from here on both directions are opaque bytes, until either side ends."""
@@ -190,7 +201,9 @@ class Exchange:
         if self._carrier is not None and framing is not None and payload:
             self._body_bytes += len(payload)
             self._last_byte = payload[-1]
-            self._carrier.write(framing.frame(payload))
+            # As `frame` does it; this is asked for every event of a watch.
+            chunk = b"%x\r\n%b\r\n" % (len(payload), payload) if framing is CHUNKED else payload
+            self._carrier.write(chunk)
             if self._observer is not None:
                 self._observer.answer_data(payload)
 
@@ -280,12 +293,6 @@ class Exchange:
         self.request.headers.forget()
         self.request = self.request._replace(headers=NO_LINES, notes=None)
         carrier.settle()
-
-    def _framed(self, payload: bytes, framing: BodyFraming) -> bytes:
-        if payload:
-            self._body_bytes += len(payload)
-            self._last_byte = payload[-1]
-        return framing.frame(payload)
 
     def _finish(self, *, is_complete: bool) -> None:
         carrier, self._carrier = self._carrier, None

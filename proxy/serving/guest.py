@@ -18,6 +18,19 @@ from proxy.wire.server_tls import ServerTLS
 class Guest(SecureConnection):
     """The part of a client's connection that knows nothing of requests."""
 
+    __slots__ = (
+        "_clock",
+        "_door",
+        "_failures",
+        "_handshake",
+        "_handshake_fault",
+        "_handshake_until",
+        "_heads",
+        "_limits",
+        "_peer",
+        "deadline",
+    )
+
     def __init__(
         self, *, context: SSL.Context, shared: SharedLimits, clock: Callable[[], float]
     ) -> None:

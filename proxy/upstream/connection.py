@@ -9,10 +9,18 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from proxy.upstream.endpoints import Endpoint
 from proxy.upstream.response_receiver import ResponseReceiver
-from proxy.wire.body import NO_BODY, BodyError, BodyReader, body_reader
+from proxy.wire.body import (
+    CHUNKED,
+    NO_BODY,
+    BodyError,
+    BodyReader,
+    ChunkedReader,
+    body_reader,
+)
 from proxy.wire.head import (
     MAX_HEAD_BYTES,
     MalformedResponse,
@@ -28,10 +36,33 @@ from proxy.wire.tls import TLSStream
 _FINISH_SECONDS = 10.0
 _MAY_BE_HELD = frozenset((401, 403))
 _LAST_WORDS_BYTES = 1024 * 1024
+# What is left to know of the head of an answer in chunks.
+_PASSED_ON = ResponseHead(200, b"", (), CHUNKED, keep_alive=True)
 
 
 class UpstreamConnection(SecureConnection):
     """A TLS connection to the API server as a state machine."""
+
+    __slots__ = (
+        "_asked_to_switch",
+        "_audit_id",
+        "_buffer",
+        "_cutting_off",
+        "_has_answer_bytes",
+        "_head",
+        "_heads",
+        "_method",
+        "_on_idle",
+        "_on_lost",
+        "_receiver",
+        "_request_framing",
+        "_request_is_sent",
+        "_response",
+        "endpoint",
+        "idle_since",
+        "is_reused",
+        "ready",
+    )
 
     def __init__(
         self,
@@ -74,20 +105,25 @@ class UpstreamConnection(SecureConnection):
 
     def plaintext_received(self, data: bytes) -> None:
         """Take a piece of an answer."""
-        if self._receiver is None:
+        receiver, body = self._receiver, self._response
+        if receiver is None:
             # Bytes nobody asked for: whatever they are, they must not become somebody's answer.
             self._fail(ConnectionError("the API server sent bytes without a request"))
             return
-        self._has_answer_bytes = True
-        if self._head is not None:
-            self._body_received(data)
-            return
-        if not self._buffer and self._read_whole(data):
-            return
         try:
-            self._read_head(data)
-        except MalformedResponse as error:
+            if body is None:
+                self._has_answer_bytes = True
+                if self._buffer or not self._read_plain(data, receiver):
+                    self._read_head(data)
+                return
+            payload, rest = body.feed(data)
+        except (MalformedResponse, BodyError) as error:
             self._fail(error)
+            return
+        if payload:
+            receiver.response_data(payload)
+        if rest is not None:
+            self._finish(rest)
 
     def goodbye_received(self) -> None:
         """The API server ended its side: that ends a body which only the connection delimits."""
@@ -198,15 +234,20 @@ class UpstreamConnection(SecureConnection):
         with suppress(OSError):
             self.data_received(os.read(descriptor, _LAST_WORDS_BYTES))
 
-    def _read_whole(self, data: bytes) -> bool:
-        """Read an answer that came in one piece, as nearly all small ones do; else do nothing.
+    def _read_plain(self, data: bytes, receiver: ResponseReceiver) -> bool:
+        """Read an answer that is easily read: a whole small one, or one that comes in chunks.
 
         Who may have to be asked about us keeps an answer back, and that is not done here.
         """
-        plain, receiver = self._heads.read(data, self._audit_id), self._receiver
-        if plain is None or receiver is None or plain.length != len(data) - plain.end:
+        plain = self._heads.read(data, self._audit_id)
+        if plain is None or plain.status in _MAY_BE_HELD or self._method == b"HEAD":
             return False
-        if plain.status in _MAY_BE_HELD or self._method == b"HEAD" or not self._is_done():
+        if plain.length is None:
+            self._head = _PASSED_ON
+            tell = partial(receiver.response_begun, plain)
+            self._begin_body(ChunkedReader(), data[plain.end :], tell)
+            return True
+        if plain.length != len(data) - plain.end or not self._is_done():
             return False
         self._receiver = None
         if not self._is_reading:
@@ -252,38 +293,31 @@ class UpstreamConnection(SecureConnection):
             if self._receiver is not None:
                 self._finish(b"")
             return
-        self._response = body_reader(head.framing)
+        body = body_reader(head.framing)
+        if body is None:
+            receiver.response_started(head)
+            self._finish(rest)
+            return
         # The lines are the receiver's to pass on: a watch would keep them for as long as it lasts.
         self._head = head._replace(headers=())
-        if self._response is None or not rest:
-            receiver.response_started(head)
-            if self._response is None:
-                self._finish(rest)
-            return
+        self._begin_body(body, rest, partial(receiver.response_started, head))
+
+    def _begin_body(self, body: BodyReader, rest: bytes, tell: Callable[[bytes], None]) -> None:
+        """Tell the head, and with it what has come of the body.
+
+        Together, because a record and a packet of its own for the head doubles the cost of a small
+        answer.
+        """
+        self._response = body
         try:
-            payload, after = self._response.feed(rest)
+            payload, after = body.feed(rest)
         except BodyError as error:
-            receiver.response_started(head)
+            tell(b"")
             self._fail(error)
             return
-        # Together, because a record and a packet of its own for the head doubles the cost of a
-        # small answer.
-        receiver.response_started(head, payload)
+        tell(payload)
         if after is not None and self._receiver is not None:
             self._finish(after)
-
-    def _body_received(self, data: bytes) -> None:
-        if self._response is None or self._receiver is None:
-            return  # The receiver has abandoned us while it was told the head.
-        try:
-            payload, rest = self._response.feed(data)
-        except BodyError as error:
-            self._fail(error)
-            return
-        if payload:
-            self._receiver.response_data(payload)
-        if rest is not None:
-            self._finish(rest)
 
     def _finish(self, rest: bytes) -> None:
         receiver, self._receiver, self._response = self._receiver, None, None

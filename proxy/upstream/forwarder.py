@@ -149,7 +149,7 @@ class Forwarder:
         ):
             known = self._new_head(exchange, admission, authorization)
         before, after = known.parts
-        head = b"%b%b%b" % (before, audit_id, after)
+        head = b"".join((before, audit_id, after))
         if self.dress is not None:
             head = self.dress(exchange, audit_id, head)
         # The last of all, on the very bytes that leave: nobody comes after it.

@@ -15,6 +15,7 @@ from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.deadlines import Deadlines
 from proxy.upstream.held_answer import HeldAnswer, denial_type
 from proxy.upstream.standing import CredentialStanding, Standing
+from proxy.wire.body import CHUNKED
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
 from proxy.wire.response_heads import PlainHead
@@ -155,6 +156,14 @@ class Relay:
             self._deadlines.stop(self)
         lines = returned_lines(head.lines, audit_id=self.audit_id, warning=self.admission.warning)
         self.client.answer(head.outcome, lines, payload)
+
+    def response_begun(self, head: PlainHead, payload: bytes) -> None:
+        """Send the head of an answer in chunks down; nobody has to be asked about it."""
+        self._stop_clock()
+        # It is not sent again any more, and a watch would keep it for as long as it lasts.
+        self.head = b""
+        lines = returned_lines(head.lines, audit_id=self.audit_id, warning=self.admission.warning)
+        self.client.begin(head.status, lines, CHUNKED, payload)
 
     def _start(self, head: ResponseHead, payload: bytes) -> None:
         headers = returned_headers(

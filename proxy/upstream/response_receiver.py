@@ -13,6 +13,10 @@ class ResponseReceiver(Protocol):
         """Take the final head, and what has already come of the body."""
         ...
 
+    def response_begun(self, head: PlainHead, payload: bytes) -> None:
+        """Take the head of an answer in chunks, and what has already come of the body."""
+        ...
+
     def response_came(self, head: PlainHead, payload: bytes) -> None:
         """Take a whole answer; nothing else comes."""
         ...

@@ -141,6 +141,11 @@ class ChunkedReader:
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Return the payload of all chunks in `data` as one piece."""
+        left = self._chunk_left - len(data)
+        if left >= 2:  # noqa: PLR2004 - CR and LF are two
+            # All of it is of one chunk that is still going on, as most of a large body is.
+            self._chunk_left = left
+            return data, None
         if self._partial:
             data, self._partial = self._partial + data, b""
         if not self._chunk_left and not self._in_trailers:
@@ -150,6 +155,13 @@ class ChunkedReader:
                 if start < end == len(data) - 2 and data[-2:] == b"\r\n":
                     # One chunk and nothing else, as most events of a watch come.
                     return data[start:end], None
+        return self._read_chunks(data)
+
+    def end_of_stream(self) -> bool:
+        """The last chunk and its empty line were not seen, else `feed` had said so."""
+        return False
+
+    def _read_chunks(self, data: bytes) -> tuple[bytes, bytes | None]:
         pieces: list[bytes] = []
         position = 0
         while position < len(data):
@@ -160,10 +172,6 @@ class ChunkedReader:
             else:
                 position = self._start_chunk(data, position, pieces)
         return b"".join(pieces), None
-
-    def end_of_stream(self) -> bool:
-        """The last chunk and its empty line were not seen, else `feed` had said so."""
-        return False
 
     def _read_chunk(self, data: bytes, position: int, pieces: list[bytes]) -> int:
         payload_left = self._chunk_left - 2

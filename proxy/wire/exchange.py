@@ -141,6 +141,10 @@ class ClientExchange(Protocol):
         """Send the head of the answer, and the first piece of its body with it."""
         ...
 
+    def begin(self, status: int, lines: bytes, framing: BodyFraming, payload: bytes) -> None:
+        """Do the same; `lines` are all of the head, but for those of this hop."""
+        ...
+
     def switch_protocols(self, headers: list[Header]) -> None:
         """Answer 101: from here on both directions are opaque bytes, until either side ends."""
         ...

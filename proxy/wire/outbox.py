@@ -2,15 +2,23 @@
 
 A write wakes whoever waits for it, and who is woken up may take the processor from us at once: with
 two requests in one turn each would be interrupted by the other's peer. So all of a turn are looked
-at first, and then everything is sent in one go. A connection that is alone waits for nobody.
+at first, and then everything is sent in one go. Where turns have but one sender each, as with a
+client that is alone, nobody waits.
 """
 
 import asyncio
+import math
+import time
+from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
 # So many that interruptions are few, and so few that the first of them does not wait for long.
 _MOST_WAITING = 32
+# After so many turns with one sender each the next is expected to be alone, too, and sends at once;
+# unless another has done so just before.
+_TURNS_ALONE = 4
+_ALONE_SECONDS = 50e-6
 
 
 class Sender(Protocol):
@@ -24,10 +32,16 @@ class Sender(Protocol):
 class Outbox:
     """Who has something to send in this turn of an event loop."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_clock", "_last", "_turns_alone", "_waiting", "expects_one")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._waiting: list[Sender] = []
+        # How many turns in a row had but one sender, and when one last wanted not to wait.
+        self._turns_alone = 0
+        self._last = -math.inf
+        self.expects_one = False
+        """Whether turns had but one sender for a while; only then `is_alone` is worth asking."""
 
     def add(self, sender: Sender) -> None:
         """Let somebody send at the end of this turn, at the latest."""
@@ -38,9 +52,16 @@ class Outbox:
         elif len(waiting) >= _MOST_WAITING:
             self._send_all()
 
+    def is_alone(self) -> bool:
+        """Tell whether it is some time since anybody asked this: who asks may send at once."""
+        last, self._last = self._last, self._clock()
+        return self._last - last > _ALONE_SECONDS
+
     def _send_all(self) -> None:
         """Let everybody send; a fault of one is nobody else's, whoever happens to call us."""
         waiting, self._waiting = self._waiting, []
+        self._turns_alone = self._turns_alone + 1 if len(waiting) == 1 else 0
+        self.expects_one = self._turns_alone >= _TURNS_ALONE
         for sender in waiting:
             try:
                 sender.send_unsent()

@@ -51,14 +51,12 @@ class RequestHeads:
 
         Lines that are known end where their head does, so nobody has to look for its end.
         """
-        end = data.find(b"\r\n")
-        begin = end + 2
+        first_line, _, lines = data.partition(b"\r\n")
         same = self._last
-        if same is None or len(same.lines) != len(data) - begin or not data.endswith(same.lines):
-            same = self._last = self._repeated.get(data[begin:])
-        if same is None or end < 0 or len(data) > MAX_HEAD_BYTES:
+        if same is None or same.lines != lines:
+            same = self._last = self._repeated.get(lines)
+        if same is None or len(data) > MAX_HEAD_BYTES:
             return None
-        first_line = data[:end]
         return same.requests.get(first_line) or self._read_plain(same, first_line)
 
     def read(self, head: bytes) -> RequestHead:

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from proxy.core.header_lines import Header
-from proxy.wire.body import BodyFraming, BodyKind
+from proxy.wire.body import CHUNKED, BodyFraming, BodyKind
 from proxy.wire.exchange import Outcome
 from proxy.wire.head import ResponseHead, parse_response_head
 
@@ -23,6 +23,7 @@ _SPECIAL_LINES = re.compile(
 )
 _LINES = re.compile(rb"([-A-Za-z0-9]+): ([ -~]*)\r\n")
 _LENGTH, _AUDIT_ID = b"Content-Length: ", b"Audit-Id: "
+_IN_CHUNKS = b"Transfer-Encoding: chunked"
 _BEFORE_ID = b"\n" + _AUDIT_ID
 _ID_LINE = _BEFORE_ID + b"%b\r"
 _HEAD_END = b"\r\n\r\n"
@@ -34,19 +35,20 @@ _REASON_AT = len(b"HTTP/1.1 200 ")
 
 
 class PlainHead(NamedTuple):
-    """The head of an answer with a body of known length, of which every line may pass.
+    """The head of an answer with a body, of which every line may pass.
 
     `lines` begin with the status line and end with the last header's; an audit id is not among
-    them.
+    them, and neither is that the body comes in chunks.
     """
 
     status: int
     lines: bytes
-    length: int
+    length: int | None
+    """Of the body; None if it comes in chunks."""
     end: int
     """Where the body begins in what was read."""
     outcome: Outcome
-    """What becomes of an exchange that passes all of it on."""
+    """What becomes of an exchange that passes all of it on, if the length is known."""
 
 
 class PlainHeads:
@@ -98,18 +100,26 @@ def read_plain_head(data: bytes) -> PlainHead | None:
     special: list[bytes] = _SPECIAL_LINES.findall(lines)
     if not special or len(special) > _MOST_SPECIAL:
         return None
-    digits = special[-1].removeprefix(_LENGTH)
-    if not digits.isdigit() or len(digits) > _MOST_DIGITS:
-        return None
+    framing, length = special[-1], None
+    if framing == _IN_CHUNKS:
+        lines = _without(lines, framing)
+    else:
+        digits = framing.removeprefix(_LENGTH)
+        if not digits.isdigit() or len(digits) > _MOST_DIGITS:
+            return None
+        length = int(digits)
     if len(special) == _MOST_SPECIAL:
         if not special[0].startswith(_AUDIT_ID):
             return None
-        # With the end of the line before it, so that it is found where a line begins.
-        lines = lines.replace(b"\n%b\r" % special[0], b"", 1)
-    first_line = data[: plain.start(2)]
-    status, length = int(plain[1]), int(digits)
-    outcome = Outcome(status, length, is_complete=True)
+        lines = _without(lines, special[0])
+    status, first_line = int(plain[1]), data[: plain.start(2)]
+    outcome = Outcome(status, length or 0, is_complete=True)
     return PlainHead(status, first_line + lines, length, plain.end(), outcome)
+
+
+def _without(lines: bytes, line: bytes) -> bytes:
+    # With the end of the line before it, so that it is found where a line begins.
+    return lines.replace(b"\n%b\r" % line, b"", 1)
 
 
 def read_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
@@ -119,5 +129,6 @@ def read_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
         return parse_response_head(head, request_method=request_method)
     first_line, _, lines = head.partition(b"\r\n")
     headers: list[Header] = _LINES.findall(lines)
-    framing = BodyFraming(BodyKind.LENGTH, plain.length)
+    length = plain.length
+    framing = CHUNKED if length is None else BodyFraming(BodyKind.LENGTH, length)
     return ResponseHead(plain.status, first_line[_REASON_AT:], headers, framing, keep_alive=True)

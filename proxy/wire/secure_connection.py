@@ -11,24 +11,42 @@ from proxy.wire.outbox import current_outbox
 from proxy.wire.server_tls import ServerTLS
 from proxy.wire.tls import TLSStream
 
-# More than that gains nothing by waiting for the end of the turn.
-_MOST_UNSENT_BYTES = 16 * 1024
+# What is read at once is taken in steps of this size: what one step decrypts, frames and encrypts
+# is still in the processor's cache each time, and with larger ones it is not.
+_STEP_BYTES = 128 * 1024
+# So much that a large answer leaves in a few writes, and no more than is read at once: a client
+# that takes none of it, who may be one of many, has us hold as much.
+_MOST_UNSENT_BYTES = 256 * 1024
 
 
 class SecureConnection:
     """TLS below, plaintext above. Subclasses fill in what they want to hear of.
 
-    It has the methods of an `asyncio.Protocol` and goes by that name (`as_protocol`), but does not
-    inherit from it: a class that can be compiled inherits from nothing that is not.
+    It has the methods of an `asyncio.Protocol` and goes by that name (`as_protocol`), but
+    does not inherit from it: a class that can be compiled inherits from nothing that is not.
     """
+
+    __slots__ = (
+        "_is_closing",
+        "_is_reading",
+        "_more_bytes",
+        "_more_unsent",
+        "_outbox",
+        "_tls",
+        "_transport",
+        "_unsent",
+    )
 
     def __init__(self, tls: TLSStream | ServerTLS) -> None:
         self._tls = tls
         self._transport: asyncio.Transport | None = None
         self._is_reading = True
         self._outbox = current_outbox()
-        # Ciphertext that leaves at the end of this turn of the event loop.
-        self._unsent = b""
+        # Ciphertext that leaves at the end of this turn of the event loop: nearly always one piece,
+        # of a large answer some more.
+        self._unsent: bytes | memoryview = b""
+        self._more_unsent: list[bytes | memoryview] | None = None
+        self._more_bytes = 0
         # Set with our goodbye: from then on nothing is written and nothing that comes counts.
         self._is_closing = False
 
@@ -57,9 +75,12 @@ class SecureConnection:
         self._transport = cast("asyncio.Transport", transport)  # we are only used with TCP
         self._shake_hands()
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> None:
         """Take ciphertext; hand on whatever plaintext it makes."""
         if self._is_closing:
+            return
+        if len(data) > _STEP_BYTES:
+            self._take_in_steps(data)
             return
         tls = self._tls
         try:
@@ -97,25 +118,29 @@ class SecureConnection:
         return transport is not None and bool(self._unsent or transport.get_write_buffer_size())
 
     def write(self, plaintext: bytes) -> None:
-        """Send plaintext, if anything can be sent; what is small, with the others of this turn."""
+        """Send plaintext, if anything can be sent, with others of this turn if there are any."""
         transport = self._transport
         if transport is None or self._is_closing or transport.is_closing():
             return
-        waiting, ciphertext = self._unsent, self._tls.write(plaintext)
-        if len(ciphertext) > _MOST_UNSENT_BYTES:
-            self.send_unsent()
+        ciphertext, outbox = self._tls.write(plaintext), self._outbox
+        if self._unsent:
+            self._add_unsent(ciphertext)
+        elif outbox.expects_one and outbox.is_alone():
             transport.write(ciphertext)
-        elif waiting:
-            self._unsent = waiting + ciphertext
         else:
-            self._unsent = bytes(ciphertext)
-            self._outbox.add(self)
+            self._unsent = ciphertext
+            outbox.add(self)
 
     def send_unsent(self) -> None:
         """Give the event loop what was written before."""
-        unsent, self._unsent = self._unsent, b""
-        if unsent and self._transport is not None:
-            self._transport.write(unsent)
+        unsent, more, transport = self._unsent, self._more_unsent, self._transport
+        self._unsent = b""
+        if more is not None:
+            self._more_unsent, self._more_bytes = None, 0
+            if transport is not None:
+                transport.writelines((unsent, *more))
+        elif unsent and transport is not None:
+            transport.write(unsent)
 
     def _read_on(self, *, reads: bool) -> None:
         """Take bytes from the socket, or let them pile up at the peer."""
@@ -150,13 +175,26 @@ class SecureConnection:
     def _abort(self) -> None:
         """Close at once; what was written and not yet sent is dropped."""
         self._is_closing = True
-        self._unsent = b""
+        self._unsent, self._more_unsent, self._more_bytes = b"", None, 0
         if self._transport is not None:
             self._transport.abort()
 
     # --- inside ----------------------------------------------------------------------------
 
-    def _first_words(self, data: bytes) -> bytes:
+    def _add_unsent(self, ciphertext: bytes | memoryview) -> None:
+        if self._more_unsent is None:
+            self._more_unsent = []
+        self._more_unsent.append(ciphertext)
+        self._more_bytes += len(ciphertext)
+        if self._more_bytes > _MOST_UNSENT_BYTES:
+            self.send_unsent()
+
+    def _take_in_steps(self, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        for position in range(0, len(view), _STEP_BYTES):
+            self.data_received(view[position : position + _STEP_BYTES])
+
+    def _first_words(self, data: bytes | memoryview) -> bytes:
         """Go on with the handshake, and return what came after it."""
         self._tls.receive(data)
         return self._tls.read() if self._shake_hands() else b""

@@ -18,15 +18,14 @@ _ffi: Any = Binding.ffi
 
 # The most plaintext one record carries, so the most that one read can return.
 _RECORD_BYTES = 16 * 1024
-# A memory BIO grows to the largest amount it ever held and never shrinks.
-_HELPING_BYTES = 64 * 1024
 # One for all: whoever fills it empties it before anybody else has a turn.
-_SCRATCH_BYTES = 4 * _HELPING_BYTES + 16 * 1024
+_SCRATCH_BYTES = 128 * 1024
 # More than what a record has besides its plaintext.
 _RECORD_ROOM = 128
 _scratch = _ffi.new("char[]", _SCRATCH_BYTES)
+# Memory as it comes, for who fills it.
+_new_room = _ffi.new_allocator(should_clear_after_alloc=False)
 _pointer = _ffi.new("char **")
-_NOTHING = memoryview(b"")
 
 # Forward secrecy and authenticated encryption; for TLS 1.3 OpenSSL has nothing else.
 _CIPHERS = b"@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:DHE+AESGCM:DHE+CHACHA20:!aNULL:!aDSS"
@@ -72,7 +71,6 @@ class ServerTLS:
     __slots__ = (
         "_connection",
         "_incoming",
-        "_received",
         "_session",
         "is_ready",
         "outgoing",
@@ -86,73 +84,62 @@ class ServerTLS:
         self._session = connection._ssl  # noqa: SLF001 - for the calls that have to be fast
         self._incoming = connection._into_ssl  # noqa: SLF001 - likewise
         self.outgoing = Outgoing(connection._from_ssl)  # noqa: SLF001 - likewise
-        self._received = _NOTHING
         self.is_ready = False
         self.peer_closed = False
 
     def handshake(self) -> bool:
         """Go on with the handshake and tell whether it is done; a failure raises ssl.SSLError."""
-        while not self.is_ready:
-            _lib.ERR_clear_error()
-            try:
-                self._connection.do_handshake()
-            except SSL.WantReadError:
-                if not self._take_helping():
-                    return False
-            except SSL.Error as error:
-                raise _fault(error) from error
-            else:
-                self.is_ready = True
+        if self.is_ready:
+            return True
+        _lib.ERR_clear_error()
+        try:
+            self._connection.do_handshake()
+        except SSL.WantReadError:
+            return False
+        except SSL.Error as error:
+            raise _fault(error) from error
+        self.is_ready = True
         return True
 
-    def receive(self, ciphertext: bytes) -> None:
+    def receive(self, ciphertext: bytes | memoryview) -> None:
         """Take bytes from the socket."""
-        if len(self._received) > 0:
-            ciphertext = bytes(self._received) + ciphertext
-        if len(ciphertext) <= _HELPING_BYTES:
-            self._received = _NOTHING
-            _lib.BIO_write(self._incoming, ciphertext, len(ciphertext))
-        else:
-            self._received = memoryview(ciphertext)
-            self._take_helping()
+        start = ciphertext if isinstance(ciphertext, bytes) else _ffi.from_buffer(ciphertext)
+        _lib.BIO_write(self._incoming, start, len(ciphertext))
 
-    def decrypt(self, ciphertext: bytes) -> bytes:
+    def decrypt(self, ciphertext: bytes | memoryview) -> bytes:
         """Take bytes from the socket and return all plaintext there is."""
-        if self._received or len(ciphertext) > _HELPING_BYTES:
-            self.receive(ciphertext)
-            return self.read()
-        _lib.BIO_write(self._incoming, ciphertext, len(ciphertext))
+        start = ciphertext if isinstance(ciphertext, bytes) else _ffi.from_buffer(ciphertext)
+        _lib.BIO_write(self._incoming, start, len(ciphertext))
         _lib.ERR_clear_error()
         count = _lib.SSL_read(self._session, _scratch, _RECORD_BYTES)
         if count <= 0:
-            self._wants_more(count)
+            self._take_no_plaintext(count)
             return b""
         plaintext: bytes = _ffi.buffer(_scratch, count)[:]
         # One record, and no more of the next: nearly always.
         if not _lib.BIO_get_mem_data(self._incoming, _pointer):
             return plaintext
-        return plaintext + self.read()
+        return self.read(plaintext)
 
-    def read(self) -> bytes:
-        """Return all plaintext there is; sets `peer_closed` when the peer has said goodbye."""
-        pieces: list[bytes] = []
+    def read(self, first: bytes = b"") -> bytes:
+        """Return all plaintext there is, after the first; knows then if the peer has left."""
+        pieces = [first]
         while True:
             _lib.ERR_clear_error()
             count = _lib.SSL_read(self._session, _scratch, _RECORD_BYTES)
             if count <= 0:
-                if self._wants_more(count) and self._take_helping():
-                    continue
+                self._take_no_plaintext(count)
                 break
             pieces.append(_ffi.buffer(_scratch, count)[:])
             # OpenSSL takes record by record from the BIO, so what it has not seen is still there.
-            if len(self._received) == 0 and not _lib.BIO_get_mem_data(self._incoming, _pointer):
+            if not _lib.BIO_get_mem_data(self._incoming, _pointer):
                 break
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)
 
-    def write(self, plaintext: bytes) -> bytes | bytearray:
+    def write(self, plaintext: bytes) -> bytes | memoryview:
         """Return plaintext as ciphertext, together with whatever else is due.
 
-        What is large is a bytearray: its records are written where they stay.
+        What is large is a view of where its records were written: they are not copied.
         """
         if len(plaintext) <= _RECORD_BYTES:
             if plaintext and _lib.SSL_write(self._session, plaintext, len(plaintext)) <= 0:
@@ -201,12 +188,12 @@ class ServerTLS:
         others = self._connection.get_peer_cert_chain() or []
         return tuple(crypto.dump_certificate(crypto.FILETYPE_ASN1, one) for one in (own, *others))
 
-    def _write_records(self, plaintext: bytes) -> bytearray:
+    def _write_records(self, plaintext: bytes) -> memoryview:
         """Write one record after the other, each straight to its place in what is returned."""
         session, bio = self._session, self.outgoing.bio
         start, size = _ffi.from_buffer(plaintext), len(plaintext)
-        output = bytearray(size + (size // _RECORD_BYTES + 1) * _RECORD_ROOM)
-        place, room = _ffi.from_buffer(output, require_writable=True), len(output)
+        room = size + (size // _RECORD_BYTES + 1) * _RECORD_ROOM
+        output = _new_room("char[]", room)
         filled = position = 0
         while position < size:
             # As much as OpenSSL takes at once: partial writes are its mode.
@@ -214,34 +201,20 @@ class ServerTLS:
             if count <= 0:
                 raise ssl.SSLError("cannot encrypt")
             position += count
-            filled += _lib.BIO_read(bio, place + filled, room - filled)
-        _ffi.release(place)
-        del output[filled:]
-        # Whatever else was due besides the records, and did not fit: nearly never anything.
-        output += self.take_output()
-        return output
+            filled += _lib.BIO_read(bio, output + filled, room - filled)
+        records = memoryview(_ffi.buffer(output, filled))
+        # With more due than the records, and no room for it: never yet.
+        return records if filled < room else memoryview(bytes(records) + self.take_output())
 
-    def _wants_more(self, count: int) -> bool:
+    def _take_no_plaintext(self, count: int) -> None:
         """Tell what a read without plaintext means; raises ssl.SSLError if the stream is broken."""
         error = _lib.SSL_get_error(self._session, count)
         if error == _lib.SSL_ERROR_WANT_READ:
-            return True
+            return
         if error != _lib.SSL_ERROR_ZERO_RETURN:
             _lib.ERR_clear_error()
             raise ssl.SSLError("the TLS stream is broken")
         self.peer_closed = True
-        return False
-
-    def _take_helping(self) -> bool:
-        """Let the session have the next of the bytes received; False when there are none left."""
-        if len(self._received) == 0:
-            return False
-        helping = self._received[:_HELPING_BYTES]
-        _lib.BIO_write(self._incoming, _ffi.from_buffer(helping), len(helping))
-        rest = self._received[_HELPING_BYTES:]
-        # An empty view of them would still keep them all.
-        self._received = rest if len(rest) > 0 else _NOTHING
-        return True
 
 
 def _new_buffer() -> Any:

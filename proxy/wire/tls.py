@@ -11,9 +11,6 @@ from typing import Any
 
 # The most plaintext one record carries, so the most that one read can return.
 _RECORD_BYTES = 16 * 1024
-# A memory BIO grows to the largest amount it ever held and never shrinks.
-_HELPING_BYTES = 64 * 1024
-_NOTHING = memoryview(b"")
 _of_thread = threading.local()
 
 
@@ -61,34 +58,32 @@ class TLSStream:
         self._object: Any = wrapped._sslobj  # type: ignore[attr-defined]  # noqa: SLF001
         self._read = self._object.read
         self._write = self._object.write
-        self._received = _NOTHING
+        self._received = b""
         self._due = b""
         self.is_ready = False
         self.peer_closed = False
 
     def handshake(self) -> bool:
         """Go on with the handshake and tell whether it is done; a failure raises ssl.SSLError."""
+        if self.is_ready:
+            return True
+        self._give_received()
         try:
-            while not self.is_ready:
-                try:
-                    self._object.do_handshake()
-                except ssl.SSLWantReadError:
-                    if not self._take_helping():
-                        return False
-                else:
-                    self.is_ready = True
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
         finally:
             self._empty_buffers()
+        self.is_ready = True
         return True
 
-    def receive(self, ciphertext: bytes | bytearray) -> None:
+    def receive(self, ciphertext: bytes | memoryview) -> None:
         """Take bytes from the socket."""
-        waiting = bytes(self._received) + ciphertext if len(self._received) > 0 else ciphertext
-        self._received = memoryview(waiting)
+        self._received += ciphertext
 
-    def decrypt(self, ciphertext: bytes) -> bytes:
+    def decrypt(self, ciphertext: bytes | memoryview) -> bytes:
         """Take bytes from the socket and return all plaintext there is."""
-        if self._received or len(ciphertext) > _HELPING_BYTES:
+        if self._received:
             self.receive(ciphertext)
             return self.read()
         self._incoming.write(ciphertext)
@@ -107,37 +102,42 @@ class TLSStream:
             and not self._outgoing.pending
         ):
             return piece
-        return piece + self.read()
+        return self.read(piece)
 
-    def read(self) -> bytes:
-        """Return all plaintext there is; sets `peer_closed` when the peer has said goodbye."""
-        pieces: list[bytes] = []
+    def read(self, first: bytes = b"") -> bytes:
+        """Return all plaintext there is, after the first; knows then if the peer has left."""
+        pieces = [first]
+        if self._received:
+            self._give_received()
+        incoming, read = self._incoming, self._read
         try:
-            while self._read_piece(pieces):
-                pass
+            while piece := read(_RECORD_BYTES):
+                pieces.append(piece)
+                # Asking when nothing is left to decrypt would raise, and that costs more than
+                # looking. OpenSSL takes record by record from the BIO, so what it has not seen is
+                # still there; a read that returned less than a full record has emptied the one it
+                # was reading.
+                if len(piece) < _RECORD_BYTES and not incoming.pending:
+                    break
+            else:
+                self.peer_closed = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self.peer_closed = True
         finally:
             self._empty_buffers()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)
 
     def write(self, plaintext: bytes) -> bytes:
         """Return plaintext as ciphertext, together with whatever else is due."""
-        if len(plaintext) <= _HELPING_BYTES:
-            try:
-                if plaintext:
-                    self._write(plaintext)
-            finally:
-                output = self.take_output()
-            return output
-        view = memoryview(plaintext)
-        pieces: list[bytes] = []
-        while len(view) > 0:
-            try:
-                # A name of its own: the compiler evaluates what stands in a slice twice.
-                count = self._write(view[:_HELPING_BYTES])
-            finally:
-                pieces.append(self.take_output())
-            view = view[count:]
-        return b"".join(pieces)
+        try:
+            if plaintext:
+                self._write(plaintext)
+        finally:
+            # As `take_output` does; this is asked for every request.
+            output, self._due = self._due + self._outgoing.read(), b""
+        return output
 
     def take_output(self) -> bytes:
         """Return ciphertext that is due: handshake messages, alerts, tickets."""
@@ -151,37 +151,14 @@ class TLSStream:
             self._object.shutdown()
         return self.take_output()
 
-    def _read_piece(self, pieces: list[bytes]) -> bool:
-        """Read one more piece, if there is one; tell whether there may be more."""
-        try:
-            piece: bytes = self._read(_RECORD_BYTES)
-        except ssl.SSLWantReadError:
-            return self._take_helping()
-        except ssl.SSLZeroReturnError:
-            piece = b""
-        if not piece:
-            self.peer_closed = True
-            return False
-        pieces.append(piece)
-        # Asking when nothing is left to decrypt would raise, and that costs more than looking.
-        # OpenSSL takes record by record from the BIO, so what it has not seen is still there;
-        # a read that returned less than a full record has emptied the one it was reading.
-        is_last = len(piece) < _RECORD_BYTES and not self._incoming.pending
-        return not is_last or len(self._received) > 0
-
-    def _take_helping(self) -> bool:
-        """Let the session have the next of the bytes received; False when there are none left."""
-        if len(self._received) == 0:
-            return False
-        self._incoming.write(self._received[:_HELPING_BYTES])
-        rest = self._received[_HELPING_BYTES:]
-        # An empty view of them would still keep them all.
-        self._received = rest if len(rest) > 0 else _NOTHING
-        return True
+    def _give_received(self) -> None:
+        """Let the session have what it has not seen yet."""
+        self._incoming.write(self._received)
+        self._received = b""
 
     def _empty_buffers(self) -> None:
         """Keep for ourselves what is left: what is due, and what was not read."""
         if self._outgoing.pending:
             self._due += self._outgoing.read()
         if self._incoming.pending:
-            self._received = memoryview(self._incoming.read() + self._received)
+            self._received = self._incoming.read()

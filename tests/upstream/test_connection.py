@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import itertools
+import random
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,7 +37,13 @@ class Answer:
         self.statuses.append(head.status)
         self.body += payload
 
+    def response_begun(self, head: PlainHead, payload: bytes) -> None:
+        assert head.status not in (401, 403), "which may have to be held back"
+        self.statuses.append(head.status)
+        self.body += payload
+
     def response_came(self, head: PlainHead, payload: bytes) -> None:
+        assert head.status not in (401, 403), "which may have to be held back"
         self.statuses.append(head.status)
         self.body += payload
         self.ends.append("complete")
@@ -148,11 +156,16 @@ async def test_who_never_takes_the_rest_of_a_body_is_cut_off_in_the_end(
         done.set()
 
 
-@pytest.mark.parametrize("piece", [1, 7, 1000, 1_000_000])
-async def test_an_answer_may_come_in_any_pieces(certificates: Certificates, piece: int) -> None:
-    interim = b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" * 2
-    answer = interim + b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" * 2
+BY_LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+IN_CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
 
+
+@pytest.mark.parametrize("piece", [1, 7, 60, 1000, 1_000_000])
+@pytest.mark.parametrize("answer", [BY_LENGTH, INTERIM + BY_LENGTH, IN_CHUNKS, INTERIM + IN_CHUNKS])
+async def test_an_answer_may_come_in_any_pieces(
+    certificates: Certificates, answer: bytes, piece: int
+) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         for start in range(0, len(answer), piece):
@@ -167,6 +180,105 @@ async def test_an_answer_may_come_in_any_pieces(certificates: Certificates, piec
 
         assert (line.answer.statuses, line.answer.body) == ([200], b"hello")
         await eventually(lambda: line.idle == [line.connection])
+
+
+@pytest.mark.parametrize("length", [100, 200_000, 3_000_000])
+async def test_a_body_in_chunks_is_the_same_whatever_is_read_at_once(
+    certificates: Certificates, length: int
+) -> None:
+    """What is read at once is taken in steps, and no step is another's."""
+    body = random.Random(length).randbytes(length)
+    sizes = itertools.cycle((1, 70_000, 16_384, 400_000, 5))
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        position = 0
+        while position < length:
+            chunk = body[position : position + next(sizes)]
+            writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            position += len(chunk)
+        writer.write(b"0\r\n\r\n")
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        line.send()
+        await eventually(lambda: line.answer.ends)
+
+        assert bytes(line.answer.body) == body
+        assert line.answer.ends == ["complete"]
+        await eventually(lambda: line.idle == [line.connection])
+
+
+@pytest.mark.parametrize("status", [b"401 Unauthorized", b"403 Forbidden"])
+@pytest.mark.parametrize("answer", [BY_LENGTH, IN_CHUNKS])
+async def test_what_may_be_about_us_is_told_to_who_can_hold_it_back(
+    certificates: Certificates, answer: bytes, status: bytes
+) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer.replace(b"200 OK", status))
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        line.send()
+        await eventually(lambda: line.answer.ends)
+
+        assert line.answer.statuses == [int(status[:3])]
+        assert line.answer.body == b"hello"
+
+
+@pytest.mark.parametrize("answer", [BY_LENGTH, IN_CHUNKS])
+async def test_the_answer_to_a_head_request_has_no_body_whatever_it_announces(
+    certificates: Certificates, answer: bytes
+) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer[: answer.index(b"\r\n\r\n") + 4])
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        line.send(b"HEAD")
+        await eventually(lambda: line.answer.ends)
+
+        assert (line.answer.statuses, line.answer.body) == ([200], b"")
+        assert line.answer.ends == ["complete"]
+        await eventually(lambda: line.idle == [line.connection])
+
+
+@pytest.mark.parametrize("broken", [b"x\r\nhello\r\n", b"5\r\nhello!!", b"5\nhello\r\n"])
+async def test_chunks_that_are_broken_at_once_break_the_answer_off(
+    certificates: Certificates, broken: bytes
+) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(IN_CHUNKS[: IN_CHUNKS.index(b"\r\n\r\n") + 4] + broken)
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        line.send()
+        await eventually(lambda: line.answer.ends)
+
+        assert (line.answer.statuses, line.answer.body) == ([200], b"")
+        assert line.answer.ends == ["broken off"]
+        assert line.idle == []
+
+
+async def test_after_chunks_nobody_takes_what_comes_without_a_request(
+    certificates: Certificates,
+) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(IN_CHUNKS + BY_LENGTH)
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        line.send()
+        await eventually(lambda: line.lost == [line.connection])
+
+        assert (line.answer.statuses, line.answer.body) == ([200], b"hello")
+        assert line.answer.ends == ["complete"]
+        assert line.idle == []
 
 
 async def test_a_large_head_in_many_pieces_costs_little(certificates: Certificates) -> None:
@@ -194,7 +306,7 @@ async def test_a_large_head_in_many_pieces_costs_little(certificates: Certificat
 async def test_whatever_is_written_in_one_turn_arrives_in_order_though_it_is_closed_at_once(
     certificates: Certificates, sizes: tuple[int, ...]
 ) -> None:
-    """What is small waits for the end of the turn; nothing that is large may overtake it."""
+    """All of it waits for the end of the turn, or until it is very much; nothing overtakes."""
     arrived = bytearray()
     done = asyncio.Event()
 
@@ -215,6 +327,29 @@ async def test_whatever_is_written_in_one_turn_arrives_in_order_though_it_is_clo
 
     assert is_sending
     assert bytes(arrived) == b"PUT / HTTP/1.1\r\n\r\n" + b"".join(pieces)
+
+
+@pytest.mark.parametrize("sizes", [(300_000, 1, 300_000), (1, 200_000, 1, 200_000), (1,) * 5000])
+async def test_very_much_that_is_written_in_one_turn_arrives_in_order(
+    certificates: Certificates, sizes: tuple[int, ...]
+) -> None:
+    arrived: list[bytes] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        arrived.append(await reader.readexactly(sum(sizes)))
+        await reader.read()
+
+    pieces = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+    async with connected_to(script, certificates) as line:
+        line.send(b"PUT", length=sum(sizes))
+        for piece in pieces:
+            line.connection.send_body(piece)
+        line.connection.end_body()
+        await eventually(lambda: arrived)
+
+        assert arrived == [b"".join(pieces)]
+        assert not line.connection.is_sending
 
 
 async def test_nothing_is_sent_any_more_once_it_is_abandoned(certificates: Certificates) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from proxy.wire.outbox import Outbox, current_outbox
+from tests.support.clock import FakeClock
 
 
 class Sender:
@@ -58,6 +59,46 @@ async def test_many_do_not_wait_for_the_end_of_a_long_turn(told: list[str]) -> N
 
     assert early == 32
     assert told == [str(number) for number in range(40)]
+
+
+async def take_turns(outbox: Outbox, count: int) -> None:
+    """Let one sender have each of some turns."""
+    for _ in range(count):
+        outbox.add(Sender([], "alone"))
+        await asyncio.sleep(0)
+
+
+async def test_after_some_turns_with_one_sender_another_one_alone_is_expected() -> None:
+    outbox = Outbox()
+
+    await take_turns(outbox, 3)
+    before = outbox.expects_one
+    await take_turns(outbox, 1)
+
+    assert (before, outbox.expects_one) == (False, True)
+
+
+async def test_a_turn_with_two_senders_ends_that() -> None:
+    outbox = Outbox()
+    await take_turns(outbox, 4)
+    for name in "ab":
+        outbox.add(Sender([], name))
+    await asyncio.sleep(0)
+    await take_turns(outbox, 3)
+
+    assert not outbox.expects_one
+
+
+def test_who_asks_just_after_another_is_not_alone() -> None:
+    clock = FakeClock()
+    outbox = Outbox(clock)
+    answers = []
+
+    for seconds in (0.0, 0.001, 0.00001, 0.00001, 0.001):
+        clock.advance(seconds)
+        answers.append(outbox.is_alone())
+
+    assert answers == [True, True, False, False, True]
 
 
 async def test_who_cannot_send_keeps_nobody_else_from_it(

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from proxy.core.forwarding_headers import returned_headers, returned_lines
 from proxy.core.header_lines import encoded_lines
 from proxy.wire import response_heads
+from proxy.wire.body import CHUNKED
 from proxy.wire.head import MalformedResponse, ResponseHead, parse_response_head
 from proxy.wire.response_heads import PlainHead, PlainHeads, read_plain_head, read_response_head
 from tests.support.mistakes import put
@@ -120,6 +121,7 @@ lines = st.sampled_from(
         b"content-length: 5", b"Keep-Alive: 3", b"TE: trailers", b"Te-A: b", b"Upgrade: h2c",
         b"Proxy-Connection: a", b"Trailer: b", b"Connection: X-B", b"Warning: 299 - \"w\"",
         b"Set-Cookie: a", b"Set-Cookie: b", b"X-Audit-Id: 1", b"Content-Length-A: 5",
+        b"Transfer-Encoding: chunked", b"transfer-encoding: chunked", b"Transfer-Encoding: gzip",
     ]
 )  # fmt: skip
 
@@ -139,28 +141,35 @@ def test_a_whole_answer_is_returned_line_by_line_as_any_other(
 
     whole = returned_lines(plain.lines, audit_id=b"new", warning=warning)
     assert whole == b"HTTP/1.1 200 OK\r\n" + encoded_lines(returned)
-    assert (plain.status, plain.length, plain.end) == (200, 5, len(head))
+    length = None if parsed.framing == CHUNKED else 5
+    assert (plain.status, plain.length, plain.end) == (200, length, len(head))
 
 
-def test_the_usual_answer_is_a_plain_one() -> None:
-    plain = read_plain_head(PLAIN + b"x" * 12)
+IN_CHUNKS = PLAIN.replace(b"Content-Length: 12", b"Transfer-Encoding: chunked")
+
+
+@pytest.mark.parametrize("head", [PLAIN, IN_CHUNKS])
+def test_the_usual_answer_is_a_plain_one(head: bytes) -> None:
+    plain = read_plain_head(head + b"x" * 12)
 
     assert plain is not None
     assert b"Audit-Id" not in plain.lines
+    assert b"Transfer-Encoding" not in plain.lines
 
 
 def with_id(audit_id: bytes, head: bytes = PLAIN) -> bytes:
     return head.replace(b"Audit-Id: 1", b"Audit-Id: " + audit_id)
 
 
+@pytest.mark.parametrize("head", [PLAIN, IN_CHUNKS])
 def test_a_head_that_differs_in_its_id_alone_is_known_again(
-    monkeypatch: pytest.MonkeyPatch,
+    head: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads = PlainHeads()
-    first = heads.read(with_id(b"id-1") + b"x" * 12, b"id-1")
+    first = heads.read(with_id(b"id-1", head) + b"x" * 12, b"id-1")
 
     monkeypatch.setattr(response_heads, "read_plain_head", lambda _: pytest.fail("read again"))
-    second = heads.read(with_id(b"id-2") + b"y" * 12, b"id-2")
+    second = heads.read(with_id(b"id-2", head) + b"y" * 12, b"id-2")
 
     assert first is not None
     assert second is first
@@ -182,6 +191,8 @@ changed = st.sampled_from(
         (b"12", b"112"),
         (b"12", b"121"),
         (b"Content-Length: 12", b"Content-Length: 12\r\nX-Id: 1"),
+        (b"Content-Length: 12", b"Transfer-Encoding: chunked"),
+        (b"Content-Length: 12", b"Content-Length: 12\r\nTransfer-Encoding: chunked"),
         (b"Audit-Id: 1", b"X-Id: 1"),
         (b"Audit-Id: 1", b"Audit-Id: 1\r\nAudit-Id: 1"),
         (b"\r\n\r\n", b"\r\n"),
