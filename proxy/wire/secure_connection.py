@@ -12,8 +12,9 @@ from proxy.wire.server_tls import ServerTLS
 from proxy.wire.tls import TLSStream
 
 # What is read at once is taken in steps of this size: what one step decrypts, frames and encrypts
-# is still in the processor's cache each time, and with larger ones it is not.
-_STEP_BYTES = 128 * 1024
+# is still in the processor's cache each time, and with larger ones it is not. It is also what a
+# session's memory buffer grows to, and never shrinks from.
+_STEP_BYTES = 64 * 1024
 # So much that a large answer leaves in a few writes, and no more than is read at once: a client
 # that takes none of it, who may be one of many, has us hold as much.
 _MOST_UNSENT_BYTES = 256 * 1024

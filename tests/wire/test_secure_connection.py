@@ -13,7 +13,7 @@ from proxy.wire.tls import TLSStream
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.clock import FakeClock
 
-STEP = 128 * 1024
+STEP = 64 * 1024
 HOST = "127.0.0.1"
 
 
