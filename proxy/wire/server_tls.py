@@ -201,7 +201,8 @@ class ServerTLS:
             if count <= 0:
                 raise ssl.SSLError("cannot encrypt")
             position += count
-            filled += _lib.BIO_read(bio, output + filled, room - filled)
+            filled += max(0, _lib.BIO_read(bio, output + filled, room - filled))
+        # No more than was filled, and it keeps its memory for as long as somebody has the view.
         records = memoryview(_ffi.buffer(output, filled))
         # With more due than the records, and no room for it: never yet.
         return records if filled < room else memoryview(bytes(records) + self.take_output())

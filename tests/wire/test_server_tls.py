@@ -1,6 +1,7 @@
 """TLS of the listening side: clients of Python's own TLS talk to it without a socket."""
 
 import contextlib
+import gc
 import random
 import ssl
 
@@ -367,6 +368,22 @@ def test_http_1_1_is_spoken_whatever_is_offered(
     client, _ = connect(context, serving, None)
 
     assert client.selected_alpn_protocol() == chosen
+
+
+def test_large_records_stay_as_they_are_until_they_are_sent(
+    both: tuple[TLSStream, ServerTLS],
+) -> None:
+    """What is not copied must not be given to anybody else meanwhile."""
+    client, server = both
+    sent = [bytes([number]) * 50_000 for number in range(20)]
+
+    waiting = [server.write(plaintext) for plaintext in sent]
+    gc.collect()
+    # What was given back would be taken for these.
+    others = [bytes([255]) * len(ciphertext) for ciphertext in waiting]
+
+    assert [client.decrypt(ciphertext) for ciphertext in waiting] == sent
+    assert {len(ciphertext) for ciphertext in waiting} == {len(others[0])}
 
 
 def test_buffers_that_were_released_go_on(both: tuple[TLSStream, ServerTLS]) -> None:
