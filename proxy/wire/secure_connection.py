@@ -11,10 +11,6 @@ from proxy.wire.outbox import current_outbox
 from proxy.wire.server_tls import ServerTLS
 from proxy.wire.tls import TLSStream
 
-# What is read at once is taken in steps of this size: what one step decrypts, frames and encrypts
-# is still in the processor's cache each time, and with larger ones it is not. It is also what a
-# session's memory buffer grows to, and never shrinks from.
-_STEP_BYTES = 64 * 1024
 # So much that a large answer leaves in a few writes, and no more than is read at once: a client
 # that takes none of it, who may be one of many, has us hold as much.
 _MOST_UNSENT_BYTES = 256 * 1024
@@ -80,10 +76,10 @@ class SecureConnection:
         """Take ciphertext; hand on whatever plaintext it makes."""
         if self._is_closing:
             return
-        if len(data) > _STEP_BYTES:
-            self._take_in_steps(data)
-            return
         tls = self._tls
+        if len(data) > tls.STEP_BYTES:
+            self._take_in_steps(data, tls.STEP_BYTES)
+            return
         try:
             plaintext = tls.decrypt(data) if tls.is_ready else self._first_words(data)
         except ssl.SSLError as error:
@@ -190,10 +186,11 @@ class SecureConnection:
         if self._more_bytes > _MOST_UNSENT_BYTES:
             self.send_unsent()
 
-    def _take_in_steps(self, data: bytes | memoryview) -> None:
+    def _take_in_steps(self, data: bytes | memoryview, step: int) -> None:
+        """Take little enough that it stays in the processor's cache while it is worked on."""
         view = memoryview(data)
-        for position in range(0, len(view), _STEP_BYTES):
-            self.data_received(view[position : position + _STEP_BYTES])
+        for position in range(0, len(view), step):
+            self.data_received(view[position : position + step])
 
     def _first_words(self, data: bytes | memoryview) -> bytes:
         """Go on with the handshake, and return what came after it."""

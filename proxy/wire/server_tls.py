@@ -7,7 +7,7 @@ request. pyOpenSSL can do that, at the same cost: docs/decisions/0007.
 """
 
 import ssl
-from typing import Any
+from typing import Any, ClassVar
 
 from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL, crypto
@@ -76,6 +76,9 @@ class ServerTLS:
         "outgoing",
         "peer_closed",
     )
+
+    STEP_BYTES: ClassVar[int] = 64 * 1024
+    """How much is taken at once: a buffer grows to it, each session's own, and never shrinks."""
 
     def __init__(self, context: SSL.Context) -> None:
         connection = SSL.Connection(context, None)

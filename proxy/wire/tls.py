@@ -7,7 +7,7 @@ own its bytes from the socket to the head parser.
 import contextlib
 import ssl
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 # The most plaintext one record carries, so the most that one read can return.
 _RECORD_BYTES = 16 * 1024
@@ -45,6 +45,9 @@ class TLSStream:
         "is_ready",
         "peer_closed",
     )
+
+    STEP_BYTES: ClassVar[int] = 128 * 1024
+    """How much is best taken at once."""
 
     def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
         self._incoming, self._outgoing = _shared_buffers()
