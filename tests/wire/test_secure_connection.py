@@ -93,9 +93,7 @@ async def pair(request: pytest.FixtureRequest, certificates: Certificates) -> Pa
     return Pair(certificates, is_client=request.param)
 
 
-@pytest.mark.parametrize(
-    "size", [1, STEP // 2 + 1, STEP, STEP + 1, 2 * STEP + 1, 1_000_000]
-)
+@pytest.mark.parametrize("size", [1, STEP // 2 + 1, STEP, STEP + 1, 2 * STEP + 1, 1_000_000])
 async def test_all_of_what_is_read_at_once_is_taken(pair: Pair, size: int) -> None:
     sent = bytes(number % 251 for number in range(size))
 
