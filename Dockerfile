@@ -12,9 +12,9 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 # even pip. Only what the lock files name by hash is installed, and nothing is compiled.
 COPY requirements.lock requirements-build.lock ./
 RUN python -m venv /opt/tools \
- && /opt/tools/bin/pip install --require-hashes --only-binary=:all: -r requirements-build.lock \
+ && /opt/tools/bin/pip install --require-hashes --no-deps --only-binary=:all: -r requirements-build.lock \
  && python -m venv --without-pip /opt/understudy \
- && /opt/tools/bin/pip --python /opt/understudy install --require-hashes --only-binary=:all: \
+ && /opt/tools/bin/pip --python /opt/understudy install --require-hashes --no-deps --only-binary=:all: \
       -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY proxy ./proxy

@@ -14,12 +14,15 @@ DRAWING := build/drawing
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 16
 
-# The lock pins every package by hash; our own package is installed in place, without fetching.
+# The lock pins every package by hash. It is complete, and so nothing is resolved anew: a pip that
+# does takes a newer release for a package with an extra, which no hash vouches for. Our own package
+# is installed in place, without fetching.
 $(READY): requirements-dev.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip --disable-pip-version-check check
 	@touch $@
 
 setup: $(READY) ## Make the virtual environment from the lock file
@@ -85,7 +88,7 @@ bench-report: $(READY) ## A week of audit, a million events: seconds of CPU and 
 
 # matplotlib is for pictures alone, so it stays beside the environment of everything else.
 $(DRAWING)/.ready: requirements-docs.lock | $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
 	  --upgrade --target $(DRAWING) -r requirements-docs.lock
 	@touch $@
 
