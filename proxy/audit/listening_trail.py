@@ -113,6 +113,14 @@ class ListeningTrail(Trail):
             return False
         return self._request.method not in _READING or self._asked_for.is_long_running
 
+    def hears_body(self, status: int) -> bool:
+        """Tell whether anything of the body is to be heard: to be recorded, or a Status."""
+        recording = self._recording
+        if recording is None:
+            return True
+        may_tell = status >= _FIRST_FAILURE or self._request.method not in _READING
+        return not recording.is_silent and (may_tell or recording.has_response_body)
+
     def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         """Hear of the answer's head; that a long one has begun is an event of its own.
 
@@ -123,8 +131,7 @@ class ListeningTrail(Trail):
             return self._hears_answer(None, status, headers, payload)
         if recording.is_silent:
             return False
-        may_tell = status >= _FIRST_FAILURE or self._request.method not in _READING
-        is_heard = (may_tell or recording.has_response_body) and self._hears_answer(
+        is_heard = self.hears_body(status) and self._hears_answer(
             recording, status, headers, payload
         )
         is_long = self._asked_for.is_long_running or status == SWITCHING_PROTOCOLS

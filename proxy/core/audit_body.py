@@ -58,10 +58,16 @@ class MediaType(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A body as one line of JSON, and what it says."""
+    """A body of JSON as it was sent, and what it says."""
 
-    text: str
+    sent: str
     document: object
+
+    @property
+    def text(self) -> str:
+        """The body as one line; most are only looked at, and never written down."""
+        # Inside strings JSON has none of these as they are, so they only part its tokens.
+        return self.sent.translate(_BLANKS).strip(" ").translate(_SEPARATORS)
 
 
 def media_type(headers: Sequence[Header]) -> MediaType:
@@ -97,7 +103,7 @@ def may_be_status(payload: bytes) -> bool:
 
 
 def read_body(raw: bytes, media: MediaType, *, limit: int) -> Body | None:
-    """Return a body as one line of JSON, or None if it is not JSON or longer than the limit."""
+    """Return a body of JSON, or None if it is none or longer than the limit."""
     if media.encoding == b"gzip":
         unpacked = _unzip(raw, limit)
         if unpacked is None:
@@ -109,8 +115,7 @@ def read_body(raw: bytes, media: MediaType, *, limit: int) -> Body | None:
         document: object = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
-    # Inside strings JSON has none of these as they are, so they only part its tokens.
-    return Body(text.translate(_BLANKS).strip(" ").translate(_SEPARATORS), document)
+    return Body(text, document)
 
 
 def _refuse_constant(name: str) -> object:
@@ -129,7 +134,7 @@ def _unzip(raw: bytes, limit: int) -> bytes | None:
 def without_managed_fields(body: Body) -> str:
     """Return the text without managedFields: of the object, or of each in a list or table."""
     document = body.document
-    if '"managedFields"' not in body.text or not isinstance(document, dict):
+    if '"managedFields"' not in body.sent or not isinstance(document, dict):
         return body.text
     kept = {**document, **_replaced_metadata(document)}
     items, rows = document.get("items"), document.get("rows")

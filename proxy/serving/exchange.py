@@ -14,6 +14,7 @@ from proxy.serving.carrier import Carrier, Ending, Kind
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
 from proxy.wire.exchange import ExchangeObserver, Outcome, RequestReceiver
 from proxy.wire.head import SWITCHING_PROTOCOLS, RequestHead, encode_head
+from proxy.wire.passed_chunks import PassedChunks
 from proxy.wire.peer import Peer
 
 _UNKNOWN_LENGTH = frozenset((BodyKind.CHUNKED, BodyKind.UNTIL_CLOSE))
@@ -35,6 +36,7 @@ class Exchange:
         "_observer",
         "_on_end",
         "_on_gone",
+        "_passed",
         "_status",
         "body_is_read",
         "closes",
@@ -46,6 +48,8 @@ class Exchange:
     def __init__(self, carrier: Carrier, request: RequestHead, peer: Peer) -> None:
         self._carrier: Carrier | None = carrier
         self._framing: BodyFraming | None = None
+        # Who counts what is sent, if it is sent in the frames that it came in.
+        self._passed: PassedChunks | None = None
         self._status = 0
         self._body_bytes = 0
         self._is_endless = self._comes_in_lines = False
@@ -83,12 +87,23 @@ class Exchange:
     @property
     def body_bytes(self) -> int:
         """Return how much of the answer's body was sent."""
-        return self._body_bytes
+        passed = self._passed
+        return self._body_bytes if passed is None else passed.payload_bytes
 
     @property
     def is_between_lines(self) -> bool:
         """Tell whether the answer does not come in lines, or the last one is complete."""
-        return not self._comes_in_lines or self._last_byte == _NEWLINE
+        last_byte = self._last_byte if self._passed is None else self._passed.last_byte
+        return not self._comes_in_lines or last_byte == _NEWLINE
+
+    def takes_chunks(self, status: int) -> bool:
+        """Tell whether the body of such an answer may be sent in the frames it came in.
+
+        Not to who knows no chunks, and not if somebody wants to hear the payload as it passes.
+        """
+        observer = self._observer
+        is_heard = observer is not None and observer.hears_body(status)
+        return not is_heard and self.request.minor_version > 0
 
     def mark_endless(self) -> None:
         """Learn that the answer has no end of its own."""
@@ -104,7 +119,7 @@ class Exchange:
         Whoever asked earlier is still called, and first.
         """
         if self._carrier is None:
-            callback(Outcome(self._status, self._body_bytes, is_complete=False))
+            callback(Outcome(self._status, self.body_bytes, is_complete=False))
             return
         self._on_end.append(callback)
 
@@ -158,10 +173,19 @@ class Exchange:
         lines = b"HTTP/1.1 %d %b\r\n%b" % (status, phrase, encoded_lines(headers))
         self.begin(status, lines, framing, payload)
 
-    def begin(self, status: int, lines: bytes, framing: BodyFraming, payload: bytes) -> None:
+    def begin(
+        self,
+        status: int,
+        lines: bytes,
+        framing: BodyFraming,
+        payload: bytes,
+        *,
+        passed: PassedChunks | None = None,
+    ) -> None:
         """Do the same; `lines` are all of the head, but for those of this hop.
 
-        They begin with the status line and end with their last line's end.
+        They begin with the status line and end with their last line's end. If the body is `passed`
+        on in its chunks, then it is sent as it is, and counted there.
         """
         carrier = self._carrier
         if carrier is None:
@@ -173,16 +197,20 @@ class Exchange:
             lines += b"Transfer-Encoding: chunked\r\n"
         if self.closes:
             lines += b"Connection: close\r\n"
-        self._status, self._framing = status, framing
-        if payload:
+        self._status, self._framing, self._passed = status, framing, passed
+        body = payload
+        if passed is None and payload:
             self._body_bytes += len(payload)
             self._last_byte = payload[-1]
-        carrier.write(b"%b\r\n%b" % (lines, framing.frame(payload)))
+            body = framing.frame(payload)
+        carrier.write(b"%b\r\n%b" % (lines, body))
         if self._is_endless:
             self._comes_in_lines = comes_in_lines(header_lines(lines))
             self._settle(carrier)
         if self._observer is not None:
-            self._tell_start(self._observer, header_lines(lines), payload)
+            # Who takes chunks in their frames has said that it hears nothing of them.
+            heard = payload if passed is None else b""
+            self._tell_start(self._observer, header_lines(lines), heard)
 
     def switch_protocols(self, headers: list[Header]) -> None:
         """Answer 101: from here on both directions are opaque bytes, until either side ends."""
@@ -198,7 +226,10 @@ class Exchange:
     def send(self, payload: bytes) -> None:
         """Send a piece of the answer's body at once."""
         framing = self._framing
-        if self._carrier is not None and framing is not None and payload:
+        if self._passed is not None:
+            if self._carrier is not None:
+                self._carrier.write(payload)
+        elif self._carrier is not None and framing is not None and payload:
             self._body_bytes += len(payload)
             self._last_byte = payload[-1]
             # As `frame` does it; this is asked for every event of a watch.
@@ -298,7 +329,7 @@ class Exchange:
         carrier, self._carrier = self._carrier, None
         self.receiver = self._observer = None
         try:
-            self._tell_end(Outcome(self._status, self._body_bytes, is_complete))
+            self._tell_end(Outcome(self._status, self.body_bytes, is_complete))
         finally:
             if carrier is not None:
                 carrier.exchange_ended(self._ending(is_complete=is_complete))

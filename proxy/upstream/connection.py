@@ -29,6 +29,7 @@ from proxy.wire.head import (
     find_head_end,
 )
 from proxy.wire.keepalive import is_unreachable, keep_alive
+from proxy.wire.passed_chunks import PassedChunks
 from proxy.wire.response_heads import PlainHeads, read_response_head
 from proxy.wire.secure_connection import SecureConnection
 from proxy.wire.tls import TLSStream
@@ -244,8 +245,9 @@ class UpstreamConnection(SecureConnection):
             return False
         if plain.length is None:
             self._head = _PASSED_ON
-            tell = partial(receiver.response_begun, plain)
-            self._begin_body(ChunkedReader(), data[plain.end :], tell)
+            passed = PassedChunks() if receiver.takes_chunks(plain.status) else None
+            tell = partial(receiver.response_begun, plain, passed=passed)
+            self._begin_body(passed or ChunkedReader(), data[plain.end :], tell)
             return True
         if plain.length != len(data) - plain.end or not self._is_done():
             return False

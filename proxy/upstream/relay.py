@@ -18,6 +18,7 @@ from proxy.upstream.standing import CredentialStanding, Standing
 from proxy.wire.body import CHUNKED
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
+from proxy.wire.passed_chunks import PassedChunks
 from proxy.wire.response_heads import PlainHead
 
 _RETRY_AFTER_SECONDS = 1
@@ -157,13 +158,17 @@ class Relay:
         lines = returned_lines(head.lines, audit_id=self.audit_id, warning=self.admission.warning)
         self.client.answer(head.outcome, lines, payload)
 
-    def response_begun(self, head: PlainHead, payload: bytes) -> None:
+    def takes_chunks(self, status: int) -> bool:
+        """Tell whether the client takes chunks in their frames."""
+        return self.client.takes_chunks(status)
+
+    def response_begun(self, head: PlainHead, payload: bytes, passed: PassedChunks | None) -> None:
         """Send the head of an answer in chunks down; nobody has to be asked about it."""
         self._stop_clock()
         # It is not sent again any more, and a watch would keep it for as long as it lasts.
         self.head = b""
         lines = returned_lines(head.lines, audit_id=self.audit_id, warning=self.admission.warning)
-        self.client.begin(head.status, lines, CHUNKED, payload)
+        self.client.begin(head.status, lines, CHUNKED, payload, passed=passed)
 
     def _start(self, head: ResponseHead, payload: bytes) -> None:
         headers = returned_headers(

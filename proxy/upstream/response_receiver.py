@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from proxy.wire.head import ResponseHead
+from proxy.wire.passed_chunks import PassedChunks
 from proxy.wire.response_heads import PlainHead
 
 
@@ -13,8 +14,15 @@ class ResponseReceiver(Protocol):
         """Take the final head, and what has already come of the body."""
         ...
 
-    def response_begun(self, head: PlainHead, payload: bytes) -> None:
-        """Take the head of an answer in chunks, and what has already come of the body."""
+    def takes_chunks(self, status: int) -> bool:
+        """Tell whether the body of such an answer may be told in the frames of its chunks."""
+        ...
+
+    def response_begun(self, head: PlainHead, payload: bytes, passed: PassedChunks | None) -> None:
+        """Take the head of an answer in chunks, and what has already come of the body.
+
+        That, and all of `response_data` after it, is in its frames if `passed` reads them.
+        """
         ...
 
     def response_came(self, head: PlainHead, payload: bytes) -> None:

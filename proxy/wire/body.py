@@ -177,7 +177,7 @@ class ChunkedReader:
         payload_left = self._chunk_left - 2
         if payload_left > 0:
             piece = data[position : position + payload_left]
-            pieces.append(piece)
+            self._take_payload(piece, pieces)
             self._chunk_left -= len(piece)
             return position + len(piece)
         # One or two bytes of the CRLF behind the payload are due.
@@ -185,6 +185,8 @@ class ChunkedReader:
         if data[position : position + 1] != expected:
             raise BodyError("malformed chunk in the body")
         self._chunk_left -= 1
+        if not self._chunk_left:
+            self._close_chunk(pieces)
         return position + 1
 
     def _start_chunk(self, data: bytes, position: int, pieces: list[bytes]) -> int:
@@ -199,14 +201,27 @@ class ChunkedReader:
         if match is None:
             raise BodyError("malformed chunk size in the body")
         size = int(match[1], 16)
+        if not size:
+            self._in_trailers = True
+            return line_end
+        self._open_chunk(size, pieces)
         end = line_end + size
-        if size and data[end : end + 2] == b"\r\n":
+        if data[end : end + 2] == b"\r\n":
             # Most are whole. In one step, so that a body of tiny chunks costs little.
-            pieces.append(data[line_end:end])
+            self._take_payload(data[line_end:end], pieces)
+            self._close_chunk(pieces)
             return end + 2
-        self._in_trailers = size == 0
-        self._chunk_left = size + 2 if size else 0
+        self._chunk_left = size + 2
         return line_end
+
+    def _open_chunk(self, size: int, pieces: list[bytes]) -> None:
+        """Learn how large the next chunk is; whoever keeps its frame adds that to the pieces."""
+
+    def _take_payload(self, payload: bytes, pieces: list[bytes]) -> None:
+        pieces.append(payload)
+
+    def _close_chunk(self, pieces: list[bytes]) -> None:
+        """Learn that a chunk has ended."""
 
     def _read_trailers(self, data: bytes, position: int) -> bytes | None:
         """Drop trailer lines; return what comes after them, or None while they go on."""

@@ -11,6 +11,7 @@ from proxy.core.errors import Refusal
 from proxy.core.header_lines import Header
 from proxy.wire.body import BodyFraming
 from proxy.wire.head import RequestHead
+from proxy.wire.passed_chunks import PassedChunks
 from proxy.wire.peer import Peer
 
 
@@ -63,6 +64,10 @@ class ExchangeObserver(Protocol):
 
     def wants_answer(self, status: int) -> bool:
         """Tell whether `answer_started` has to be told of an answer that comes as a whole."""
+        ...
+
+    def hears_body(self, status: int) -> bool:
+        """Tell whether anything of the body of such an answer is to be heard."""
         ...
 
     def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
@@ -141,8 +146,23 @@ class ClientExchange(Protocol):
         """Send the head of the answer, and the first piece of its body with it."""
         ...
 
-    def begin(self, status: int, lines: bytes, framing: BodyFraming, payload: bytes) -> None:
-        """Do the same; `lines` are all of the head, but for those of this hop."""
+    def takes_chunks(self, status: int) -> bool:
+        """Tell whether the body of such an answer may be sent in the frames it came in."""
+        ...
+
+    def begin(
+        self,
+        status: int,
+        lines: bytes,
+        framing: BodyFraming,
+        payload: bytes,
+        *,
+        passed: PassedChunks | None = None,
+    ) -> None:
+        """Do the same; `lines` are all of the head, but for those of this hop.
+
+        If the body is `passed` on in its chunks, then it is sent as it is, and counted there.
+        """
         ...
 
     def switch_protocols(self, headers: list[Header]) -> None:

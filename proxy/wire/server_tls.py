@@ -194,17 +194,19 @@ class ServerTLS:
     def _write_records(self, plaintext: bytes) -> memoryview:
         """Write one record after the other, each straight to its place in what is returned."""
         session, bio = self._session, self.outgoing.bio
+        encrypt, fetch = _lib.SSL_write, _lib.BIO_read
         start, size = _ffi.from_buffer(plaintext), len(plaintext)
         room = size + (size // _RECORD_BYTES + 1) * _RECORD_ROOM
         output = _new_room("char[]", room)
         filled = position = 0
         while position < size:
-            # As much as OpenSSL takes at once: partial writes are its mode.
-            count = _lib.SSL_write(session, start + position, min(_RECORD_BYTES, size - position))
-            if count <= 0:
+            # As much as OpenSSL takes at once, which is a record: partial writes are its mode.
+            count = encrypt(session, start + position, size - position)
+            fetched = fetch(bio, output + filled, room - filled)
+            if count <= 0 or fetched <= 0:
                 raise ssl.SSLError("cannot encrypt")
             position += count
-            filled += max(0, _lib.BIO_read(bio, output + filled, room - filled))
+            filled += fetched
         # No more than was filled, and it keeps its memory for as long as somebody has the view.
         records = memoryview(_ffi.buffer(output, filled))
         # With more due than the records, and no room for it: never yet.

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from proxy.core.header_lines import Header
+from proxy.serving.exchange import Exchange
 from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE
 from proxy.wire.exchange import Outcome, RequestReceiver
+from proxy.wire.passed_chunks import PassedChunks
 from tests.serving.listening import Place, Receiver, held
 from tests.support.event_loops import eventually
 from tests.support.http_client import Cut, HttpClient, request_bytes
@@ -236,6 +238,9 @@ class Observer:
     def wants_answer(self, status: int) -> bool:
         return self._wants_all
 
+    def hears_body(self, status: int) -> bool:
+        return self._wants_all
+
     def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         self.heard.append((status, payload))
         return self._wants_all
@@ -263,6 +268,55 @@ async def test_who_observes_hears_the_answer_as_far_as_it_wants_and_changes_noth
 
     assert answer.body == b"onetwo"
     assert observer.heard == [(200, b"one"), *([b"two"] if wants_all else [])]
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json;stream=watch\r\n"
+
+
+@pytest.mark.parametrize("is_observed", [False, True], ids=["alone", "observed"])
+async def test_chunks_in_their_frames_are_sent_as_they_are_and_counted_by_who_reads_them(
+    place: Place, client: HttpClient, is_observed: object
+) -> None:
+    place.handler.holds = True
+    await client.send(request_bytes())
+    await held(place)
+    exchange, observer = place.handler.held[0], Observer(wants_all=False)
+    outcomes: list[Outcome] = []
+    exchange.when_ended(outcomes.append)
+    exchange.observe(observer if is_observed else None)
+    exchange.mark_endless()
+    chunks = PassedChunks()
+    assert isinstance(exchange, Exchange)
+    assert exchange.takes_chunks(200)
+
+    exchange.begin(200, HEAD, CHUNKED, chunks.feed(b"4\r\none\n\r\n")[0], passed=chunks)
+    assert (exchange.body_bytes, exchange.is_between_lines) == (4, True)
+    exchange.send(chunks.feed(b"6\r\ntwo\nth\r\n")[0])
+    assert (exchange.body_bytes, exchange.is_between_lines) == (10, False)
+    exchange.send(chunks.feed(b"4\r\nree\n\r\n")[0])
+    exchange.end()
+
+    head = await client.read_head()
+    assert head.values("transfer-encoding") == ["chunked"]
+    sent = await client.read_until(b"0\r\n\r\n")
+    assert sent == b"4\r\none\n\r\n6\r\ntwo\nth\r\n4\r\nree\n\r\n0\r\n\r\n"
+    assert outcomes == [Outcome(200, 14, is_complete=True)]
+    assert observer.heard == ([(200, b"")] if is_observed else [])
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+async def test_chunks_are_unframed_for_who_knows_none_and_for_who_hears_them(
+    place: Place, client: HttpClient, version: str
+) -> None:
+    place.handler.holds = True
+    await client.send(f"GET / HTTP/{version}\r\nHost: a\r\n\r\n".encode())
+    await held(place)
+    exchange = place.handler.held[0]
+
+    assert exchange.takes_chunks(200) == (version == "1.1")
+    exchange.observe(Observer(wants_all=True))
+    assert not exchange.takes_chunks(200)
+    exchange.respond(200, [], b"")
 
 
 @pytest.mark.parametrize("wants_all", [True, False])

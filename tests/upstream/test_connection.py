@@ -17,6 +17,7 @@ from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
 from proxy.wire.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.head import RequestHead, ResponseHead
+from proxy.wire.passed_chunks import PassedChunks
 from proxy.wire.response_heads import PlainHead, PlainHeads
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
@@ -30,6 +31,8 @@ class Answer:
 
     def __init__(self) -> None:
         self.statuses: list[int] = []
+        self.takes_frames = False
+        self.passed: PassedChunks | None = None
         self.body = b""
         self.ends: list[str] = []
 
@@ -37,9 +40,14 @@ class Answer:
         self.statuses.append(head.status)
         self.body += payload
 
-    def response_begun(self, head: PlainHead, payload: bytes) -> None:
+    def takes_chunks(self, status: int) -> bool:
+        assert status not in (401, 403), "which may have to be held back"
+        return self.takes_frames
+
+    def response_begun(self, head: PlainHead, payload: bytes, passed: PassedChunks | None) -> None:
         assert head.status not in (401, 403), "which may have to be held back"
         self.statuses.append(head.status)
+        self.passed = passed
         self.body += payload
 
     def response_came(self, head: PlainHead, payload: bytes) -> None:
@@ -179,6 +187,32 @@ async def test_an_answer_may_come_in_any_pieces(
         await eventually(lambda: line.answer.ends)
 
         assert (line.answer.statuses, line.answer.body) == ([200], b"hello")
+        await eventually(lambda: line.idle == [line.connection])
+
+
+@pytest.mark.parametrize("piece", [1, 7, 60, 1000])
+async def test_chunks_keep_their_frames_for_who_takes_them(
+    certificates: Certificates, piece: int
+) -> None:
+    """A head that comes in pieces is read by the parser, and then its chunks are not passed on."""
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for start in range(0, len(IN_CHUNKS), piece):
+            writer.write(IN_CHUNKS[start : start + piece])
+            await asyncio.sleep(0.001)
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        line.answer.takes_frames = True
+        line.send()
+        await eventually(lambda: line.answer.ends)
+
+        if line.answer.passed is None:
+            assert (line.answer.body, piece < 60) == (b"hello", True)
+        else:
+            assert line.answer.body == b"2\r\nhe\r\n3\r\nllo\r\n"
+            assert line.answer.passed.payload_bytes == 5
         await eventually(lambda: line.idle == [line.connection])
 
 
