@@ -90,6 +90,20 @@ def test_what_a_reader_of_payload_refuses_is_refused(
         assert read(ChunkedReader(), passed[0])[0] == expected[0]
 
 
+@pytest.mark.parametrize("end", [b"XX", b"\rX", b"X\n", b"\n\r", b"\n\n"])
+@pytest.mark.parametrize("before", [b"", b"3\r\none\r\n"], ids=["alone", "after another"])
+@pytest.mark.parametrize("after", [b"", b"0\r\n\r\n"], ids=["so far", "to the end"])
+def test_a_chunk_that_does_not_end_where_it_says_is_refused(
+    before: bytes, end: bytes, after: bytes
+) -> None:
+    """It is as long as it should be, so nothing but its end tells."""
+    wire = before + b"5\r\nhello" + end + after
+
+    for pieces in ([wire], bytewise(wire)):
+        with pytest.raises(BodyError):
+            read(PassedChunks(), *pieces)
+
+
 def test_of_a_piece_that_is_refused_nothing_is_counted() -> None:
     reader = PassedChunks()
     reader.feed(b"5\r\nhello\r\n")
