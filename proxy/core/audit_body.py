@@ -36,6 +36,14 @@ _FORBIDDEN, _BAD_REQUEST = 403, 400
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+# Made once: `json.loads` makes a new decoder for each call that has an option.
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
 class MediaType(NamedTuple):
     """How a body is written down."""
 
@@ -112,14 +120,10 @@ def read_body(raw: bytes, media: MediaType, *, limit: int) -> Body | None:
     # Go replaces what is not text.
     text = raw.decode("utf-8", "replace")
     try:
-        document: object = json.loads(text, parse_constant=_refuse_constant)
+        document: object = _decode(text)
     except (ValueError, RecursionError):
         return None
     return Body(text, document)
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _unzip(raw: bytes, limit: int) -> bytes | None:

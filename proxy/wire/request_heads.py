@@ -2,13 +2,14 @@
 
 import re
 
-from proxy.wire.body import NO_BODY
+from proxy.wire.body import NO_BODY, BodyKind
 from proxy.wire.head import MAX_HEAD_BYTES, RequestHead, parse_request_head
 
 # Less than a request line may be, and nothing that any two readers could take differently.
 _PLAIN_LINE = re.compile(rb"([A-Z]+) (/[-A-Za-z0-9._~!$&'()*+,;=:@%/?]*) HTTP/1\.1")
 # Room for a token and for a hundred groups, or twice that.
 _LONGEST_REMEMBERED_LINES = 8192
+_LONGEST_WITH_BODY = 4096
 _MOST_REMEMBERED_HEADERS = 256
 _LONGEST_REMEMBERED_LINE = 1024
 # What one connection may keep us holding: a few sets of lines, and requests with any of them.
@@ -33,17 +34,21 @@ class RequestHeads:
 
     A client sends the same few sets of header lines again and again and changes the target. Lines
     that equal earlier ones, byte for byte, mean the same. Only the plainest requests are read in
-    this way (no body, no upgrade, nothing odd in the target); any other one is read from its
-    beginning. Heads that are equal as a whole are one value, so what is noted on it is found again.
-    All of it, a token among it perhaps, is kept no longer than the connection.
+    this way (no upgrade, nothing odd in the target, a body by its length or none); any other one
+    is read from its beginning. Heads without a body that are equal as a whole are one value, so
+    what is noted on it is found again. All of it, a token among it perhaps, is kept no longer than
+    the connection.
     """
 
-    __slots__ = ("_kept", "_last", "_repeated")
+    __slots__ = ("_kept", "_last", "_repeated", "_with_body")
 
     def __init__(self) -> None:
         self._repeated: dict[bytes, _Repeated] = {}
         # The lines of the last request: comparing with them is cheaper than looking lines up.
         self._last: _Repeated | None = None
+        # Apart from the others, and but one: a length is among these lines, and where that changes
+        # with every request it must make nobody else forgotten.
+        self._with_body: _Repeated | None = None
         self._kept = 0
 
     def known(self, data: bytes) -> RequestHead | None:
@@ -64,9 +69,17 @@ class RequestHeads:
         known = self.known(head)
         if known is not None:
             return known
-        request = parse_request_head(head)
         first_line, _, lines = head.partition(b"\r\n")
-        if len(lines) <= _LONGEST_REMEMBERED_LINES and _is_plain(request):
+        known = self._known_with_body(first_line, lines)
+        if known is not None:
+            return known
+        request = parse_request_head(head)
+        if not _is_plain(request):
+            return request
+        if request.framing is not NO_BODY:
+            if len(lines) <= _LONGEST_WITH_BODY:
+                self._with_body = _Repeated(lines, request)
+        elif len(lines) <= _LONGEST_REMEMBERED_LINES:
             request = request._replace(notes={})
             self._keep(self._remember(lines, request), first_line, request)
         return request
@@ -74,7 +87,7 @@ class RequestHeads:
     def forget(self) -> None:
         """Let go of what is remembered, where it is long until the next request, if one comes."""
         self._repeated.clear()
-        self._last = None
+        self._last = self._with_body = None
         self._kept = 0
 
     def _remember(self, lines: bytes, request: RequestHead) -> _Repeated:
@@ -87,15 +100,21 @@ class RequestHeads:
             same = self._last = repeated[lines] = _Repeated(lines, request)
         return same
 
+    def _known_with_body(self, first_line: bytes, lines: bytes) -> RequestHead | None:
+        """Return a request with a body whose lines came with the last one, its length among them.
+
+        Nothing is noted on it: what becomes of it depends on more than its head.
+        """
+        same = self._with_body
+        if same is None or same.lines != lines or len(first_line) > _LONGEST_REMEMBERED_LINE:
+            return None
+        return _elsewhere(same.first, first_line)
+
     def _read_plain(self, same: _Repeated, first_line: bytes) -> RequestHead | None:
         """Return a request with lines that came before, if its first line is a plain one."""
-        first, plain = same.first, _PLAIN_LINE.fullmatch(first_line)
-        if plain is None or plain[1] != first.method:
-            return None
-        request = RequestHead(
-            first.method, plain[2], 1, first.headers, NO_BODY, keep_alive=first.keep_alive, notes={}
-        )
-        self._keep(same, first_line, request)
+        request = _elsewhere(same.first, first_line)
+        if request is not None:
+            self._keep(same, first_line, request)
         return request
 
     def _keep(self, same: _Repeated, first_line: bytes, request: RequestHead) -> None:
@@ -109,12 +128,28 @@ class RequestHeads:
         self._kept += 1
 
 
+def _elsewhere(first: RequestHead, first_line: bytes) -> RequestHead | None:
+    """Return the request of that first line and all other lines of another, if it is plain."""
+    plain = _PLAIN_LINE.fullmatch(first_line)
+    if plain is None or plain[1] != first.method:
+        return None
+    return RequestHead(
+        first.method,
+        plain[2],
+        1,
+        first.headers,
+        first.framing,
+        keep_alive=first.keep_alive,
+        notes=None if first.notes is None else {},
+    )
+
+
 def _is_plain(request: RequestHead) -> bool:
-    """Tell whether a request is all head, not long, and asks for nothing but an answer."""
+    """Tell whether a request has a body by its length or none, and asks for but an answer."""
     return (
         request.minor_version == 1
         and len(request.headers) <= _MOST_REMEMBERED_HEADERS
-        and request.framing is NO_BODY
+        and (request.framing is NO_BODY or request.framing.kind is BodyKind.LENGTH)
         and request.upgrade is None
         and not request.expects_continue
     )

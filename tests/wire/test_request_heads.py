@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.errors import Refusal
+from proxy.wire.body import BodyFraming, BodyKind
 from proxy.wire.head import MAX_HEAD_BYTES, RequestHead, parse_request_head
 from proxy.wire.request_heads import RequestHeads
 
@@ -49,6 +50,66 @@ def test_what_was_forgotten_is_read_anew() -> None:
     second = heads.read(GET)
     assert second.headers is not first.headers
     assert second == first
+
+
+def posting(length: int, target: bytes = b"/api/v1/pods", *, method: bytes = b"POST") -> bytes:
+    lines = b"Content-Length: %d\r\n%b" % (length, LINES)
+    return b"%b %b HTTP/1.1\r\n%b" % (method, target, lines)
+
+
+def test_lines_of_a_request_with_a_body_are_known_again_and_nothing_is_noted_on_it() -> None:
+    heads = RequestHeads()
+    first = heads.read(posting(3))
+
+    again, elsewhere = heads.read(posting(3)), heads.read(posting(3, b"/api/v1/nodes"))
+
+    assert again.headers is elsewhere.headers is first.headers
+    assert (again, elsewhere.target) == (first, b"/api/v1/nodes")
+    assert again.framing == elsewhere.framing == BodyFraming(BodyKind.LENGTH, 3)
+    assert again.notes is elsewhere.notes is None
+    # Where its body begins is not known before its end was looked for.
+    assert heads.known(posting(3)) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [posting(4), posting(3, method=b"PUT"), posting(3).replace(b"alice", b"bobby")],
+    ids=["another length", "another method", "another identity"],
+)
+def test_of_requests_with_a_body_only_the_very_same_lines_are_known(other: bytes) -> None:
+    heads = RequestHeads()
+    first = heads.read(posting(3))
+
+    second = heads.read(other)
+
+    assert second.headers is not first.headers
+    assert second == parse_request_head(other)
+
+
+def test_bodies_of_all_lengths_make_nothing_forgotten() -> None:
+    heads = RequestHeads()
+    first = heads.read(GET)
+
+    for length in range(100):
+        heads.read(posting(length))
+
+    assert heads.known(GET) is first
+
+
+def test_lines_of_a_request_with_a_body_are_forgotten_with_the_others() -> None:
+    heads = RequestHeads()
+    first = heads.read(posting(3))
+
+    heads.forget()
+
+    assert heads.read(posting(3)).headers is not first.headers
+
+
+def test_large_lines_of_a_request_with_a_body_are_not_kept() -> None:
+    heads = RequestHeads()
+    large = posting(3).replace(b"\r\n\r\n", b"\r\nX: %b\r\n\r\n" % (b"x" * 4096))
+
+    assert heads.read(large).headers is not heads.read(large).headers
 
 
 FIRST_LINES = [
