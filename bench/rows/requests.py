@@ -51,7 +51,7 @@ ROWS = (
             *against("go-default", "us+audit"),
             *against("go-pooled", "us"),
             *against("envoy", "us"),
-            *against("go-default", "go-pooled", *_PEERS, is_aside=True),
+            *against("go-default", "go-pooled", "wire", *_PEERS, is_aside=True),
             Pair(Side("direct"), is_aside=True),
         ),
         sending("get", options(connections=64)),
@@ -62,7 +62,7 @@ ROWS = (
         "GET of 2 KB, one connection",
         (
             *against("go-default", "us"),
-            *against("go-default", "go-pooled", "envoy", *_PEERS, is_aside=True),
+            *against("go-default", "go-pooled", "wire", "envoy", *_PEERS, is_aside=True),
             Pair(Side("direct"), is_aside=True),
         ),
         sending("get", options(connections=1)),

@@ -73,7 +73,7 @@ ROWS = (
         scene=DATA_PLANE,
         pairs=(
             *against("go-default", "us"),
-            *against("go-default", "go-pooled", "envoy", is_aside=True),
+            *against("go-default", "go-pooled", "wire", "envoy", is_aside=True),
         ),
         measure=measure_events,
         quick=Effort(rounds=3, seconds=0.5),

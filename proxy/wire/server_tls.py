@@ -23,6 +23,8 @@ _SCRATCH_BYTES = 128 * 1024
 # More than what a record has besides its plaintext.
 _RECORD_ROOM = 128
 _scratch = _ffi.new("char[]", _SCRATCH_BYTES)
+# What a slice of it copies.
+_contents: Any = _ffi.buffer(_scratch)
 # Memory as it comes, for who fills it.
 _new_room = _ffi.new_allocator(should_clear_after_alloc=False)
 _pointer = _ffi.new("char **")
@@ -118,7 +120,7 @@ class ServerTLS:
         if count <= 0:
             self._take_no_plaintext(count)
             return b""
-        plaintext: bytes = _ffi.buffer(_scratch, count)[:]
+        plaintext: bytes = _contents[:count]
         # One record, and no more of the next: nearly always.
         if not _lib.BIO_get_mem_data(self._incoming, _pointer):
             return plaintext
@@ -133,7 +135,7 @@ class ServerTLS:
             if count <= 0:
                 self._take_no_plaintext(count)
                 break
-            pieces.append(_ffi.buffer(_scratch, count)[:])
+            pieces.append(_contents[:count])
             # OpenSSL takes record by record from the BIO, so what it has not seen is still there.
             if not _lib.BIO_get_mem_data(self._incoming, _pointer):
                 break
@@ -149,7 +151,7 @@ class ServerTLS:
                 raise ssl.SSLError("cannot encrypt")
             # As `take_output` does; this is asked for every answer.
             count = _lib.BIO_read(self.outgoing.bio, _scratch, _SCRATCH_BYTES)
-            record: bytes = _ffi.buffer(_scratch, max(count, 0))[:]
+            record: bytes = _contents[:count] if count > 0 else b""
             return record
         return self._write_records(plaintext)
 
@@ -158,7 +160,7 @@ class ServerTLS:
         count = _lib.BIO_read(self.outgoing.bio, _scratch, _SCRATCH_BYTES)
         if count <= 0:
             return b""
-        output: bytes = _ffi.buffer(_scratch, count)[:]
+        output: bytes = _contents[:count]
         return output if count < _SCRATCH_BYTES else output + self.take_output()
 
     def close(self) -> bytes:

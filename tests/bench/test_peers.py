@@ -20,6 +20,7 @@ from bench.peers.kube_rbac_proxy import KUBE_RBAC_PROXY
 from bench.peers.kubectl_proxy import KUBECTL_PROXY
 from bench.rows.catalogue import ROWS
 from bench.stage import CALLER, OWN_NAME, WANTED, Stage, running_stage
+from bench.wire_contestant import WIRE
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.identities import BearerToken
@@ -79,6 +80,7 @@ def _arrived(stage: Stage, before: dict[str, int]) -> dict[str, int]:
     "entry",
     [
         pytest.param(DIRECT, id="direct"),
+        pytest.param(WIRE, id="wire"),
         pytest.param(AIOHTTP, id="aiohttp"),
         built(ENVOY),
         built(KUBE_RBAC_PROXY),

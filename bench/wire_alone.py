@@ -1,0 +1,162 @@
+"""Our wire code alone: a proxy that decides nothing, reads nothing, and counts nothing.
+
+    python -m bench.wire_alone --upstream=https://... --authority=... ...
+
+Both TLS sessions, sockets and event loop are those of the product (`proxy/wire`). Each client has a
+connection to the upstream of its own; its head is rewritten once, and equal ones are known again.
+What it costs is what is left of us if everything is taken away that a proxy is for.
+"""
+
+import argparse
+import asyncio
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import uvloop
+from OpenSSL import SSL
+
+from proxy.wire.secure_connection import SecureConnection
+from proxy.wire.server_tls import ServerTLS, server_context
+from proxy.wire.tls import TLSStream
+
+_IDENTITY = (b"authorization:", b"impersonate-")
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What both ends need to know."""
+
+    serving: SSL.Context
+    trust: ssl.SSLContext
+    host: str
+    port: int
+    identity: list[bytes]
+
+    def rewrite(self, head: bytes) -> bytes:
+        """Return a head under our own credential, and as who we are told to say."""
+        lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+        kept = [line for line in lines if not line.lower().startswith(_IDENTITY)]
+        return b"\r\n".join((*kept, *self.identity, b"", b""))
+
+
+class _End(SecureConnection):
+    """One end: what comes goes to the other, and both end together."""
+
+    __slots__ = ("other",)
+
+    def __init__(self, tls: TLSStream | ServerTLS) -> None:
+        super().__init__(tls)
+        self.other: _End | None = None
+
+    def plaintext_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.other.write(data)
+
+    def goodbye_received(self) -> None:
+        self.leave()
+
+    def stream_cut(self, _error: Exception) -> None:
+        self.leave()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """End the other, too."""
+        self.leave()
+
+    def pause_writing(self) -> None:
+        """Let the other end wait."""
+        if self.other is not None:
+            self.other.read_on(reads=False)
+
+    def resume_writing(self) -> None:
+        """Let it go on."""
+        if self.other is not None:
+            self.other.read_on(reads=True)
+
+    def read_on(self, *, reads: bool) -> None:
+        """Take what comes, or let it wait."""
+        self._read_on(reads=reads)
+
+    def leave(self) -> None:
+        """End both."""
+        other, self.other = self.other, None
+        self._abort()
+        if other is not None:
+            other.leave()
+
+
+class _Upstream(_End):
+    __slots__ = ("_waiting", "is_secured")
+
+    def __init__(self, ends: Ends) -> None:
+        super().__init__(TLSStream(ends.trust, server_hostname=ends.host))
+        self._waiting: list[bytes] = []
+        self.is_secured = False
+
+    def secured(self) -> None:
+        self.is_secured = True
+        for data in self._waiting:
+            self.write(data)
+        self._waiting.clear()
+
+    def send(self, data: bytes) -> None:
+        """Send now, or as soon as anything can be sent."""
+        if self.is_secured:
+            self.write(data)
+        else:
+            self._waiting.append(data)
+
+
+class _Client(_End):
+    __slots__ = ("_connecting", "_ends", "_rewritten", "_upstream")
+
+    def __init__(self, ends: Ends) -> None:
+        super().__init__(ServerTLS(ends.serving))
+        self._ends = ends
+        self._rewritten: dict[bytes, bytes] = {}
+        self._upstream = _Upstream(ends)
+        self._connecting: object = None
+
+    def secured(self) -> None:
+        ends, upstream = self._ends, self._upstream
+        self.other, upstream.other = upstream, self
+        self._connecting = asyncio.ensure_future(
+            asyncio.get_running_loop().create_connection(upstream.as_protocol, ends.host, ends.port)
+        )
+
+    def plaintext_received(self, data: bytes) -> None:
+        rewritten = self._rewritten.get(data)
+        if rewritten is None:
+            rewritten = self._rewritten[data] = self._ends.rewrite(data)
+        self._upstream.send(rewritten)
+
+
+async def _serve(ends: Ends) -> None:
+    server = await asyncio.get_running_loop().create_server(
+        lambda: _Client(ends).as_protocol(), "127.0.0.1", 0, backlog=1024
+    )
+    await server.serve_forever()
+
+
+def main() -> None:
+    """Serve on any free port of the loopback until told to end."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for option in ("upstream", "acting"):
+        parser.add_argument(f"--{option}", required=True)
+    for option in ("authority", "certificate", "key", "own-token-file"):
+        parser.add_argument(f"--{option}", required=True, type=Path)
+    options = parser.parse_args()
+    serving = server_context(asks_for_certificate=False)
+    serving.use_certificate_chain_file(options.certificate)
+    serving.use_privatekey_file(options.key)
+    address = urlsplit(options.upstream)
+    token: bytes = options.own_token_file.read_bytes()
+    identity = [b"Authorization: Bearer " + token, f"Impersonate-User: {options.acting}".encode()]
+    trust = ssl.create_default_context(cafile=options.authority)
+    host, port = address.hostname or "", address.port or 443
+    uvloop.run(_serve(Ends(serving, trust, host, port, identity)))
+
+
+if __name__ == "__main__":
+    main()
