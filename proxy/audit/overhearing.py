@@ -72,7 +72,7 @@ def begin_request(
     is_wanted = recording.has_request_body or request.method in _NAMING
     if not is_wanted or not has_request_object(action):
         return None
-    return HeardBody(media_type(request.headers), limit=limit)
+    return HeardBody(request.headers.derive(media_type), limit=limit)
 
 
 def begin_answer(

@@ -2,7 +2,7 @@
 
 Bodies never go through the head parser. A reader splits what arrives into payload and what comes
 after the body; a writer frames payload anew, so that no chunk extension, trailer or odd spelling
-of a size ever crosses the proxy.
+of a size ever crosses the proxy (`passed_chunks.py`: frames that need not be made anew).
 """
 
 import re
