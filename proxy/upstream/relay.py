@@ -22,8 +22,7 @@ from proxy.wire.passed_chunks import PassedChunks
 from proxy.wire.response_heads import PlainHead
 
 _RETRY_AFTER_SECONDS = 1
-_UNAUTHORIZED = HTTPStatus.UNAUTHORIZED.value
-_FORBIDDEN = HTTPStatus.FORBIDDEN.value
+_UNAUTHORIZED, _FORBIDDEN = HTTPStatus.UNAUTHORIZED.value, HTTPStatus.FORBIDDEN.value
 
 
 class Desk(NamedTuple):
