@@ -1,6 +1,7 @@
-"""A check as a SubjectAccessReview, and the answer in the review that comes back."""
+"""A check as a SubjectAccessReview, its size, and the answer in the review that comes back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 
 from proxy.core.access_check import (
     AccessCheck,
@@ -12,6 +13,18 @@ from proxy.core.access_check import (
 from proxy.core.evaluation import Answer
 
 REVIEWS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+REFUSED_REVIEW = frozenset((400, 413, 414, 422, 431))
+"""Statuses by which an API server refuses a review for what is in it. It answers, so they are no
+failure of it. Other statuses are about the account that asks, or about the server."""
+
+ESCAPED_BYTES = 6
+"""The most bytes of JSON that one byte of a text becomes: a control character is `\\u0000`."""
+
+# What JSON adds to a text in a list, to a selector requirement, and to the whole.
+_TEXT_BYTES = len('"", ')
+_REQUIREMENT_BYTES = len('{"key": "", "operator": "DoesNotExist", "values": []}, ')
+_DOCUMENT_BYTES = 512
 
 
 def review_document(check: AccessCheck) -> dict[str, object]:
@@ -31,6 +44,41 @@ def review_document(check: AccessCheck) -> dict[str, object]:
         "kind": "SubjectAccessReview",
         "spec": specification,
     }
+
+
+def is_larger_than(check: AccessCheck, most_bytes: int) -> bool:
+    """Return whether the review of a check is larger than that, before JSON escapes anything.
+
+    The document itself has at most `ESCAPED_BYTES` times as many. It is not built here, and no
+    more texts are looked at than fit into the bound: a caller chooses how many there are.
+    """
+    return any(size > most_bytes for size in accumulate(_sizes(check)))
+
+
+def _sizes(check: AccessCheck) -> Iterator[int]:
+    """Yield the parts of a review's size: each takes little time if those before it are small."""
+    user, labels = check.user, check.labels
+    yield (
+        _DOCUMENT_BYTES
+        + _REQUIREMENT_BYTES * (len(labels) + len(check.fields))
+        + _TEXT_BYTES * (len(user.groups) + 2 * len(user.extra))
+    )
+    lists = [values for _, values in user.extra]
+    lists += [values for _, _, values in labels]
+    yield _TEXT_BYTES * sum(map(len, lists))
+    yield _bytes_of((check.verb, check.group, check.version, check.resource, check.subresource))
+    yield _bytes_of((check.namespace, check.name, check.path, user.name, user.uid))
+    yield _bytes_of(key for key, _ in user.extra)
+    yield _bytes_of(key for key, _, _ in labels)
+    for texts in (user.groups, *lists, *check.fields):
+        yield _bytes_of(texts)
+
+
+def _bytes_of(texts: Iterable[str]) -> int:
+    return sum(
+        len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        for text in texts
+    )
 
 
 def read_answer(review: Mapping[str, Mapping[str, object]]) -> Answer:

@@ -2,13 +2,22 @@
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
-from proxy.core.errors import BadRequest, UnreadableRequest
+from proxy.core.cut_text import LONGEST_SHOWN, MARKER, cut_text
+from proxy.core.errors import BadRequest, TargetTooLong, UnreadableRequest
 from proxy.core.field_selectors import FieldRequirement
 from proxy.core.go_quote import go_quote
 from proxy.core.go_url import request_uri, split_target
 from proxy.core.label_selectors import LabelRequirement
-from proxy.core.list_options import NO_OPTIONS, ListOptions, read_list_options
+from proxy.core.list_options import (
+    DEFAULT_SELECTOR_TERMS,
+    NO_OPTIONS,
+    ListOptions,
+    SelectorRefused,
+    read_list_options,
+    read_without_selectors,
+)
 
 _RESOURCE_VERBS = {
     b"GET": "get",
@@ -25,9 +34,20 @@ _COLLECTION_VERBS = frozenset({"get", "delete"})
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 _LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
 _LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+# Their parameters are commands, or are for an application: any length, and not read here.
+_CONNECT_SUBRESOURCES = frozenset({"attach", "exec", "portforward", "proxy"})
 _FEWEST_CORE_PARTS = 3
 _FEWEST_GROUP_PARTS = 4
 _LONGEST_REMEMBERED_TARGET = 256
+# What a path can name: group, version, verb, namespace, resource, name, subresource. The rest stays
+# in one piece, so that a path of slashes costs no more than another.
+_MOST_PARTS = 10
+# Selectors of so few terms are read before it is known who is calling, as the API server does it:
+# an event of a refused request then names the object that the selector pins.
+_OUTLINED_TERMS = 64
+
+DEFAULT_TARGET_BYTES = 64 * 1024
+"""How long a target may be, unless its parameters are not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +91,74 @@ class Action:
         return self.path.startswith("/debug/pprof/")
 
 
-def parse_action(method: bytes, target: bytes) -> Action:
-    """Return what a request does, from its raw origin-form target.
+class Outline(NamedTuple):
+    """What a request does, as far as that is read before it is known who is calling.
+
+    Unless it `is_whole`, its selectors were not read, and neither was the name that they may pin.
+    """
+
+    action: Action
+    is_whole: bool
+
+
+def check_target_length(method: bytes, target: bytes, *, most_bytes: int) -> None:
+    """Refuse a long target with TargetTooLong, before anything looks at all of it.
+
+    An exec carries its command in the query, so the query of a connect request may have any length.
+    """
+    if len(target) <= most_bytes:
+        return
+    path = target.partition(b"?")[0]
+    if len(path) <= most_bytes:
+        action = _read_action(method, path, most_terms=None)
+        if action.verb == "proxy" or action.subresource in _CONNECT_SUBRESOURCES:
+            return
+    raise TargetTooLong(f"the request target is longer than {most_bytes} bytes")
+
+
+def outline_action(method: bytes, target: bytes) -> Outline:
+    """Return what a request does, but for selectors that are long; from its raw target.
 
     Refuses what we never forward with BadRequest, and what the API server itself cannot read
     with its own 500.
     """
     # Clients ask the same things again and again. Short targets only, so that what is remembered
     # stays small; an Action is a value, so sharing one between requests is safe.
-    if len(target) <= _LONGEST_REMEMBERED_TARGET:
-        return _remembered_action(method, target)
-    return _read_action(method, target)
+    try:
+        if len(target) <= _LONGEST_REMEMBERED_TARGET:
+            return _remembered_outline(method, target)
+        return _read_outline(method, target)
+    except SelectorRefused:
+        return Outline(_read_action(method, target, most_terms=None), is_whole=False)
 
 
-def _read_action(method: bytes, target: bytes) -> Action:
+def whole_action(
+    outline: Outline, method: bytes, target: bytes, *, most_terms: int = DEFAULT_SELECTOR_TERMS
+) -> Action:
+    """Return all that a request does; SelectorRefused if there is more than is read for anybody."""
+    if outline.is_whole:
+        return outline.action
+    return _read_action(method, target, most_terms=most_terms)
+
+
+def parse_action(method: bytes, target: bytes) -> Action:
+    """Return all that a request does, from its raw origin-form target."""
+    return whole_action(outline_action(method, target), method, target)
+
+
+def _read_outline(method: bytes, target: bytes) -> Outline:
+    return Outline(_read_action(method, target, most_terms=_OUTLINED_TERMS), is_whole=True)
+
+
+_remembered_outline = lru_cache(maxsize=4096)(_read_outline)
+
+
+def _read_action(method: bytes, target: bytes, *, most_terms: int | None) -> Action:
     verb = _RESOURCE_VERBS.get(method)
     if verb is None:
         raise BadRequest("the request method is not supported")
     path, query = split_target(target)
-    parts = path.strip("/").split("/")
+    parts = path.strip("/").split("/", _MOST_PARTS)
     if not _is_resource(parts):
         return Action(method.decode("ascii").lower(), path)
     group, version, rest = _split_version(parts)
@@ -101,7 +170,7 @@ def _read_action(method: bytes, target: bytes) -> Action:
     resource, name, subresource = (*rest, "", "")[:3]
     options = NO_OPTIONS
     if not name and verb in _COLLECTION_VERBS:
-        options = read_list_options(query)
+        options = _list_options(query, most_terms)
         verb, name = _collection_verb(verb, options)
     return Action(
         verb,
@@ -119,7 +188,10 @@ def _read_action(method: bytes, target: bytes) -> Action:
     )
 
 
-_remembered_action = lru_cache(maxsize=4096)(_read_action)
+def _list_options(query: bytes, most_terms: int | None) -> ListOptions:
+    if most_terms is None:
+        return read_without_selectors(query)
+    return read_list_options(query, most_terms=most_terms)
 
 
 def _is_resource(parts: list[str]) -> bool:
@@ -154,8 +226,11 @@ def _collection_verb(verb: str, options: ListOptions) -> tuple[str, str]:
 
 
 def _unreadable(target: bytes) -> UnreadableRequest:
-    raw = go_quote(target.decode("utf-8", "surrogateescape"))
+    raw = go_quote(cut_text(target.decode("utf-8", "surrogateescape")))
+    uri = request_uri(target[:LONGEST_SHOWN])
+    if len(target) > LONGEST_SHOWN:
+        uri += MARKER
     return UnreadableRequest(
         f"Internal Server Error: {raw}: failed to create RequestInfo: "
-        f"unable to determine kind and namespace from url, {request_uri(target)}"
+        f"unable to determine kind and namespace from url, {uri}"
     )

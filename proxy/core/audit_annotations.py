@@ -3,21 +3,37 @@
 And its latencies, which are the API server's: it writes them for requests that took long.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
 from proxy.core.admission import Admission
-from proxy.core.audit_event import go_duration, quoted, user_text
+from proxy.core.audit_event import go_duration, quoted
+from proxy.core.audit_limits import ANNOTATION_BYTES, WANTED_BYTES
+from proxy.core.audit_users import user_text
 from proxy.core.errors import Refusal
 from proxy.core.identity import Identity
 from proxy.core.modes import Mode
+from proxy.core.truncation import (
+    NO_CUTS,
+    Cut,
+    Cuts,
+    Piece,
+    cut_of,
+    cuts_text,
+    json_size,
+    read_cuts,
+    shortened,
+)
 
 DOMAIN = "kube-understudy.io"
 _LATENCY = "apiserver.latency.k8s.io"
 LONG = timedelta(milliseconds=500)
 """A request that took longer tells its latencies."""
 _SECOND = timedelta(seconds=1)
-_LONGEST_IDENTITY = 8192
+_TRUNCATED = '"audit.k8s.io/truncated":"true"'
+"""As kube-apiserver marks an event whose bodies it left out because of its size."""
+_CUTS = f"{DOMAIN}/truncated"
 _MODES = {mode: f'"{DOMAIN}/mode":"{mode.value}"' for mode in Mode}
 
 
@@ -50,48 +66,79 @@ def annotations_text(
     reviews: int,
     ending: Ending | None,
     wanted: Identity | None = None,
-) -> str:
-    """Return the annotations as a member of an event, in the order of their keys.
+    cuts: Cuts = NO_CUTS,
+) -> Piece:
+    """Return the annotations as a member of an event, in the order of their keys, and all cuts.
 
-    `wanted` is whom a refused request asked for: its event names nobody whom it became.
+    `wanted` is whom a refused request asked for: its event names nobody whom it became. `cuts` is
+    what was cut elsewhere in the event.
     """
-    members: list[str] = []
+    members = _Members(cuts)
     mode = None if admission is None else admission.mode
     if mode is not None or reviews:
-        members.append(f'"{DOMAIN}/cache":"{"miss" if reviews else "hit"}"')
-        members.append(f'"{DOMAIN}/reviews":"{reviews}"')
+        members.texts.append(f'"{DOMAIN}/cache":"{"miss" if reviews else "hit"}"')
+        members.texts.append(f'"{DOMAIN}/reviews":"{reviews}"')
     if mode is not None:
-        members.append(_MODES[mode])
+        members.texts.append(_MODES[mode])
     if refusal is not None and refusal.failed_check:
-        members.append(_member("first-failed-check", refusal.failed_check))
+        members.add("first-failed-check", refusal.failed_check)
     if admission is not None and admission.warning is not None:
-        members.append(_member("warning", admission.warning))
-    if wanted is not None and len(text := user_text(wanted)) <= _LONGEST_IDENTITY:
-        members.append(_member("wanted", text))
+        members.add("warning", admission.warning)
+    if wanted is not None:
+        members.add_identity("wanted", wanted)
     if ending is not None:
-        members += _ending_members(ending)
-    # Each begins with its key, and no key is the beginning of another.
-    members.sort()
-    return f',"annotations":{{{",".join(members)}}}' if members else ""
+        _add_ending(members, ending)
+    return members.piece()
 
 
-def _ending_members(ending: Ending) -> list[str]:
-    members = [f'"{DOMAIN}/response-bytes":"{ending.body_bytes}"']
+def read_event_cuts(annotations: Mapping[str, object]) -> Mapping[str, Cut]:
+    """Return what was cut in an event of ours, by path; UnreadableCuts if that is unclear."""
+    told = annotations.get(_CUTS)
+    return read_cuts(told) if isinstance(told, str) else {}
+
+
+class _Members:
+    """The annotations of one event, and what was cut in it."""
+
+    def __init__(self, cuts: Cuts) -> None:
+        self.texts: list[str] = []
+        self._cuts = cuts
+
+    def add(self, name: str, value: str) -> None:
+        """Add a text that somebody else may have written."""
+        if json_size(value) > ANNOTATION_BYTES:
+            self._cuts += (cut_of(f"annotations.{name}", value),)
+            value = shortened(value, ANNOTATION_BYTES)
+        self.texts.append(f'"{DOMAIN}/{name}":{quoted(value)}')
+
+    def add_identity(self, name: str, identity: Identity) -> None:
+        """Add an identity as JSON, which stays JSON when it is cut."""
+        text, cuts = user_text(identity, path=f"annotations.{name}", most=WANTED_BYTES)
+        self._cuts += cuts
+        self.texts.append(f'"{DOMAIN}/{name}":{quoted(text)}')
+
+    def piece(self) -> Piece:
+        """Return them all, in the order of their keys."""
+        if self._cuts:
+            self.texts += [_TRUNCATED, f'"{_CUTS}":{quoted(cuts_text(self._cuts))}']
+        # Each begins with its key, and no key is the beginning of another.
+        self.texts.sort()
+        text = f',"annotations":{{{",".join(self.texts)}}}' if self.texts else ""
+        return Piece(text, self._cuts)
+
+
+def _add_ending(members: _Members, ending: Ending) -> None:
+    members.texts.append(f'"{DOMAIN}/response-bytes":"{ending.body_bytes}"')
     if ending.upstream_code:
-        members.append(f'"{DOMAIN}/upstream-code":"{ending.upstream_code}"')
+        members.texts.append(f'"{DOMAIN}/upstream-code":"{ending.upstream_code}"')
     if ending.broken_off:
-        members.append(_member("incomplete", ending.broken_off))
+        members.add("incomplete", ending.broken_off)
     if ending.lost_request:
-        members.append(_member("request-body", f"not recorded: {ending.lost_request}"))
+        members.add("request-body", f"not recorded: {ending.lost_request}")
     if ending.lost_response:
-        members.append(_member("response-body", f"not recorded: {ending.lost_response}"))
+        members.add("response-body", f"not recorded: {ending.lost_response}")
     if ending.latencies:
-        members.append(ending.latencies)
-    return members
-
-
-def _member(name: str, value: str) -> str:
-    return f'"{DOMAIN}/{name}":{quoted(value)}'
+        members.texts.append(ending.latencies)
 
 
 def latencies_text(latencies: Latencies, *, verb: str) -> str:
@@ -117,5 +164,5 @@ def plain_annotations(admission: Admission) -> str:
     `%d` are the bytes of the answer and the code of the API server, in this order.
     """
     code, size = 111222333, 444555666
-    text = annotations_text(admission, None, reviews=0, ending=Ending(code, size))
+    text = annotations_text(admission, None, reviews=0, ending=Ending(code, size)).text
     return text.replace("%", "%%").replace(str(size), "%d").replace(str(code), "%d")

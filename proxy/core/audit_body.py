@@ -28,12 +28,13 @@ _OTHER_OBJECT_TYPES = (b"protobuf", b"cbor", b"yaml")
 _STATUS = re.compile(rb'\s*\{\s*"kind"\s*:\s*"Status"')
 _BLANKS = str.maketrans({"\n": None, "\r": None, "\t": None})
 _SEPARATORS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _GZIP_WINDOW = 31
 _CONNECTING = frozenset(("attach", "exec", "portforward", "proxy"))
 _METADATA_MEMBERS = ("namespace", "name", "uid", "resourceVersion")
 _FIRST_FAILURE = 400
 _FORBIDDEN, _BAD_REQUEST = 403, 400
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def _refuse_constant(name: str) -> object:
@@ -135,8 +136,11 @@ def _unzip(raw: bytes, limit: int) -> bytes | None:
     return unpacked if unpacker.eof else None
 
 
-def without_managed_fields(body: Body) -> str:
-    """Return the text without managedFields: of the object, or of each in a list or table."""
+def without_managed_fields(body: Body) -> str | None:
+    """Return the text without managedFields: of the object, or of each in a list or table.
+
+    None for what can be read and not be written: nested too deep, or with a number like 1e999.
+    """
     document = body.document
     if '"managedFields"' not in body.sent or not isinstance(document, dict):
         return body.text
@@ -146,7 +150,12 @@ def without_managed_fields(body: Body) -> str:
         kept["items"] = [_without(item) for item in items]
     if document.get("kind") == "Table" and isinstance(rows, list):
         kept["rows"] = [_row_without(row) for row in rows]
-    return _encode(kept)
+    try:
+        text = _encode(kept)
+    except (RecursionError, ValueError):
+        return None
+    # An escape may stand for half a character, which is no text; Go replaces it.
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def _without(member: object) -> object:

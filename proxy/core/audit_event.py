@@ -12,20 +12,32 @@ from typing import NamedTuple
 
 from proxy.core.action import Action
 from proxy.core.admission import Admission
+from proxy.core.audit_limits import AGENT_BYTES, NAME_BYTES, OBJECT_BYTES, WRITTEN_AGENT_BYTES
+from proxy.core.audit_users import user_text
+from proxy.core.cut_text import MARKER
 from proxy.core.errors import Refusal
 from proxy.core.go_url import request_uri
-from proxy.core.identity import Identity
 from proxy.core.second_text import SECOND, SecondText
 from proxy.core.status import go_json
+from proxy.core.truncation import (
+    NO_CUTS,
+    Piece,
+    cut_of,
+    encoded_size,
+    json_size,
+    longest_prefix,
+    shortened,
+)
 
-_LONGEST_AGENT = 1024
 _LONGEST_ADDRESS = 64
-_CUT_AGENT = "...TRUNCATED"
 _NOTHING_SENT = {"status": "Success", "message": "Connection closed early"}
 _OK = 200
 _MILLISECOND = 1000
 _SECOND = 1_000_000
 _STATUS_MEMBERS = ("status", "message", "reason", "details")
+_DETAILS_MEMBERS = ("name", "group", "kind", "uid")
+_LONGEST_RETRY = 1 << 31
+_QUOTES = 2
 
 
 class Stage(StrEnum):
@@ -89,46 +101,56 @@ PLAIN_LINE = _LINE % EventText(
 )
 
 
-def request_text(action: Action | None, method: bytes, target: bytes) -> str:
-    """Return what was asked for: the target as Go shows it, and the verb."""
+def request_text(action: Action | None, method: bytes, target: bytes, *, most: int) -> Piece:
+    """Return what was asked for: the target as Go shows it, at most `most` bytes, and the verb."""
+    return _asked(action, method, request_uri(target), most)
+
+
+def unauthenticated_request_text(
+    action: Action | None, method: bytes, target: bytes, *, most: int
+) -> Piece:
+    """Return the same for a request of no known caller.
+
+    Of a target that is cut the path is not escaped anew: nobody else has it to compare with, and
+    escaping costs most of all that is done for such a request.
+    """
+    is_long = len(target) > most
+    uri = target.decode("utf-8", "surrogateescape") if is_long else request_uri(target)
+    return _asked(action, method, uri, most)
+
+
+def _asked(action: Action | None, method: bytes, uri: str, most: int) -> Piece:
     verb = method.decode("ascii").lower() if action is None else action.verb
-    return f'"requestURI":{go_json(request_uri(target))},"verb":{go_json(verb)}'
+    if len(uri) <= most:  # Only what may fit is encoded as a whole.
+        text = go_json(uri)
+        if encoded_size(text) <= most + _QUOTES:
+            return Piece(f'"requestURI":{text},"verb":{quoted(verb)}')
+    text = go_json(shortened(uri, most))
+    return Piece(f'"requestURI":{text},"verb":{quoted(verb)}', (cut_of("requestURI", uri),))
 
 
-def user_text(identity: Identity | None) -> str:
-    """Return a user; nobody is an empty one."""
-    if identity is None:
-        return "{}"
-    user = {
-        "username": identity.name,
-        "uid": identity.uid,
-        "groups": list(identity.groups),
-        "extra": {key: list(values) for key, values in identity.extra},
-    }
-    return go_json({name: value for name, value in user.items() if value})
-
-
-def decision_text(admission: Admission | None) -> str:
+def decision_text(admission: Admission | None, *, most: int) -> Piece:
     """Return whom the caller became and by which constraint, if it became somebody else."""
     if admission is None or admission.mode is None:
-        return ""
-    text = f',"impersonatedUser":{user_text(admission.acting)}'
+        return Piece("")
+    user, cuts = user_text(admission.acting, path="impersonatedUser", most=most)
+    text = f',"impersonatedUser":{user}'
     if admission.constraint is None:
-        return text
+        return Piece(text, cuts)
     constraint = go_json({"impersonationConstraint": admission.constraint})
-    return f'{text},"authenticationMetadata":{constraint}'
+    return Piece(f'{text},"authenticationMetadata":{constraint}', cuts)
 
 
 def origin_text(addresses: Sequence[str], agent: bytes) -> str:
     """Return where the request came from, and by which program."""
     text = f',"sourceIPs":{go_json(list(addresses))}' if addresses else ""
-    return f'{text},"userAgent":{go_json(_shortened(agent))}' if agent else text
+    return f'{text},"userAgent":{go_json(_agent(agent))}' if agent else text
 
 
-def object_text(action: Action | None, metadata: Mapping[str, str] | None = None) -> str:
+def object_text(action: Action | None, metadata: Mapping[str, str] | None = None) -> Piece:
     """Return which object is meant; what the target does not say may be in the body's metadata."""
     if action is None or not action.is_resource:
-        return ""
+        return Piece("")
     known = metadata or {}
     reference = {
         "resource": action.resource,
@@ -140,12 +162,22 @@ def object_text(action: Action | None, metadata: Mapping[str, str] | None = None
         "resourceVersion": known.get("resourceVersion", ""),
         "subresource": action.subresource,
     }
-    return f',"objectRef":{go_json({name: value for name, value in reference.items() if value})}'
+    # Not by an encoder of whole objects, which takes three times as long for few short words.
+    words = [f'"{name}":{quoted(value)}' for name, value in reference.items() if value]
+    text = f"{{{','.join(words)}}}"
+    if encoded_size(text) <= OBJECT_BYTES:
+        return Piece(f',"objectRef":{text}')
+    short = go_json({name: _name(value) for name, value in reference.items() if value})
+    return Piece(f',"objectRef":{short}', (cut_of("objectRef", text),))
 
 
 def response_text(
-    code: int, refusal: Refusal | None = None, status: Mapping[str, object] | None = None
-) -> str:
+    code: int,
+    refusal: Refusal | None = None,
+    status: Mapping[str, object] | None = None,
+    *,
+    most: int,
+) -> Piece:
     """Return how a request was answered: by our refusal, by a Status of the API server, or plainly.
 
     Code 0 means that nothing was sent at all, for which the API server has words of its own.
@@ -161,16 +193,56 @@ def response_text(
             details["retryAfterSeconds"] = refusal.retry_after_seconds
         if details or refusal.details is not None:
             told["details"] = details
-        return _response(code or refusal.code, told)
+        return _response(code or refusal.code, told, most)
     if code == 0:
-        return _response(_OK, _NOTHING_SENT)
+        return _response(_OK, _NOTHING_SENT, most)
     if status is None:
-        return f',"responseStatus":{{"metadata":{{}},"code":{code}}}'
-    return _response(code, {name: status[name] for name in _STATUS_MEMBERS if name in status})
+        return Piece(f',"responseStatus":{{"metadata":{{}},"code":{code}}}')
+    return _response(code, {name: status[name] for name in _STATUS_MEMBERS if name in status}, most)
 
 
-def _response(code: int, told: Mapping[str, object]) -> str:
-    return f',"responseStatus":{go_json({"metadata": {}, **told, "code": code})}'
+def _response(code: int, told: Mapping[str, object], most: int) -> Piece:
+    text, cuts = _written({"metadata": {}, **told, "code": code}), NO_CUTS
+    if not text or encoded_size(text) > most:
+        cuts = (cut_of("responseStatus", text),)
+        text = go_json({"metadata": {}, **_short_status(told, most), "code": code})
+    return Piece(f',"responseStatus":{text}', cuts)
+
+
+def _written(document: Mapping[str, object]) -> str:
+    """Return JSON, or nothing for what is nested too deep or holds a number like 1e999."""
+    try:
+        return go_json(document)
+    except (RecursionError, ValueError):
+        return ""
+
+
+def _short_status(told: Mapping[str, object], most: int) -> dict[str, object]:
+    """Return the members of a Status that are texts, cut; a backend may have sent anything."""
+    kept: dict[str, object] = {}
+    for name, value in told.items():
+        if isinstance(value, str):
+            longest = most if name == "message" else NAME_BYTES
+            kept[name] = value if json_size(value) <= longest else shortened(value, longest)
+        elif name == "details" and isinstance(value, Mapping):
+            kept[name] = _short_details(value)
+    return kept
+
+
+def _short_details(details: Mapping[str, object]) -> dict[str, object]:
+    """Return which object a Status is about, without the list of causes."""
+    texts = {name: details.get(name) for name in _DETAILS_MEMBERS}
+    kept: dict[str, object] = {
+        name: _name(value) for name, value in texts.items() if isinstance(value, str)
+    }
+    seconds = details.get("retryAfterSeconds")
+    if isinstance(seconds, int) and abs(seconds) <= _LONGEST_RETRY:
+        kept["retryAfterSeconds"] = seconds
+    return kept
+
+
+def _name(text: str) -> str:
+    return text if json_size(text) <= NAME_BYTES else shortened(text, NAME_BYTES)
 
 
 def quoted(text: str) -> str:
@@ -237,9 +309,12 @@ def source_ips(
     return addresses
 
 
-def _shortened(raw: bytes) -> str:
-    agent = raw[:_LONGEST_AGENT].decode("utf-8", "surrogateescape")
-    return agent + _CUT_AGENT if len(raw) > _LONGEST_AGENT else agent
+def _agent(raw: bytes) -> str:
+    """Return a user agent as the API server cuts it, and what escapes make longer, too."""
+    agent = raw[:AGENT_BYTES].decode("utf-8", "surrogateescape")
+    fitting = longest_prefix(agent, WRITTEN_AGENT_BYTES, json_size)
+    is_whole = len(raw) <= AGENT_BYTES and len(fitting) == len(agent)
+    return fitting if is_whole else fitting + MARKER
 
 
 def _first(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> str:

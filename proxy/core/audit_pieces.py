@@ -17,12 +17,17 @@ from proxy.core.audit_event import (
     origin_text,
     request_text,
     source_ips,
-    user_text,
+    unauthenticated_request_text,
 )
+from proxy.core.audit_limits import EventLimits
+from proxy.core.audit_users import user_text
 from proxy.core.identity import Caller
+from proxy.core.truncation import NO_CUTS, Cuts, Piece
 
 _MOST_REMEMBERED = 4096
 _LONGEST_REMEMBERED = 512
+# How many bytes one byte of a target may become: `<` is \u003c, and | in a path is %7C.
+_LONGEST_ESCAPE = 6
 _AGENT = b"user-agent"
 _AGENT_LENGTH = len(_AGENT)
 
@@ -37,6 +42,7 @@ class RequestPieces(NamedTuple):
     request: str
     object_reference: str
     is_long_running: bool
+    cuts: Cuts = NO_CUTS
 
 
 class PeoplePieces(NamedTuple):
@@ -46,12 +52,14 @@ class PeoplePieces(NamedTuple):
     decision: str
     annotations: str
     """A pattern, see `plain_annotations`; empty before a decision."""
+    cuts: Cuts = NO_CUTS
 
 
 class AuditPieces:
     """Remembers the parts of events."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: EventLimits | None = None) -> None:
+        self.limits = limits or EventLimits()
         self._requests: dict[tuple[bytes, bytes], RequestPieces] = {}
         self._people: dict[int, tuple[Admission | Caller, PeoplePieces]] = {}
         self._origins: dict[tuple[str, bytes], str] = {}
@@ -65,15 +73,25 @@ class AuditPieces:
         key = (method, target)
         known = self._requests.get(key)
         if known is None or action is None:
-            known = RequestPieces(
-                request_text(action, method, target),
-                object_text(action),
-                action is not None and action.is_long_running,
-            )
+            asked = request_text(action, method, target, most=self.limits.uri_bytes)
+            known = _pieces(action, asked)
             if action is not None and len(target) <= _LONGEST_REMEMBERED:
                 _make_room(self._requests)
                 self._requests[key] = known
         return known
+
+    def unauthenticated_request(
+        self, action: Action | None, method: bytes, target: bytes
+    ) -> RequestPieces:
+        """Return the same of a request that no known caller has made, which may say less.
+
+        Nothing is remembered: the action may lack what its selectors say, and the pieces of an
+        authenticated request for the same target must not.
+        """
+        most = self.limits.unauthenticated.uri
+        if _LONGEST_ESCAPE * len(target) <= most:
+            return _pieces(action, request_text(action, method, target, most=most))
+        return _pieces(action, unauthenticated_request_text(action, method, target, most=most))
 
     def people(self, known_by: Admission | Caller) -> PeoplePieces:
         """Return who calls and whom the caller becomes, as far as that is decided.
@@ -84,16 +102,21 @@ class AuditPieces:
         known = self._people.get(id(known_by))
         if known is not None and known[0] is known_by:
             return known[1]
-        if isinstance(known_by, Admission):
-            user, decision = user_text(known_by.caller.identity), decision_text(known_by)
-            people = PeoplePieces(user, decision, plain_annotations(known_by))
-        else:
-            user, decision = user_text(known_by.identity), ""
-            people = PeoplePieces(user, decision, "")
-        if len(user) + len(decision) <= 4 * _LONGEST_REMEMBERED:
+        people = self._people_of(known_by)
+        if len(people.user) + len(people.decision) <= 4 * _LONGEST_REMEMBERED:
             _make_room(self._people)
             self._people[id(known_by)] = (known_by, people)
         return people
+
+    def _people_of(self, known_by: Admission | Caller) -> PeoplePieces:
+        most = self.limits.user_bytes
+        if isinstance(known_by, Admission):
+            user = user_text(known_by.caller.identity, path="user", most=most)
+            decision = decision_text(known_by, most=most)
+            annotations = plain_annotations(known_by)
+            return PeoplePieces(user.text, decision.text, annotations, user.cuts + decision.cuts)
+        user = user_text(known_by.identity, path="user", most=most)
+        return PeoplePieces(user.text, "", "", user.cuts)
 
     def origin(self, headers: Sequence[tuple[bytes, bytes]], address: str) -> str:
         """Return where a request came from, and by which program."""
@@ -110,6 +133,12 @@ class AuditPieces:
                 _make_room(self._origins)
                 self._origins[key] = known
         return known
+
+
+def _pieces(action: Action | None, asked: Piece) -> RequestPieces:
+    named = object_text(action)
+    is_long_running = action is not None and action.is_long_running
+    return RequestPieces(asked.text, named.text, is_long_running, asked.cuts + named.cuts)
 
 
 def _make_room(memory: dict[_Key, _Value]) -> None:

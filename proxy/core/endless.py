@@ -6,6 +6,7 @@ from proxy.core.header_lines import Header
 
 _IN_LINES = frozenset((b"application/json", b"text/plain"))
 _FOLLOWED = frozenset(("true", "1"))
+_FOLLOW = frozenset(("follow",))
 
 
 def is_endless(action: Action, target: bytes) -> bool:
@@ -18,7 +19,7 @@ def is_endless(action: Action, target: bytes) -> bool:
         return True
     if action.resource != "pods" or action.subresource != "log":
         return False
-    return first_values(target.partition(b"?")[2], {"follow"}).get("follow") in _FOLLOWED
+    return first_values(target.partition(b"?")[2], _FOLLOW).get("follow") in _FOLLOWED
 
 
 def comes_in_lines(headers: list[Header]) -> bool:

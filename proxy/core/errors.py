@@ -61,6 +61,17 @@ class BadRequest(Refusal):
     reason: ClassVar[str] = "BadRequest"
 
 
+class TargetTooLong(Refusal):
+    """The request target is longer than any that is read."""
+
+    code: ClassVar[int] = 414
+    reason: ClassVar[str] = "RequestURITooLong"
+
+
+class ReviewRefused(BadRequest):
+    """No access review of the request can be made; this says nothing about the API server."""
+
+
 class Unauthorized(Refusal):
     """Nobody was authenticated. The text is the API server's: one word, no hint."""
 
@@ -70,6 +81,16 @@ class Unauthorized(Refusal):
 
     def __init__(self) -> None:
         super().__init__("Unauthorized")
+
+
+class TokenTooLarge(Refusal):
+    """The token is larger than any that is reviewed.
+
+    Not a 401: clients throw their token away on one, and try again with the same.
+    """
+
+    code: ClassVar[int] = 431
+    reason: ClassVar[str] = "RequestHeaderFieldsTooLarge"
 
 
 class Forbidden(Refusal):

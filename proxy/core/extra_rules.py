@@ -2,7 +2,7 @@
 
 import re
 
-from proxy.core.go_quote import go_quote
+from proxy.core.go_quote import shown_quote
 from proxy.core.identity import LONGEST_SUBDOMAIN, SUBDOMAIN, Extra
 
 _PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
@@ -33,7 +33,7 @@ def _key_fault(key: str) -> str | None:
         text = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
         return f"impersonating an invalid key in extra is not allowed: {text}"
     if key != key.lower():
-        return f"impersonating a non-lowercase key in extra is not allowed: {go_quote(key)}"
+        return f"impersonating a non-lowercase key in extra is not allowed: {shown_quote(key)}"
     return None
 
 
@@ -60,4 +60,4 @@ def _path_faults(key: str) -> list[str]:
 
 
 def _invalid(value: str, detail: str) -> str:
-    return f"extra.key: Invalid value: {go_quote(value)}: {detail}"
+    return f"extra.key: Invalid value: {shown_quote(value)}: {detail}"

@@ -4,8 +4,11 @@ import re
 from typing import NamedTuple
 
 _OPERATOR = re.compile("!=|==|=")
-_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
-_ESCAPABLE = ("\\", ",", "=")
+# All of these are possessive: what was read is not read again, and takes no memory meanwhile.
+_TERM = re.compile(r"(?:[^\\,]++|\\.?)*+", re.DOTALL)
+_ESCAPED_VALUE = re.compile(r"(?:[^\\=]++|\\[\\,=])*+")
+# Stands for a backslash while other escapes are read; no decoded text has it in it.
+_BACKSLASH = "\ud800"
 
 
 class FieldRequirement(NamedTuple):
@@ -45,17 +48,13 @@ def _terms(selector: str) -> list[str]:
     if "\\" not in selector:
         return selector.split(",")
     terms = []
-    start = 0
-    is_escaped = False
-    for index, character in enumerate(selector):
-        if is_escaped:
-            is_escaped = False  # whatever it is, it is data
-        elif character == "\\":
-            is_escaped = True
-        elif character == ",":
-            terms.append(selector[start:index])
-            start = index + 1
-    return [*terms, selector[start:]]
+    position = 0
+    while position <= len(selector):
+        term = _TERM.match(selector, position)
+        assert term is not None  # it may be empty
+        terms.append(term[0])
+        position = term.end() + 1  # past the comma
+    return terms
 
 
 def _requirement(term: str) -> FieldRequirement | None:
@@ -71,9 +70,7 @@ def _requirement(term: str) -> FieldRequirement | None:
 def _unescaped(value: str) -> str | None:
     if "\\" not in value:
         return None if "=" in value else value
-    if any(escaped not in _ESCAPABLE for escaped in _ESCAPE.findall(value)):
+    if _ESCAPED_VALUE.fullmatch(value) is None:
         return None
-    # What is left once the escapes are gone must hold no bare separator.
-    if "=" in _ESCAPE.sub("", value):
-        return None
-    return _ESCAPE.sub(r"\1", value)
+    value = value.replace("\\\\", _BACKSLASH).replace("\\,", ",").replace("\\=", "=")
+    return value.replace(_BACKSLASH, "\\")

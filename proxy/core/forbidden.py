@@ -1,9 +1,10 @@
 """A denial in the API server's words."""
 
 from proxy.core.access_check import AccessCheck
+from proxy.core.cut_text import cut_text
 from proxy.core.errors import Forbidden
 from proxy.core.evaluation import Denied
-from proxy.core.go_quote import go_quote
+from proxy.core.go_quote import shown_quote
 from proxy.core.status import without_html
 
 
@@ -15,7 +16,7 @@ def forbidden(denied: Denied) -> Forbidden:
     details = {"name": check.name, "group": check.group, "kind": check.resource}
     refusal = Forbidden(
         forbidden_message(check, denied.reason),
-        details={key: value for key, value in details.items() if value},
+        details={key: cut_text(value) for key, value in details.items() if value},
     )
     refusal.failed_check = check_summary(check)
     return refusal
@@ -37,7 +38,9 @@ def forbidden_message(check: AccessCheck, reason: str) -> str:
 
     Only the middle part is freed of markup; the prefix and the reason are not, as natively.
     """
-    denial = without_html(f"User {go_quote(check.user.name)} cannot {check.verb} {_object(check)}")
+    denial = without_html(
+        f"User {shown_quote(check.user.name)} cannot {check.verb} {_object(check)}"
+    )
     suffix = f": {reason}" if reason else ""
     return f"{_prefix(check)}forbidden: {denial}{suffix}"
 
@@ -46,16 +49,17 @@ def _prefix(check: AccessCheck) -> str:
     if not check.resource and not check.group:
         return ""
     resource = f"{check.resource}.{check.group}" if check.group else check.resource
-    return f"{resource} {go_quote(check.name)} is " if check.name else f"{resource} is "
+    resource = cut_text(resource)
+    return f"{resource} {shown_quote(check.name)} is " if check.name else f"{resource} is "
 
 
 def _object(check: AccessCheck) -> str:
     if not check.is_resource:
-        return f"path {go_quote(check.path)}"
+        return f"path {shown_quote(check.path)}"
     resource = check.resource
     if check.subresource:
         resource = f"{resource}/{check.subresource}"
     scope = "at the cluster scope"
     if check.namespace:
-        scope = f"in the namespace {go_quote(check.namespace)}"
-    return f"resource {go_quote(resource)} in API group {go_quote(check.group)} {scope}"
+        scope = f"in the namespace {shown_quote(check.namespace)}"
+    return f"resource {shown_quote(resource)} in API group {shown_quote(check.group)} {scope}"

@@ -206,14 +206,17 @@ def _copied(
 ) -> bytes:
     """Return the lines of a client that cross the proxy, as they go on the wire."""
     lines: Sequence[Header] = headers
-    if any(folded_name(name) == PROTOCOL_HEADER for name, _ in lines):
+    names = [folded_name(name) for name, _ in lines]
+    if PROTOCOL_HEADER in names:
         lines = without_tokens(lines)
-    dropped = rules.dropped_names | _connection_named(lines)
+        names = [folded_name(name) for name, _ in lines]
+    dropped = rules.dropped_names
+    if b"connection" in names:
+        dropped |= _connection_named(lines)
     prefixes: tuple[bytes, ...] = _IDENTITY_PREFIXES if trusts_peer else _UNTRUSTED_PREFIXES
     prefixes += rules.dropped_prefixes
     copied = []
-    for line in lines:
-        name = folded_name(line[0])
+    for name, line in zip(names, lines, strict=True):
         if name in _SPECIAL:
             kept = _special_line(line, rules, is_chunked=is_chunked)
             if kept is not None:

@@ -5,13 +5,12 @@ would authorize one action and let another one happen.
 """
 
 import re
-from collections.abc import Container
-from urllib.parse import unquote_to_bytes
+from functools import lru_cache
 
 from proxy.core.errors import BadRequest
 
-_ORIGIN_FORM = re.compile(rb"/[!\"$-~\x80-\xff]*")
-_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+# All but blanks, control characters and `#`.
+_IN_TARGETS = bytes({*range(0x21, 0x7F), *range(0x80, 0x100)} - {0x23})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MOST_PARAMETERS = 10_000
 # What `URL.EscapedPath` leaves alone in a path that is already encoded.
@@ -19,6 +18,10 @@ _ENCODED_PATH = re.compile(rb"[-A-Za-z0-9._~!$&'()*+,;=:@%/\[\]]*")
 _NEVER_ESCAPED = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~$&+,/:;=@"
 )
+_ESCAPED = [chr(byte) if byte in _NEVER_ESCAPED else f"%{byte:02X}" for byte in range(256)]
+# A value that exists for Go: no `;`, and whole escapes. Possessive, so that nothing is tried twice
+# and no memory is needed for what might have to be.
+_VALUE = rb"[^&;%]*+(?:%[0-9A-Fa-f]{2}[^&;%]*+)*+"
 
 
 def split_target(target: bytes) -> tuple[str, bytes]:
@@ -27,7 +30,8 @@ def split_target(target: bytes) -> tuple[str, bytes]:
     A target is refused when a later reader could take it for another one: absolute-form, `*`, a
     fragment, blanks and control characters, escapes that are broken or hide non-text.
     """
-    if _ORIGIN_FORM.fullmatch(target) is None:
+    # A pattern would take five times as long: 5 ms for the query of an exec that fills a head.
+    if not target.startswith(b"/") or target.translate(None, _IN_TARGETS):
         raise BadRequest(_target_fault(target))
     raw_path, _, query = target.partition(b"?")
     # Later servers drop a longer query as a whole and earlier ones do not: it has two meanings.
@@ -38,21 +42,40 @@ def split_target(target: bytes) -> tuple[str, bytes]:
     return _decoded_path(raw_path), query
 
 
-def first_values(query: bytes, wanted: Container[str]) -> dict[str, str]:
+def first_values(query: bytes, wanted: frozenset[str]) -> dict[str, str]:
     """Return the first value of each wanted query parameter that is present.
 
-    Pairs that hold a `;` or a broken escape do not exist for Go, so the next one counts.
+    Pairs that hold a `;` or a broken escape do not exist for Go, so the next one counts. The query
+    is searched once, by a pattern: a loop over its pairs would cost a microsecond for each.
     """
     values: dict[str, str] = {}
-    for pair in query.split(b"&"):
-        raw_key, _, raw_value = pair.partition(b"=")
-        key = query_unescape(raw_key)
-        if key is None or key not in wanted or key in values or b";" in pair:
-            continue
-        value = query_unescape(raw_value)
-        if value is not None:
-            values[key] = value
+    if query.count(b"&") >= _MOST_PARAMETERS:
+        return values  # as later servers read it; `split_target` has refused it
+    # A name that is not escaped stands there as it is, and that is seen sooner.
+    if b"%" not in query and not any(name.encode() in query for name in wanted):
+        return values
+    pairs, position, missing = b"&" + query, 0, wanted
+    while missing:
+        pair = _pair_of(missing).search(pairs, position)
+        if pair is None:
+            break
+        name = next(name for name in missing if pair[name] is not None)
+        values[name] = query_unescape(pair["value"] or b"") or ""
+        missing -= {name}
+        position = pair.end()
     return values
+
+
+@lru_cache(maxsize=256)
+def _pair_of(names: frozenset[str]) -> re.Pattern[bytes]:
+    """Return the pattern of a pair that exists, with one of these names in any spelling."""
+    spelled = b"|".join(b"(?P<%b>%b)" % (name.encode(), _any_spelling(name)) for name in names)
+    return re.compile(rb"&(?:%b)(?:=(?P<value>%b))?(?=&|\Z)" % (spelled, _VALUE))
+
+
+def _any_spelling(name: str) -> bytes:
+    """Return a pattern of a name in which any letter may be escaped."""
+    return b"".join(b"(?:%c|(?i:%%%02x))" % (letter, letter) for letter in name.encode())
 
 
 def query_unescape(raw: bytes) -> str | None:
@@ -76,24 +99,42 @@ def request_uri(target: bytes) -> str:
     It is the target itself unless its path holds bytes that ought to be escaped.
     """
     raw_path, mark, query = target.partition(b"?")
-    if _ENCODED_PATH.fullmatch(raw_path) is None:
-        raw_path = _escaped_path(unquote_to_bytes(raw_path))
-    return (raw_path + mark + query).decode("utf-8", "surrogateescape")
+    if _ENCODED_PATH.fullmatch(raw_path) is not None:
+        return target.decode("utf-8", "surrogateescape")
+    path = _unescaped_bytes(raw_path)
+    # As text: to join bytes takes eighty bytes of memory for each piece.
+    escaped = "".join([_ESCAPED[byte] for byte in (raw_path if path is None else path)])
+    return escaped + (mark + query).decode("utf-8", "surrogateescape")
 
 
 def _unescape(raw: bytes) -> str | None:
     if b"%" in raw:
-        if _BAD_ESCAPE.search(raw) is not None:
+        unescaped = _unescaped_bytes(raw)
+        if unescaped is None:
             return None
-        raw = unquote_to_bytes(raw)
+        raw = unescaped
     return raw.decode("utf-8", "surrogateescape")
 
 
+def _unescaped_bytes(raw: bytes) -> bytes | None:
+    """Return bytes with every percent-escape decoded, or None when one is broken.
+
+    By a codec of Python that reads escapes of another spelling: `urllib.parse.unquote_to_bytes`
+    takes twelve times as long, being a loop over the escapes.
+    """
+    spelled = raw.replace(b"\\", b"\\\\").replace(b"%", b"\\x")
+    try:
+        return spelled.decode("unicode_escape").encode("latin-1")
+    except UnicodeDecodeError:
+        return None
+
+
 def _decoded_path(raw_path: bytes) -> str:
-    if _BAD_ESCAPE.search(raw_path) is not None:
+    unescaped = _unescaped_bytes(raw_path)
+    if unescaped is None:
         raise BadRequest("the request target has an invalid percent-escape")
     try:
-        path = unquote_to_bytes(raw_path).decode()
+        path = unescaped.decode()
     except UnicodeDecodeError:
         raise BadRequest("the request target is not valid UTF-8") from None
     if _CONTROL.search(path) is not None:
@@ -107,7 +148,3 @@ def _target_fault(target: bytes) -> str:
     if b"#" in target:
         return "the request target has a fragment"
     return "the request target has blanks or control characters"
-
-
-def _escaped_path(path: bytes) -> bytes:
-    return b"".join(b"%c" % byte if byte in _NEVER_ESCAPED else b"%%%02X" % byte for byte in path)

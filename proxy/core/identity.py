@@ -32,8 +32,9 @@ _MOST_REMEMBERED_BYTES = 8192
 _BYTES_OF_A_TEXT = 49
 _LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
-_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
-SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+# The pattern of Kubernetes, written so that no character can be taken in two ways.
+_LABEL = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+")
+SUBDOMAIN = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+(?:\.[a-z0-9]++(?:-++[a-z0-9]++)*+)*+")
 
 
 @dataclass(frozen=True, slots=True)

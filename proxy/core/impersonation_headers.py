@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from proxy.core.cut_text import MARKER, cut_text
 from proxy.core.errors import BadRequest
-from proxy.core.go_quote import go_quote
+from proxy.core.go_quote import go_quote, shown_quote
 from proxy.core.go_url import path_unescape
 from proxy.core.header_lines import Header
 from proxy.core.header_safety import key_fault, text_fault
-from proxy.core.identity import Identity, extra_of
+from proxy.core.identity import Extra, Identity, extra_of
 from proxy.core.original_user import is_reserved_key
 
 _PREFIX = b"impersonate"
 _PREFIX_LENGTH = len(_PREFIX)
 _EXTRA_PREFIX = b"impersonate-extra-"
 _LONGEST_SHOWN_NAME = 64
+_MOST_SHOWN = 64
 _LONGEST_REMEMBERED_LINE = 256
 
 
@@ -45,6 +47,8 @@ class _Reading:
     groups: list[str] = field(default_factory=list)
     extra: dict[str, list[str]] = field(default_factory=dict)
     extra_count: int = 0
+    keys: dict[bytes, str] = field(default_factory=dict)
+    """Keys of extras by the header names they came in, which repeat themselves."""
 
 
 def read_wanted_identity(
@@ -73,7 +77,7 @@ def _read_lines(
     reading = _Reading(limits)
     for name, value in lines:
         _read_line(reading, name.lower(), value)
-    _check_counts(reading)
+        _check_counts(reading)  # each time, so that no more is read than may be asked for
     if not reading.name:
         if not (reading.uid or reading.groups or reading.extra):
             return None
@@ -96,7 +100,9 @@ def _read_line(reading: _Reading, name: bytes, raw: bytes) -> None:
     elif name == b"impersonate-group":
         reading.groups.append(_text(name, raw, reading.limits))
     elif name.startswith(_EXTRA_PREFIX):
-        key = _extra_key(name, reading.limits)
+        key = reading.keys.get(name)
+        if key is None:
+            key = reading.keys[name] = _extra_key(name, reading.limits)
         reading.extra.setdefault(key, []).append(_text(name, raw, reading.limits))
         reading.extra_count += 1
     else:
@@ -145,24 +151,32 @@ def _without_user(reading: _Reading) -> str:
     groups = _strings(reading.groups) if reading.groups else "[]string(nil)"
     extra = "map[string][]string(nil)"
     if reading.extra:
-        entries = (f"{go_quote(key)}:{_strings(values)}" for key, values in extra_of(reading.extra))
+        entries = (
+            f"{shown_quote(key)}:{_strings(values)}" for key, values in _shown_extra(reading)
+        )
         extra = f"map[string][]string{{{', '.join(entries)}}}"
     return (
-        f'requested &user.DefaultInfo{{Name:"", UID:{go_quote(reading.uid or "")}, '
+        f'requested &user.DefaultInfo{{Name:"", UID:{shown_quote(reading.uid or "")}, '
         f"Groups:{groups}, Extra:{extra}}} without impersonating a user name"
     )
 
 
 def _strings(values: Sequence[str]) -> str:
-    return f"[]string{{{', '.join(map(go_quote, values))}}}"
+    mark = f", {MARKER}" if len(values) > _MOST_SHOWN else ""
+    return f"[]string{{{', '.join(map(shown_quote, values[:_MOST_SHOWN]))}{mark}}}"
+
+
+def _shown_extra(reading: _Reading) -> Extra:
+    return extra_of(reading.extra)[:_MOST_SHOWN]
 
 
 def _without_user_former(reading: _Reading) -> str:
     """Word it as the filter did that knew no modes: object references, in its order."""
     version = "authentication.k8s.io/v1"
-    references = [f"{{Group  {group}    }}" for group in reading.groups]
-    for key, values in extra_of(reading.extra):
-        references += [f"{{UserExtra  {value}  {version}  {key}}}" for value in values]
+    references = [f"{{Group  {cut_text(group)}    }}" for group in reading.groups[:_MOST_SHOWN]]
+    for key, values in _shown_extra(reading):
+        end = f"{version}  {cut_text(key)}}}"
+        references += [f"{{UserExtra  {cut_text(one)}  {end}" for one in values[:_MOST_SHOWN]]
     if reading.uid:
-        references.append(f"{{UID  {reading.uid}  {version}  }}")
+        references.append(f"{{UID  {cut_text(reading.uid)}  {version}  }}")
     return f"requested [{' '.join(references)}] without impersonating a user"

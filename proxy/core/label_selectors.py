@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from proxy.core.identity import is_subdomain
 
-_TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<symbol>==|!=|[=!(),<>])|(?P<word>[^\0=!(),<> \t\r\n]+))\0?")
+_TOKEN = re.compile(r"[ \t\r\n]*+(==|!=|[=!(),<>]|[^\0=!(),<> \t\r\n]++)\0?")
 _END = ""
 _SYMBOLS = frozenset({"==", "!=", "=", "!", "(", ")", ",", "<", ">", _END})
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
@@ -40,26 +40,17 @@ def parse_label_selector(selector: str) -> tuple[LabelRequirement, ...] | None:
     return tuple(sorted(requirements, key=lambda requirement: requirement.key))
 
 
-def _tokens(selector: str) -> list[str]:
-    """Return words and symbols, ended by an empty one.
-
-    A NUL ends the text where a token could begin and otherwise ends the token before it, as in
-    the original, which reads it as the end of its buffer.
-    """
-    tokens = []
-    match = _TOKEN.match(selector)
-    while match is not None:
-        tokens.append(match["symbol"] or match["word"])
-        match = _TOKEN.match(selector, match.end())
-    return [*tokens, _END]
-
-
 class _Parser:
-    """One pass over the tokens. `in` and `notin` are words wherever a word may stand."""
+    """One pass over the tokens. `in` and `notin` are words wherever a word may stand.
+
+    Each token is read when it is needed, so what follows the first fault costs nothing.
+    """
 
     def __init__(self, selector: str) -> None:
-        self._tokens = _tokens(selector)
+        self._selector = selector
         self._position = 0
+        self._token = _END
+        self._read_token()
 
     def requirements(self) -> list[LabelRequirement]:
         """Return every requirement in the order of the text."""
@@ -75,12 +66,24 @@ class _Parser:
             if separator != ",":
                 raise _Unparsable
 
+    def _read_token(self) -> None:
+        """Read a word or a symbol; an empty one is the end.
+
+        A NUL ends the text where a token could begin and otherwise ends the token before it, as in
+        the original, which reads it as the end of its buffer.
+        """
+        match = _TOKEN.match(self._selector, self._position)
+        if match is None:
+            self._token, self._position = _END, len(self._selector)
+        else:
+            self._token, self._position = match[1], match.end()
+
     def _next(self) -> str:
-        return self._tokens[self._position]
+        return self._token
 
     def _take(self) -> str:
-        token = self._tokens[self._position]
-        self._position += 1
+        token = self._token
+        self._read_token()
         return token
 
     def _take_word(self) -> str:

@@ -8,7 +8,7 @@ from proxy.core.field_selectors import FieldRequirement, exact_match, parse_fiel
 from proxy.core.go_url import first_values
 from proxy.core.label_selectors import LabelRequirement, parse_label_selector
 
-_INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
+_INTEGER = re.compile(r"([+-]?)([0-9]+)")
 _MOST_DIGITS = 19
 _LARGEST_INTEGER = 2**63 - 1
 # Two readings of "false", because the original has two: a full decode folds the long s as well.
@@ -16,6 +16,7 @@ _FOLDED_FALSE = re.compile("[fF][aA][lL][sS\u017f][eE]")
 _LOWERED_FALSE = re.compile("[fF][aA][lL][sS][eE]")
 _INTEGERS = ("timeoutSeconds", "limit")
 _PARAMETERS = frozenset({"watch", "fieldSelector", "labelSelector", *_INTEGERS})
+_WATCH = frozenset({"watch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +33,34 @@ class ListOptions:
 
 
 NO_OPTIONS = ListOptions()
+DEFAULT_SELECTOR_TERMS = 1000
+"""How many requirements and values the selectors of one request may have together."""
 
 
-def read_list_options(query: bytes) -> ListOptions:
-    """Return what a query asks of a collection."""
+class SelectorRefused(BadRequest):
+    """A selector is not read: it is too long, or no review could carry it unchanged."""
+
+
+def read_list_options(query: bytes, *, most_terms: int = DEFAULT_SELECTOR_TERMS) -> ListOptions:
+    """Return what a query asks of a collection; SelectorRefused if its selectors are not read."""
     values = first_values(query, _PARAMETERS) if query else {}
     if not values:
         return NO_OPTIONS
-    selector = values.get("fieldSelector", "")
+    selector, label_selector = values.get("fieldSelector", ""), values.get("labelSelector", "")
+    # A comma stands between any two terms, so there are no more than this.
+    if selector.count(",") + label_selector.count(",") >= most_terms:
+        raise SelectorRefused(f"the selectors have more than {most_terms} terms")
     _refuse_foreign_bytes(selector)
-    fields = parse_field_selector(selector)
-    labels = parse_label_selector(values.get("labelSelector", ""))
+    fields, labels = parse_field_selector(selector), parse_label_selector(label_selector)
     if fields is None or labels is None or not _are_integers(values):
         return ListOptions(_is_true(values, _LOWERED_FALSE), "", fields, labels)
     return ListOptions(_is_true(values, _FOLDED_FALSE), _pinned_name(fields), fields, labels)
+
+
+def read_without_selectors(query: bytes) -> ListOptions:
+    """Return whether a query asks for a watch, and nothing about its selectors."""
+    values = first_values(query, _WATCH)
+    return ListOptions(_is_true(values, _FOLDED_FALSE), "", None, None)
 
 
 def _refuse_foreign_bytes(selector: str) -> None:
@@ -53,7 +68,7 @@ def _refuse_foreign_bytes(selector: str) -> None:
     try:
         selector.encode()
     except UnicodeEncodeError:
-        raise BadRequest("the field selector is not valid UTF-8") from None
+        raise SelectorRefused("the field selector is not valid UTF-8") from None
 
 
 def _pinned_name(fields: tuple[FieldRequirement, ...]) -> str:
@@ -72,6 +87,9 @@ def _are_integers(values: dict[str, str]) -> bool:
 
 def _is_integer(text: str) -> bool:
     match = _INTEGER.fullmatch(text)
-    if match is None or len(match[2]) > _MOST_DIGITS:
+    if match is None:
         return False
-    return int(match[2]) <= _LARGEST_INTEGER + (match[1] == "-")
+    digits = match[2].lstrip("0")
+    if len(digits) > _MOST_DIGITS:
+        return False
+    return int(digits or "0") <= _LARGEST_INTEGER + (match[1] == "-")

@@ -1,7 +1,8 @@
 """How a client wants to read a refusal: on one line, or indented for a person.
 
 A refusal is always JSON here. Whether it is indented follows the API server's rules, so that
-bodies are equal byte for byte wherever the server too would answer in JSON.
+bodies are equal byte for byte wherever the server too would answer in JSON. An `Accept` that is
+longer than any client sends is not read at all: a refusal must cost little, a 401 above all.
 """
 
 import re
@@ -15,8 +16,16 @@ _HUMAN_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _SERVED_SUBTYPES = ("json", "yaml", "vnd.kubernetes.protobuf")
 _STREAMED_SUBTYPES = frozenset({"json", "vnd.kubernetes.protobuf"})
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# No two quantifiers of it can take the same digit.
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _CONVERSIONS = frozenset({"as", "g", "v"})
+_PRETTY = frozenset({"pretty"})
+# Go sorts up to twelve by insertion. Beyond that the order depends on its sorting algorithm,
+# because the comparison is not a total order. kubectl sends three, browsers up to ten.
+_MOST_CLAUSES = 12
+_LONGEST_ACCEPT = 2048
+# The longest target that is read; what is longer is refused, and this is asked about refusals.
+_LONGEST_QUERY = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -32,19 +41,21 @@ class _Clause:
 def wants_pretty(headers: Sequence[Header], query: bytes) -> bool:
     """Tell whether the API server would indent its JSON for this request."""
     accept = _first(headers, b"accept")
-    if accept:
+    if accept and len(accept) <= _LONGEST_ACCEPT and accept.count(",") < _MOST_CLAUSES:
         clause = _accepted(accept)
         if clause is None or clause.parameters.get("pretty") == "1":
             return True
-    pretty = first_values(query, {"pretty"}).get("pretty", "") if b"pretty" in query else ""
-    if pretty:
-        return pretty in _TRUE
+    if len(query) <= _LONGEST_QUERY and b"pretty" in query:
+        pretty = first_values(query, _PRETTY).get("pretty", "")
+        if pretty:
+            return pretty in _TRUE
     return _first(headers, b"user-agent").startswith(_HUMAN_AGENTS)
 
 
 def _first(headers: Sequence[Header], wanted: bytes) -> str:
+    length = len(wanted)
     for name, value in headers:
-        if name.lower() == wanted:
+        if len(name) == length and name.lower() == wanted:
             return value.decode("latin-1")
     return ""
 
@@ -96,7 +107,7 @@ def _quality(text: str) -> float:
 
 
 def _sorted(clauses: list[_Clause]) -> list[_Clause]:
-    """Sort by insertion, as the original does for short lists: its order is not a total one."""
+    """Sort by insertion, as the original does for twelve or fewer: its order is not a total one."""
     for index in range(1, len(clauses)):
         position = index
         while position > 0 and _is_before(clauses[position], clauses[position - 1]):

@@ -3,6 +3,9 @@
 Every request we forward carries an identity, and whoever is denied something is named in the
 message. If that is us, the API server did not let us take that identity: a right of ours is
 missing, and no client can do anything about it.
+
+The words prove nothing by themselves. Kubelets, proxied applications and aggregated servers answer
+through the API server, too, and can write the same ones.
 """
 
 import json
@@ -10,6 +13,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from proxy.core.action import Action
 from proxy.core.go_quote import go_quote
 from proxy.core.status import without_html
 
@@ -27,11 +31,44 @@ _STARTS = {
     CBOR: b"\xd9\xd9\xf7",
 }
 DENIAL_TYPES = frozenset(_STARTS)
+# The groups that kube-apiserver serves itself. Any other may be an aggregated server's: whether it
+# is cannot be seen from a request.
+_BUILT_IN_GROUPS = frozenset(
+    (
+        "",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+    )
+)
+# What a kubelet or a proxied application answers.
+_CONNECTED_SUBRESOURCES = frozenset(("attach", "exec", "log", "portforward", "proxy"))
+_PLAIN_KIND = re.compile(r"[a-z0-9.-]*")
 LONGEST_START = 64
+_NEVER = "\n"
 _SENTENCE = "forbidden: User "
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
 _MOST_VARINT_BITS = 63
+# A Status and its details have seven each.
+_MOST_FIELDS = 64
 # Fields of runtime.Unknown, metav1.Status and metav1.StatusDetails, by their numbers.
 _TYPE_META, _RAW, _KIND = 1, 2, 2
 _MESSAGE, _REASON, _DETAILS, _CODE = 3, 4, 5, 6
@@ -45,12 +82,17 @@ _RIGHT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """What a Status of code 403 says."""
+    """What a Status of code 403 says.
+
+    Of a text that was only searched, and not parsed, nothing is known but that it has the message
+    somewhere: a client may have chosen it.
+    """
 
     message: str
     name: str = ""
     group: str = ""
     kind: str = ""
+    is_parsed: bool = True
 
 
 def read_denial(media_type: str, body: bytes) -> Denial | None:
@@ -69,6 +111,20 @@ def may_become_denial(media_type: str, start: bytes) -> bool:
     """Tell whether a body that starts so may be the API server's own Status."""
     expected = _STARTS[media_type]
     return expected.startswith(b"".join(start[:LONGEST_START].split())[: len(expected)])
+
+
+def comes_from_api_server(action: Action, *, is_upgrade: bool) -> bool:
+    """Return whether nothing but the API server itself can have answered a request.
+
+    That is so for objects that it stores itself. In doubt it is not.
+    """
+    return (
+        action.is_resource
+        and not is_upgrade
+        and action.group in _BUILT_IN_GROUPS
+        and action.verb != "proxy"
+        and action.subresource not in _CONNECTED_SUBRESOURCES
+    )
 
 
 def missing_right(denial: Denial, own_names: Collection[str]) -> str | None:
@@ -100,6 +156,9 @@ def _unrestricted(right: str) -> str:
 def _prefix(denial: Denial) -> str:
     if not denial.kind and not denial.group:
         return ""
+    if not (_PLAIN_KIND.fullmatch(denial.kind) and _PLAIN_KIND.fullmatch(denial.group)):
+        # An admission webhook chooses its details, and some of the message behind its own name.
+        return _NEVER
     resource = f"{denial.kind}.{denial.group}" if denial.group else denial.kind
     return f"{resource} {go_quote(denial.name)} is " if denial.name else f"{resource} is "
 
@@ -108,7 +167,7 @@ def _read_text(body: bytes) -> Denial | None:
     # Names that a client chose come before the last such sentence, and quotes are escaped in it.
     text = b" ".join(body.split()).decode(errors="replace")
     start = text.rfind(_SENTENCE)
-    return Denial(text[start:]) if start >= 0 else None
+    return Denial(text[start:], is_parsed=False) if start >= 0 else None
 
 
 def _read_json(body: bytes) -> Denial | None:
@@ -122,7 +181,8 @@ def _read_json(body: bytes) -> Denial | None:
     texts = [status.get("message"), *(told.get(key, "") for key in ("name", "group", "kind"))]
     if not all(isinstance(text, str) for text in texts):
         return None
-    return Denial(*(str(text) for text in texts))
+    message, name, group, kind = map(str, texts)
+    return Denial(message, name, group, kind)
 
 
 def _read_protobuf(body: bytes) -> Denial | None:
@@ -160,7 +220,9 @@ def _fields(message: bytes) -> _Fields:
     """Return the last value of each field; ValueError or IndexError for what is no message."""
     fields: _Fields = {}
     position = 0
-    while position < len(message):
+    for _ in range(_MOST_FIELDS):
+        if position >= len(message):
+            return fields
         tag, position = _varint(message, position)
         kind = tag & 7
         if kind == _VARINT:
@@ -176,7 +238,7 @@ def _fields(message: bytes) -> _Fields:
             raise ValueError("a field is cut off")
         fields[tag >> 3] = message[position : position + size]
         position += size
-    return fields
+    raise ValueError("too many fields for a message of the API server")
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:

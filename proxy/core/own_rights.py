@@ -3,8 +3,9 @@
 The manifests grant exactly what is needed; a contract test holds the two together.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from proxy.core.identity import Identity, service_account
 from proxy.core.original_user import GROUPS_KEY, NAME_KEY, UID_KEY
 
 _AUTHENTICATION = "authentication.k8s.io"
@@ -41,6 +42,29 @@ def _impersonate_extra(key: str) -> Right:
 def token_request(namespace: str, name: str) -> Right:
     """Return the right to ask for the token of one service account."""
     return Right("create", "serviceaccounts", "", "token", namespace, name)
+
+
+def impersonating(identity: Identity) -> list[tuple[Right, list[Right]]]:
+    """Return the rights that taking an identity needs: for each kind all of them, or these."""
+    account = service_account(identity.name)
+    if account is None:
+        kind = Right("impersonate", "users")
+        needed = [(kind, [replace(kind, name=identity.name)])]
+    else:
+        kind = Right("impersonate", "serviceaccounts")
+        named = replace(kind, namespace=account.namespace, name=account.name)
+        needed = [(kind, [named])]
+    if identity.uid:
+        kind = Right("impersonate", "uids", _AUTHENTICATION)
+        needed.append((kind, [replace(kind, name=identity.uid)]))
+    if identity.groups:
+        kind = Right("impersonate", "groups")
+        needed.append((kind, [replace(kind, name=group) for group in identity.groups]))
+    for key, values in identity.extra:
+        # Header names have no case, so the API server reads every key in small letters.
+        kind = _impersonate_extra(key.lower())
+        needed.append((kind, [replace(kind, name=value) for value in values]))
+    return needed
 
 
 IMPERSONATING = tuple(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.core.action import Action, parse_action
-from proxy.core.audit_annotations import DOMAIN
+from proxy.core.audit_annotations import DOMAIN, read_event_cuts
 from proxy.core.errors import Refusal
 from proxy.core.explanation import Request
 from proxy.core.identity import (
@@ -21,7 +21,11 @@ from proxy.core.identity import (
     service_account_groups,
 )
 from proxy.core.original_user import is_reserved_key
+from proxy.core.truncation import UnreadableCuts
 
+# A request that lacks a part of one of these would be judged as another one.
+_JUDGED = ("requestURI", "user.", "impersonatedUser.", "annotations.wanted.")
+_FORBIDDEN = 403
 _METHODS = (b"GET", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"HEAD")
 
 Event = Mapping[str, object]
@@ -68,10 +72,24 @@ def read_recorded(event: Event) -> Recorded:
 
 def read_request(event: Event) -> Request:
     """Return the request that an event is about, to be judged anew."""
+    cut = _cut_paths(event)
+    if incomplete := [path for path in cut if path.startswith(_JUDGED)]:
+        raise UnreadableEvent(
+            f"its {', '.join(incomplete)} was cut when it was recorded; the API server's own event "
+            "with this auditID, if there is one, has all of it"
+        )
     caller = _identity(_mapping(event, "user"))
     if caller is None:
         raise UnreadableEvent("nobody was authenticated, so there is nobody to be judged")
-    return Request(Caller(caller), _wanted(event), _action(event))
+    is_told = "responseStatus" not in cut
+    return Request(Caller(caller), _wanted(event, is_told=is_told), _action(event))
+
+
+def _cut_paths(event: Event) -> list[str]:
+    try:
+        return list(read_event_cuts(_mapping(event, "annotations")))
+    except UnreadableCuts as error:
+        raise UnreadableEvent(f"its annotation {DOMAIN}/truncated cannot be read") from error
 
 
 def wanted_from(acting: Identity) -> Identity:
@@ -94,7 +112,8 @@ def _fixed_groups(name: str) -> tuple[str, ...]:
     return (NODES,) if node_name(name) is not None else ()
 
 
-def _wanted(event: Event) -> Identity | None:
+def _wanted(event: Event, *, is_told: bool) -> Identity | None:
+    """Return whom a request asked for; `is_told` is whether its response status is whole."""
     asked_for = _text(_mapping(event, "annotations"), f"{DOMAIN}/wanted")
     if asked_for:
         try:
@@ -106,7 +125,9 @@ def _wanted(event: Event) -> Identity | None:
     if became is not None:
         return wanted_from(became)
     # Who is taken for acting as themselves here would be told a wrong story.
-    if " cannot impersonate" in _text(_mapping(event, "responseStatus"), "message"):
+    status = _mapping(event, "responseStatus")
+    is_unclear = not is_told and status.get("code") == _FORBIDDEN
+    if is_unclear or " cannot impersonate" in _text(status, "message"):
         raise UnreadableEvent("an impersonation was denied, and the event does not say of whom")
     return None
 

@@ -7,6 +7,7 @@ import re
 from typing import ClassVar
 
 from proxy.core.action import Action
+from proxy.core.cut_text import LONGEST_SHOWN, MARKER
 from proxy.core.errors import BadRequest
 from proxy.core.go_url import first_values
 
@@ -21,8 +22,20 @@ _NANOSECONDS = {
     b"h": 3600 * 10**9,
 }
 _LIMIT = 2**63
+# Every unit with all the digits that count takes less than half of this.
+_LONGEST_DURATION = 256
+_TIMEOUT = frozenset({"timeout"})
 _MOST_DIGITS = 19
 _PART = re.compile(rb"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>[^.0-9]*)", re.DOTALL)
+
+
+def _quoted_byte(byte: int) -> str:
+    if byte in b'"\\':
+        return "\\" + chr(byte)
+    return chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}"  # noqa: PLR2004 - ASCII, and DEL
+
+
+_QUOTED_BYTES = [_quoted_byte(byte) for byte in range(256)]
 
 
 class BadTimeout(BadRequest):
@@ -36,14 +49,19 @@ def check_timeout(action: Action, target: bytes) -> None:
     query = target.partition(b"?")[2]
     if b"t" not in query or action.is_long_running:
         return
-    value = first_values(query, {"timeout"}).get("timeout", "")
+    value = first_values(query, _TIMEOUT).get("timeout", "")
     fault = duration_fault(value.encode("utf-8", "surrogateescape")) if value else None
     if fault is not None:
         raise BadTimeout(f"invalid timeout specified in the request URL - {fault}")
 
 
 def duration_fault(text: bytes) -> str | None:
-    """Return what Go's `time.ParseDuration` says against a text, or None when it is a duration."""
+    """Return what Go's `time.ParseDuration` says against a text, or None when it is a duration.
+
+    A text that is longer than any client writes is refused unread: each unit costs a step.
+    """
+    if len(text) > _LONGEST_DURATION:
+        return f"time: invalid duration {_quoted(text)}"
     rest = text[1:] if text[:1] in (b"-", b"+") else text
     if rest == b"0":
         return None
@@ -92,13 +110,6 @@ def _fraction_of(digits: bytes, unit: int) -> int:
 
 
 def _quoted(text: bytes) -> str:
-    """Quote as Go's `time` does: byte for byte, which is not as `%q` does."""
-    quoted = ""
-    for byte in text:
-        if byte in b'"\\':
-            quoted += "\\" + chr(byte)
-        elif 0x20 <= byte < 0x80:  # noqa: PLR2004 - printable ASCII, and DEL
-            quoted += chr(byte)
-        else:
-            quoted += f"\\x{byte:02x}"
-    return f'"{quoted}"'
+    """Quote as Go's `time` does: byte for byte, which is not as `%q` does. A long text is cut."""
+    quoted = "".join([_QUOTED_BYTES[byte] for byte in text[:LONGEST_SHOWN]])
+    return f'"{quoted}"' if len(text) <= LONGEST_SHOWN else f'"{quoted}{MARKER}"'

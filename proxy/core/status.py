@@ -9,11 +9,12 @@ from proxy.core.header_lines import Header
 from proxy.core.negotiation import wants_pretty
 
 # Made once: `json.dumps` makes a new encoder for each call that has an option.
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# What others sent may hold 1e999, which is read as infinity and is no JSON: that is a ValueError.
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _pretty = json.JSONEncoder(ensure_ascii=False, separators=(",", ": "), indent=2).encode
 
 # Go escapes these in JSON, and writes its replacement for what is not text: lone surrogates.
-_GO_ESCAPED = re.compile("[<>&\u2028\u2029]")
+_GO_ESCAPES = tuple((one, f"\\u{ord(one):04x}") for one in "<>&\u2028\u2029")
 _NOT_TEXT = re.compile("[\ud800-\udfff]")
 _HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
@@ -65,13 +66,12 @@ def go_json(document: object, *, pretty: bool = False) -> str:
     text = _pretty(document) if pretty else _compact(document)
     if text.isascii() and not ("<" in text or ">" in text or "&" in text):
         return text  # nearly always, and seen faster than by any pattern
-    return _NOT_TEXT.sub(r"\\ufffd", _GO_ESCAPED.sub(_escape, text))
+    for character, escape in _GO_ESCAPES:
+        # Not by a pattern, which takes a microsecond for each of them.
+        text = text.replace(character, escape)
+    return text if text.isascii() else _NOT_TEXT.sub(r"\\ufffd", text)
 
 
 def without_html(text: str) -> str:
     """Return a text that no browser takes for markup, as the API server does it."""
     return text.translate(_HTML_ESCAPES)
-
-
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"

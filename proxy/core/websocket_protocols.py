@@ -7,10 +7,13 @@ among the subprotocols. It is a credential: read here, and never seen beyond.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from proxy.core.errors import BadRequest
 from proxy.core.header_lines import Header
 
 PROTOCOL_HEADER = b"sec-websocket-protocol"
 TOKEN_PREFIX = b"base64url.bearer.authorization.k8s.io."
+# kubectl offers one, a browser one and a token; the API server knows five.
+_MOST_PROTOCOLS = 100
 
 
 class OfferedProtocols(NamedTuple):
@@ -24,9 +27,11 @@ def offered_protocols(headers: Sequence[Header]) -> OfferedProtocols:
     """Return what the client offers; whatever has a token's prefix in it counts as one.
 
     Not only what begins with it, and in any case: a blank that we do not know, or a careless
-    client, must not make a protocol of a secret.
+    client, must not make a protocol of a secret. Each one costs a look, so their number is bounded.
     """
     lines = [value for name, value in headers if name.lower() == PROTOCOL_HEADER]
+    if len(lines) + sum(line.count(b",") for line in lines) > _MOST_PROTOCOLS:
+        raise BadRequest(f"more than {_MOST_PROTOCOLS} WebSocket subprotocols")
     offered = [one.strip() for line in lines for one in line.split(b",")]
     return OfferedProtocols(
         tuple(one for one in offered if TOKEN_PREFIX in one.lower()),

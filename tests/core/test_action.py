@@ -1,7 +1,7 @@
 import pytest
 
-from proxy.core.action import Action, parse_action
-from proxy.core.errors import BadRequest, UnreadableRequest
+from proxy.core.action import Action, check_target_length, parse_action
+from proxy.core.errors import BadRequest, TargetTooLong, UnreadableRequest
 from proxy.core.go_url import request_uri
 from tests.core.vectors import ActionVector, load
 
@@ -74,3 +74,38 @@ def test_a_long_target_is_read_like_a_short_one() -> None:
     action = parse_action(b"GET", b"/api/v1/namespaces/a/pods/" + name.encode())
 
     assert (action.verb, action.namespace, action.name) == ("get", "a", name)
+
+
+LONG_QUERY = b"?a=" + b"b" * 100
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/api/v1/namespaces/a/pods/b/exec",
+        b"/api/v1/namespaces/a/pods/b/attach",
+        b"/api/v1/namespaces/a/pods/b/portforward",
+        b"/api/v1/namespaces/a/services/b/proxy/page",
+        b"/api/v1/proxy/nodes/a",
+    ],
+)
+def test_the_query_of_a_connect_request_may_have_any_length(path: bytes) -> None:
+    check_target_length(b"POST", path + LONG_QUERY, most_bytes=64)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/version" + LONG_QUERY,
+        b"/api/v1/pods" + LONG_QUERY,
+        b"/api/v1/namespaces/a/pods/b/log" + LONG_QUERY,
+        b"/api/v1/namespaces/exec/pods/exec" + LONG_QUERY,
+        b"/api/v1/namespaces/a/pods/b/exec/" + b"c" * 64,
+        b"/exec" + LONG_QUERY,
+    ],
+)
+def test_any_other_long_target_is_refused(target: bytes) -> None:
+    check_target_length(b"GET", target, most_bytes=len(target))
+
+    with pytest.raises(TargetTooLong, match="the request target is longer than 64 bytes"):
+        check_target_length(b"GET", target, most_bytes=64)

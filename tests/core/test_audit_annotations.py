@@ -15,14 +15,15 @@ from proxy.core.audit_annotations import (
 from proxy.core.errors import Forbidden
 from proxy.core.identity import Caller, Identity, extra_of
 from proxy.core.modes import Mode
+from proxy.core.truncation import Piece
 from tests.core.test_audit_event import impersonation
 
 BOB = Caller(Identity("bob"))
 SECONDS = timedelta(seconds=1)
 
 
-def told(text: str) -> dict[str, str]:
-    annotations: dict[str, str] = json.loads("{" + text.removeprefix(",") + "}").get(
+def told(piece: Piece) -> dict[str, str]:
+    annotations: dict[str, str] = json.loads("{" + piece.text.removeprefix(",") + "}").get(
         "annotations", {}
     )
     assert list(annotations) == sorted(annotations)
@@ -30,8 +31,8 @@ def told(text: str) -> dict[str, str]:
 
 
 def test_nothing_is_told_where_there_is_nothing_to_tell() -> None:
-    assert annotations_text(None, None, reviews=0, ending=None) == ""
-    assert annotations_text(admit_self(BOB), None, reviews=0, ending=None) == ""
+    assert annotations_text(None, None, reviews=0, ending=None) == ("", ())
+    assert annotations_text(admit_self(BOB), None, reviews=0, ending=None) == ("", ())
 
 
 def test_a_decision_tells_its_mode_and_where_its_answers_came_from() -> None:
@@ -65,7 +66,7 @@ def test_a_denial_tells_the_check_that_failed_first() -> None:
     }  # fmt: skip
 
 
-def test_a_denial_tells_whom_it_wanted_unless_that_is_endless() -> None:
+def test_a_denial_tells_whom_it_wanted_and_no_more_of_it_than_fits() -> None:
     wanted = Identity("alice", "7", ("dev",), extra_of({"k": ["v"]}))
     crowd = Identity("alice", groups=("x" * 100,) * 100)
 
@@ -78,7 +79,10 @@ def test_a_denial_tells_whom_it_wanted_unless_that_is_endless() -> None:
         "groups": ["dev"],
         "extra": {"k": ["v"]},
     }
-    assert long == ""
+    cut = told(long)
+    assert json.loads(cut["wanted"])["groups"][-1] == "...TRUNCATED"
+    assert cut["audit.k8s.io/truncated"] == "true"
+    assert list(json.loads(cut["truncated"])) == ["annotations.wanted.groups"]
 
 
 def test_what_is_missing_is_told() -> None:
@@ -129,4 +133,4 @@ def test_the_pattern_of_plain_annotations_is_that_of_all_others() -> None:
 
     made = plain_annotations(admission) % (5, 201)
 
-    assert made == annotations_text(admission, None, reviews=0, ending=Ending(201, 5))
+    assert made == annotations_text(admission, None, reviews=0, ending=Ending(201, 5)).text

@@ -1,4 +1,4 @@
-from proxy.core.action import parse_action
+from proxy.core.action import outline_action, parse_action
 from proxy.core.admission import admit_self
 from proxy.core.audit_pieces import AuditPieces
 from proxy.core.identity import Caller, Identity
@@ -46,6 +46,19 @@ def test_an_unread_request_is_neither_remembered_nor_answered_from_memory() -> N
 
     assert unread.object_reference == ""
     assert pieces.request(parse_action(b"GET", POD), b"GET", POD).object_reference != ""
+
+
+def test_an_unauthenticated_request_says_nothing_for_the_authenticated_one_after_it() -> None:
+    pieces = AuditPieces()
+    target = b"/api/v1/namespaces/n/secrets?fieldSelector=metadata.name=foo" + b"," * 64
+    outline = outline_action(b"GET", target)
+    assert not outline.is_whole
+
+    before = pieces.unauthenticated_request(outline.action, b"GET", target)
+    after = pieces.request(parse_action(b"GET", target), b"GET", target)
+
+    assert '"name":"foo"' not in before.object_reference
+    assert '"name":"foo"' in after.object_reference
 
 
 def test_the_first_agent_counts_and_every_peer_has_its_own() -> None:

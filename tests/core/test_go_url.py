@@ -76,7 +76,7 @@ def test_a_query_with_as_many_parameters_as_go_reads_is_served() -> None:
 def test_the_first_readable_value_of_a_parameter_counts(
     query: bytes, values: dict[str, str]
 ) -> None:
-    assert first_values(query, {"a", "b"}) == values
+    assert first_values(query, frozenset({"a", "b"})) == values
 
 
 def test_a_plus_is_a_blank_in_a_query_and_a_plus_elsewhere() -> None:

@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+from proxy.core.action import parse_action
 from proxy.core.own_denial import (
     CBOR,
     JSON,
     PROTOBUF,
     YAML,
+    comes_from_api_server,
     may_become_denial,
     missing_right,
     read_denial,
@@ -215,3 +217,48 @@ def test_only_what_begins_as_a_status_may_become_one(
     media_type: str, start: bytes, *, may: bool
 ) -> None:
     assert may_become_denial(media_type, start) is may
+
+
+def test_a_webhook_that_chooses_its_details_forges_no_denial_of_us() -> None:
+    """The API server puts the webhook's name before its message; details go through as they are."""
+    kind = 'admission webhook "w.example" denied the request: users'
+    message = f'{kind} "bob" is forbidden: User "{NAME}" cannot {RIGHT}'
+
+    assert right_in(status(message, name="bob", kind=kind)) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "is_its_own"),
+    [
+        (b"/api/v1/pods", True),
+        (b"/api/v1/namespaces/a/pods/b", True),
+        (b"/api/v1/namespaces/a/pods/b/status", True),
+        (b"/apis/apps/v1/namespaces/a/deployments", True),
+        (b"/apis/rbac.authorization.k8s.io/v1/clusterroles", True),
+        (b"/api/v1/namespaces/a/pods/b/log", False),
+        (b"/api/v1/namespaces/a/pods/b/exec", False),
+        (b"/api/v1/namespaces/a/pods/b/attach", False),
+        (b"/api/v1/namespaces/a/pods/b/portforward", False),
+        (b"/api/v1/namespaces/a/pods/b/proxy/x", False),
+        (b"/api/v1/namespaces/a/services/b/proxy/x", False),
+        (b"/api/v1/nodes/n/proxy/pods", False),
+        (b"/api/v1/proxy/nodes/n/pods", False),
+        (b"/apis/metrics.k8s.io/v1beta1/pods", False),
+        (b"/apis/example.io/v1/things", False),
+        (b"/apis/example.io/v1", False),
+        (b"/openapi/v3/apis/example.io/v1", False),
+        (b"/version", False),
+    ],
+)
+def test_whose_answer_is_the_api_servers_own_for_sure(target: bytes, *, is_its_own: bool) -> None:
+    action = parse_action(b"GET", target)
+
+    assert comes_from_api_server(action, is_upgrade=False) is is_its_own
+    assert not comes_from_api_server(action, is_upgrade=True)
+
+
+def test_a_text_that_is_not_parsed_says_so() -> None:
+    denial = read_denial(YAML, f"apiVersion: v1\ncode: 403\nmessage: {USERS}".encode())
+
+    assert denial is not None
+    assert not denial.is_parsed

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from proxy.core.audit_annotations import DOMAIN
 from proxy.core.identity import Caller, Identity, extra_of
 from proxy.core.recorded_request import (
     Recorded,
@@ -11,6 +12,7 @@ from proxy.core.recorded_request import (
     read_request,
     wanted_from,
 )
+from proxy.core.truncation import cut_of, cuts_text
 
 EVENT: dict[str, Any] = {
     "kind": "Event",
@@ -157,3 +159,35 @@ def test_a_strange_wanted_identity_is_nobody() -> None:
 def test_what_is_no_event_is_refused(missing: str) -> None:
     with pytest.raises(UnreadableEvent, match="not an audit event"):
         read_recorded({key: value for key, value in EVENT.items() if key != missing})
+
+
+@pytest.mark.parametrize(
+    "path", ["requestURI", "user.username", "user.groups", "impersonatedUser.extra",
+             "annotations.wanted.groups"],
+)  # fmt: skip
+def test_a_request_that_was_cut_is_not_judged_as_another_one(path: str) -> None:
+    annotations = EVENT["annotations"] | {f"{DOMAIN}/truncated": cuts_text([cut_of(path, "x")])}
+
+    with pytest.raises(UnreadableEvent, match=f"its {path} was cut when it was recorded"):
+        read_request(EVENT | {"annotations": annotations})
+
+
+@pytest.mark.parametrize("path", ["responseStatus", "objectRef", "annotations.incomplete"])
+def test_what_is_not_judged_may_have_been_cut(path: str) -> None:
+    annotations = EVENT["annotations"] | {f"{DOMAIN}/truncated": cuts_text([cut_of(path, "x")])}
+
+    assert read_request(EVENT | {"annotations": annotations}) == read_request(EVENT)
+
+
+def test_a_denial_whose_message_was_cut_may_be_one_of_an_impersonation() -> None:
+    cut = {f"{DOMAIN}/truncated": cuts_text([cut_of("responseStatus", "x")])}
+
+    with pytest.raises(UnreadableEvent, match="does not say of whom"):
+        read_request(EVENT | {"annotations": cut})
+    plain = read_request(EVENT | {"annotations": cut, "responseStatus": {"code": 404}})
+    assert plain.wanted is None
+
+
+def test_an_event_that_does_not_say_what_was_cut_is_not_judged() -> None:
+    with pytest.raises(UnreadableEvent, match="truncated cannot be read"):
+        read_request(EVENT | {"annotations": {f"{DOMAIN}/truncated": "?"}})

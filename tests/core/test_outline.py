@@ -1,0 +1,69 @@
+"""What is read of a request before its caller is known, and what only afterwards."""
+
+import pytest
+
+from proxy.core.action import outline_action, parse_action, whole_action
+from proxy.core.errors import UnreadableRequest
+from proxy.core.go_url import first_values
+from proxy.core.impersonation_headers import read_wanted_identity
+from proxy.core.list_options import SelectorRefused
+
+LISTED = b"/api/v1/namespaces/n/pods?"
+
+
+def test_short_selectors_are_part_of_the_outline() -> None:
+    outline = outline_action(b"GET", LISTED + b"fieldSelector=metadata.name=p")
+
+    assert outline.is_whole
+    assert outline.action.name == "p"
+
+
+@pytest.mark.parametrize(("watch", "verb"), [(b"", "list"), (b"watch=1&", "watch")])
+def test_long_selectors_are_read_when_the_caller_is_known(watch: bytes, verb: str) -> None:
+    target = LISTED + watch + b"fieldSelector=metadata.name%3Dp" + b",a%3Db" * 100
+
+    outline = outline_action(b"GET", target)
+    whole = whole_action(outline, b"GET", target)
+
+    assert (outline.is_whole, outline.action.verb, outline.action.name) == (False, verb, "")
+    assert outline.action.has_unparsed_selector
+    assert (whole.verb, whole.name, len(whole.fields)) == (verb, "p", 101)
+
+
+def test_selectors_of_too_many_terms_are_refused_after_the_outline() -> None:
+    target = LISTED + b"labelSelector=" + b"a," * 100 + b"a"
+    outline = outline_action(b"GET", target)
+
+    assert len(whole_action(outline, b"GET", target, most_terms=101).labels) == 101
+    with pytest.raises(SelectorRefused, match="more than 100 terms"):
+        whole_action(outline, b"GET", target, most_terms=100)
+
+
+def test_field_selector_that_is_not_text_is_refused_after_the_outline() -> None:
+    target = LISTED + b"fieldSelector=a=%ff"
+
+    assert not outline_action(b"GET", target).is_whole
+    with pytest.raises(SelectorRefused, match="not valid UTF-8"):
+        parse_action(b"GET", target)
+
+
+def test_unreadable_target_is_cut_in_the_message() -> None:
+    with pytest.raises(UnreadableRequest) as refusal:
+        parse_action(b"GET", b"/api/v1/watch?" + b"<" * 5000)
+
+    assert len(refusal.value.message) < 3000
+    assert refusal.value.message.endswith("...TRUNCATED")
+
+
+def test_query_of_too_many_parameters_has_no_values() -> None:
+    assert first_values(b"a=1" + b"&" * 10_000, frozenset({"a"})) == {}
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+def test_list_of_groups_without_a_user_is_cut_in_the_message(constrained: bool) -> None:  # noqa: FBT001 - a parameter of pytest
+    headers = [(b"Impersonate-Group", b"g" * 5000)] * 100
+
+    with pytest.raises(Exception, match="TRUNCATED") as refusal:
+        read_wanted_identity(headers, constrained=constrained)
+
+    assert len(str(refusal.value)) < 100_000
