@@ -10,13 +10,15 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, ApiException
 
 from proxy.authentication.token_desk import TokenDesk
-from proxy.core.errors import Unauthorized, UpstreamUnavailable
+from proxy.core.access_review import REFUSED_REVIEW
+from proxy.core.errors import TokenTooLarge, Unauthorized, UpstreamUnavailable
 from proxy.core.identity import Caller, Identity, extra_of, with_authenticated
 from proxy.core.short_memory import ShortMemory
 from proxy.fairness.origin import origin_of
@@ -67,6 +69,10 @@ class KubernetesTokenReviewer:
             )
             return self._owner(review["status"])
         except _NO_ANSWER as error:
+            if isinstance(error, ApiException) and error.status in REFUSED_REVIEW:
+                # The API server answers. What it does not take as a token is nobody's, and no
+                # outage. Without the cause, which may repeat the token.
+                raise Unauthorized from None
             # Never a 401: the client would throw away a token that may be good.
             raise UpstreamUnavailable("the token cannot be reviewed") from error
 
@@ -138,24 +144,42 @@ class Lookups(Protocol):
     misses: int
 
 
+@dataclass(slots=True, eq=False)
+class _Review:
+    """One review, and how many requests wait for it."""
+
+    task: asyncio.Task[Caller | None]
+    asked: asyncio.Event
+    """Set when its turn has come."""
+    waiting: int = 0
+
+
 class TokenAuthenticator:
-    """Reviews each token once at a time and remembers a yes for `success_ttl_seconds`."""
+    """Reviews each token once at a time and remembers a yes for `success_ttl_seconds`.
+
+    A review that no request waits for any more is given up while it waits for its turn. Once the
+    API server is asked it is not: that would cost a connection. What such reviews hold is bounded
+    by their number in flight and by `token_bytes`.
+    """
 
     def __init__(
         self,
         desk: TokenDesk,
         *,
+        token_bytes: int,
         success_ttl_seconds: float,
         clock: Callable[[], float],
         tasks: Tasks,
         lookups: Lookups,
     ) -> None:
+        """`token_bytes`: the largest token that is reviewed."""
         self._desk = desk
+        self._token_bytes = token_bytes
         self._tasks = tasks
         self._hash_key = secrets.token_bytes(32)
         self._callers = ShortMemory[bytes, Caller](_REMEMBERED_TOKENS, success_ttl_seconds, clock)
         self._refused = ShortMemory[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
-        self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
+        self._asking: dict[bytes, _Review] = {}
         self._lookups = lookups
 
     def key_of(self, token: bytes) -> bytes:
@@ -172,8 +196,12 @@ class TokenAuthenticator:
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
         """Return whose token this is; `address` is where it came from.
 
-        Unauthorized for a no, UpstreamUnavailable for no answer, TooManyRequests for one too many.
+        Unauthorized for a no, UpstreamUnavailable for no answer, TooManyRequests for one too many,
+        TokenTooLarge for one that is not reviewed at all.
         """
+        if len(token) > self._token_bytes:
+            self._desk.count_oversized()
+            raise TokenTooLarge(f"the bearer token is larger than {self._token_bytes} bytes")
         key = self.key_of(token)
         caller = self._callers.recall(key)
         if caller is not None or self._refused.recall(key):
@@ -186,20 +214,39 @@ class TokenAuthenticator:
         return caller
 
     async def _ask_once(self, key: bytes, token: bytes, address: str) -> Caller | None:
-        asking = self._asking.get(key)
-        if asking is None:
-            text = _readable(token)
-            origin = origin_of(address)
-            # Before there is a task, so that a flood costs as little as can be.
-            self._desk.enter(origin)
-            asking = self._tasks.start(self._ask(key, text, origin))
-            self._asking[key] = asking
-            asking.add_done_callback(lambda _: self._asking.pop(key, None))
-        # Shielded: one impatient client must not cancel the question for the others.
-        return await asyncio.shield(asking)
+        review = self._asking.get(key)
+        if review is None:
+            review = self._begin(key, token, address)
+        review.waiting += 1
+        try:
+            # Shielded: one impatient client must not cancel the question for the others.
+            return await asyncio.shield(review.task)
+        finally:
+            review.waiting -= 1
+            if not review.waiting and not review.asked.is_set():
+                self._forget(key, review)
+                review.task.cancel()
 
-    async def _ask(self, key: bytes, token: str, origin: str) -> Caller | None:
-        identity = await self._desk.review(token, origin=origin)
+    def _begin(self, key: bytes, token: bytes, address: str) -> _Review:
+        text = _readable(token)
+        origin = origin_of(address)
+        # Before there is a task, so that a flood costs as little as can be.
+        self._desk.enter(origin)
+        asked = asyncio.Event()
+        task = self._tasks.start(self._ask(key, text, origin, asked))
+        review = self._asking[key] = _Review(task, asked)
+        task.add_done_callback(lambda _: self._forget(key, review))
+        return review
+
+    def _forget(self, key: bytes, review: _Review) -> None:
+        # Another review of the same token may have begun since this one was given up.
+        if self._asking.get(key) is review:
+            del self._asking[key]
+
+    async def _ask(
+        self, key: bytes, token: str, origin: str, asked: asyncio.Event
+    ) -> Caller | None:
+        identity = await self._desk.review(token, origin=origin, when_asked=asked.set)
         if identity is None:
             self._refused.learn(key, value=True)
             return None

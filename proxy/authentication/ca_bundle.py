@@ -3,9 +3,14 @@
 A chain is judged with the first request of its connection, and again only when time may have
 changed the outcome. So an outcome is remembered with the moments between which it holds, be it good
 or bad: the same question at such a moment has the same answer.
+
+Two verifiers must agree on a path. The rules of Go's crypto/x509 come first (`x509`): cheap, and
+what the API server applies. OpenSSL then verifies that one path again, so a mistake in the first
+can refuse a good chain, but cannot accept one that OpenSSL refuses.
 """
 
-import contextlib
+import copy
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +18,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar, cast
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID
 from OpenSSL import crypto
 
-from proxy.core.errors import SetupError, Unauthorized
+from proxy.authentication.x509.certificate import Certificate, CertificateError, read_certificate
+from proxy.authentication.x509.der import Budget
+from proxy.authentication.x509.path import find_paths
+from proxy.authentication.x509.pem import PemError, read_certificates
+from proxy.authentication.x509.signatures import is_signed_by
+from proxy.core.errors import Refusal, SetupError, Unauthorized
 from proxy.telemetry.logs import fields
 from proxy.wire.peer import Peer
 
@@ -28,15 +34,16 @@ log = logging.getLogger(__name__)
 Meaning = TypeVar("Meaning")
 
 _REMEMBERED_BUNDLES = 8
-# No real chain is near it, and a handshake has room for hundreds, which cost time to read.
-_MOST_CERTIFICATES = 16
+# No real chain is near these. They bound what reading a chain costs, before anything is verified:
+# certificates, all their bytes, and all their names, extensions and constraints.
+_MOST_CERTIFICATES = 8
+_MOST_BYTES = 32 * 1024
+_MOST_ITEMS = 512
+# As in Go, in handshakes only: an anchor may be larger.
+_MOST_RSA_BITS = 8192
+# Each of them is verified by OpenSSL, which takes a third of a millisecond.
+_MOST_PATHS = 4
 _NEVER_OVER = datetime.max.replace(tzinfo=UTC)
-_CLIENT_USAGES = frozenset(
-    (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
-)
-# As in Go, whose list this is: a signature with one of these proves nothing.
-_BROKEN_HASHES = frozenset(("md5", "sha1"))
-_LEAST_RSA_BITS = 1024
 _NO_PROOF = (
     crypto.Error,
     crypto.X509StoreContextError,
@@ -67,128 +74,134 @@ class Judgement(Generic[Meaning]):
     meaning: Meaning | None
     first_moment: datetime
     last_moment: datetime
+    refusal: Refusal | None = None
+    """The chain is good, and whoever shows it is told this."""
 
 
 class CaBundle(Generic[Meaning]):
     """Tells what a client's chain means, if one of its CAs vouches for it."""
 
-    def __init__(self, text: CaText, *, read: Callable[[bytes], Meaning]) -> None:
+    def __init__(self, text: CaText, *, read: Callable[[Certificate], Meaning]) -> None:
         """Load the CAs or raise TrustError. `read` gives a client's certificate its meaning.
 
-        If `read` raises Unauthorized the chain proves nothing; what else it raises is told to
-        whoever asks.
+        If `read` raises Unauthorized the chain proves nothing. Any other Refusal is the outcome of
+        the chain: `judge` raises it.
         """
         self._read = read
         self._origin = text.origin
-        self._certificates = _load(text)
-        self._anchors = [crypto.X509.from_cryptography(one) for one in self._certificates]
-        self.expires_at = min(
-            (one.not_valid_after_utc.timestamp() for one in self._certificates), default=0.0
-        )
+        self._anchors = _read_anchors(text)
+        self._loaded = {one.der: _loaded(one) for one in self._anchors}
+        self.expires_at = min((one.not_after.timestamp() for one in self._anchors), default=0.0)
         """When the first of the CAs ends, in seconds since 1970."""
-        self.signers = frozenset(_signer(one) for one in self._certificates)
+        self.signers = frozenset((one.subject, one.key_info) for one in self._anchors)
+        """What makes two CA certificates one signer: name and key, however often renewed."""
 
     def judge(self, peer: Peer, now: datetime) -> Judgement[Meaning]:
-        """Tell what the chain that a peer has shown proves at this moment."""
+        """Tell what the chain that a peer has shown proves at this moment.
+
+        A Refusal if it is good, but whoever it stands for is to be told something else.
+        """
         known = cast("Judgement[Meaning] | None", peer.memory.get(self))  # only we write there
         if known is None or not known.first_moment <= now <= known.last_moment:
             known = self._judge(peer.chain, now)
             if len(peer.memory) >= _REMEMBERED_BUNDLES:
                 peer.memory.clear()  # of bundles that were replaced long ago
             peer.memory[self] = known
+        if known.refusal is not None:
+            # A new one each time: an exception that was raised keeps the frames it went through.
+            raise copy.copy(known.refusal)
         return known
 
     def _judge(self, chain: Sequence[bytes], now: datetime) -> Judgement[Meaning]:
-        if len(chain) > _MOST_CERTIFICATES:
-            return _proves_nothing(now, _NEVER_OVER)
         try:
-            path = self._path_to_anchor(chain, now)
-            _check(path)
-            meaning = self._read(chain[0])
+            certificates = read_chain(chain)
+        except CertificateError as error:
+            return self._refuse(error, now, _NEVER_OVER)
+        try:
+            path = self._verified_path(certificates, now)
+            meaning, refusal = self._meaning_of(path[0])
         except (Unauthorized, *_NO_PROOF) as error:
-            # Not more than that: users are no front proxies, and there is nothing wrong with it.
-            log.debug("chain proves nothing", extra=fields(ca=self._origin, error=str(error)))
-            return _proves_nothing(now, self._unproven_until(chain, now))
-        first = max(one.not_valid_before_utc for one in path)
-        last = min(one.not_valid_after_utc for one in path)
-        if not first <= now <= last:
-            return _proves_nothing(now, now)  # OpenSSL counts in whole seconds, Go and we do not.
-        return Judgement(is_proven=True, meaning=meaning, first_moment=first, last_moment=last)
+            return self._refuse(error, now, self._unproven_until(certificates, now))
+        first = max(one.not_before for one in path)
+        last = min(one.not_after for one in path)
+        return Judgement(refusal is None, meaning, first, last, refusal)
 
-    def _unproven_until(self, chain: Sequence[bytes], now: datetime) -> datetime:
+    def _meaning_of(self, certificate: Certificate) -> tuple[Meaning | None, Refusal | None]:
+        try:
+            return self._read(certificate), None
+        except Unauthorized:
+            raise
+        except Refusal as refusal:
+            return None, copy.copy(refusal)
+
+    def _refuse(self, error: Exception, now: datetime, last_moment: datetime) -> Judgement[Meaning]:
+        # Not more than that: users are no front proxies, and there is nothing wrong with it.
+        log.debug("chain proves nothing", extra=fields(ca=self._origin, error=str(error)))
+        return Judgement(is_proven=False, meaning=None, first_moment=now, last_moment=last_moment)
+
+    def _unproven_until(self, chain: Sequence[Certificate], now: datetime) -> datetime:
         """Return how long a chain that proves nothing will go on to prove nothing.
 
         Time can only help where something is not valid yet.
         """
-        begins = [one.not_valid_before_utc for one in self._certificates]
-        for der in chain:
-            with contextlib.suppress(*_NO_PROOF):
-                begins.append(x509.load_der_x509_certificate(der).not_valid_before_utc)
-        to_come = [moment for moment in begins if moment > now]
+        to_come = [one.not_before for one in (*self._anchors, *chain) if one.not_before > now]
         return min(to_come) - timedelta.resolution if to_come else _NEVER_OVER
 
-    def _path_to_anchor(self, chain: Sequence[bytes], now: datetime) -> list[x509.Certificate]:
-        own, *others = (crypto.load_certificate(crypto.FILETYPE_ASN1, one) for one in chain)
-        path = crypto.X509StoreContext(self._store_at(now), own, others).get_verified_chain()
-        return [one.to_cryptography() for one in path]
+    def _verified_path(self, chain: Sequence[Certificate], now: datetime) -> list[Certificate]:
+        """Return a path to an anchor on which Go's rules and OpenSSL agree, or raise."""
+        error: Exception = CertificateError("no path to an anchor")
+        paths = find_paths(chain, self._anchors, now, is_signed_by)
+        for path in itertools.islice(paths, _MOST_PATHS):
+            try:
+                self._verify_again(path, now)
+            except _NO_PROOF as refused:
+                error = refused
+            else:
+                return path
+        raise error
 
-    def _store_at(self, now: datetime) -> crypto.X509Store:
+    def _verify_again(self, path: Sequence[Certificate], now: datetime) -> None:
+        """Have OpenSSL verify a path; one of `_NO_PROOF` if it finds fault with it."""
+        anchor = self._loaded[path[-1].der]
+        if anchor is None:
+            raise CertificateError("OpenSSL cannot read the anchor")
+        own, *others = (
+            crypto.load_certificate(crypto.FILETYPE_ASN1, one.der) for one in path[:-1] or path
+        )
         # A new one each time: OpenSSL sets the moment of a store once, and not again.
         store = crypto.X509Store()
         # As in Go, each certificate of the bundle is an anchor, whoever has signed it.
         store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
         store.set_time(now)
-        for anchor in self._anchors:
-            store.add_cert(anchor)
-        return store
+        store.add_cert(anchor)
+        crypto.X509StoreContext(store, own, others).verify_certificate()
 
 
-def _proves_nothing(first_moment: datetime, last_moment: datetime) -> Judgement[Meaning]:
-    return Judgement(
-        is_proven=False, meaning=None, first_moment=first_moment, last_moment=last_moment
-    )
+def read_chain(chain: Sequence[bytes]) -> list[Certificate]:
+    """Parse the certificates of a chain at bounded cost, or raise CertificateError."""
+    if len(chain) > _MOST_CERTIFICATES or sum(map(len, chain)) > _MOST_BYTES:
+        raise CertificateError("a chain that is too long")
+    budget = Budget(_MOST_ITEMS)
+    certificates = [read_certificate(one, budget) for one in chain]
+    if any(one.key.rsa_bits > _MOST_RSA_BITS for one in certificates):
+        raise CertificateError("an RSA key that is too long")
+    return certificates
 
 
-def _load(text: CaText) -> list[x509.Certificate]:
+def _read_anchors(text: CaText) -> list[Certificate]:
+    """Return the CAs of a text: those that kube-apiserver takes from it, or TrustError."""
     try:
-        return x509.load_pem_x509_certificates(text.pem)
-    except (UnsupportedAlgorithm, ValueError) as error:
-        raise TrustError(f"cannot use {text.origin}: not certificates in PEM") from error
+        return [read_certificate(der) for der in read_certificates(text.pem)]
+    except (CertificateError, PemError) as error:
+        raise TrustError(f"cannot use {text.origin}: {error}") from error
 
 
-def _signer(certificate: x509.Certificate) -> tuple[bytes, bytes]:
-    """Return what makes two CA certificates one signer: name and key, however often renewed."""
-    key = certificate.public_key().public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return certificate.subject.public_bytes(), key
+def _loaded(anchor: Certificate) -> crypto.X509 | None:
+    """Return an anchor for OpenSSL, None if that cannot read it.
 
-
-def _check(path: Sequence[x509.Certificate]) -> None:
-    """Hold a path to what Go asks for and OpenSSL does not; ValueError if it fails."""
-    for one in path:
-        _check_usage(one)
-        key = one.public_key()
-        if isinstance(key, rsa.RSAPublicKey) and key.key_size < _LEAST_RSA_BITS:
-            raise ValueError("a key that is too short")
-    for one in path[:-1]:  # an anchor is trusted for itself, whatever its signature
-        if _hash_name(one) in _BROKEN_HASHES:
-            raise ValueError("a signature that proves nothing")
-
-
-def _check_usage(certificate: x509.Certificate) -> None:
-    """Ask each certificate that names any extended usage to name clients', the CAs' own too."""
+    Go reads it, so it does not spoil the bundle. It proves nothing: OpenSSL has to agree.
+    """
     try:
-        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return
-    if _CLIENT_USAGES.isdisjoint(usages):
-        raise ValueError("a certificate that is not for clients")
-
-
-def _hash_name(certificate: x509.Certificate) -> str:
-    try:
-        algorithm = certificate.signature_hash_algorithm
-    except UnsupportedAlgorithm as error:
-        raise ValueError("a signature of an unknown kind") from error
-    return "" if algorithm is None else algorithm.name
+        return crypto.load_certificate(crypto.FILETYPE_ASN1, anchor.der)
+    except _NO_PROOF:
+        return None

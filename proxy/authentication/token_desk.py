@@ -34,7 +34,7 @@ class TokenReviewCounter(Protocol):
         ...
 
     def token_turned_away(self, reason: str) -> None:
-        """Count one token that was not reviewed: address or turn."""
+        """Count one token that was not reviewed: address, turn, abandoned or size."""
         ...
 
 
@@ -66,21 +66,32 @@ class TokenDesk:
             self._counter.token_turned_away("address")
             raise
 
-    async def review(self, token: str, *, origin: str) -> Identity | None:
+    def count_oversized(self) -> None:
+        """Count a token that is too large to be reviewed."""
+        self._counter.token_turned_away("size")
+
+    async def review(
+        self, token: str, *, origin: str, when_asked: Callable[[], None]
+    ) -> Identity | None:
         """Return the token's owner, or None for a definite no; `enter` comes first.
 
+        `when_asked` is called when its turn has come: from then on the API server is being asked.
         Raises Unauthorized for anything else that is not a yes, UpstreamUnavailable for no answer,
         TooManyRequests if its turn did not come in time.
         """
         started = self._clock()
-        is_asked, outcome = False, "error"
+        is_asked, outcome, reason = False, "error", "turn"
         try:
             async with asyncio.timeout(self._timeout_seconds), self._turns.turn_of(origin):
                 is_asked = True
+                when_asked()
                 owner = await self._reviewer.review(token)
             outcome = "refused" if owner is None else "authenticated"
         except Unauthorized:
             outcome = "refused"
+            raise
+        except asyncio.CancelledError:
+            reason = "abandoned"
             raise
         except TimeoutError as error:
             raise _too_late(is_asked=is_asked) from error
@@ -91,7 +102,7 @@ class TokenDesk:
             if is_asked:
                 self._counter.token_reviewed(outcome, self._clock() - started)
             else:
-                self._counter.token_turned_away("turn")
+                self._counter.token_turned_away(reason)
         return owner
 
 

@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxy.authentication.ca_bundle import CaBundle, CaText, TrustError
+from cryptography.exceptions import UnsupportedAlgorithm
+
+from proxy.authentication.ca_bundle import CaBundle, CaText, Meaning, TrustError
 from proxy.authentication.client_certificate import read_caller, read_common_name
+from proxy.authentication.x509.certificate import Certificate
 from proxy.core.errors import Unauthorized
 from proxy.core.identity import Caller
 from proxy.core.remote_headers import RemoteHeaders
@@ -119,7 +122,11 @@ class TrustKeeper:
             await asyncio.sleep(
                 every_seconds if self.trust.is_known else min(every_seconds, _FIRST_LESSONS_SECONDS)
             )
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                # Whatever it was: an end of the looking would leave a removed CA in force for ever.
+                log.exception("client CAs not read")
 
     async def look(self) -> None:
         """Believe what the source tells now, if it is all good."""
@@ -136,7 +143,8 @@ class TrustKeeper:
     async def _read(self) -> None:
         claim = await self._source.read()
         if claim != self._claim:
-            trust = build_trust(claim)
+            # A ConfigMap has room for a thousand certificates, which take a tenth of a second.
+            trust = await asyncio.to_thread(build_trust, claim)
             if self._claim is not None:
                 log.info("client CAs reloaded")
             self._counter.trust_read(used=True)
@@ -153,19 +161,27 @@ class TrustKeeper:
 
 def build_trust(claim: TrustClaim) -> Trust:
     """Return what to believe, or raise TrustError."""
-    clients = None if claim.client_ca is None else CaBundle(claim.client_ca, read=read_caller)
+    clients = None if claim.client_ca is None else _bundle(claim.client_ca, read_caller)
     if claim.front_proxy is None:
         return Trust(clients)
     return Trust(clients, _front_proxies(claim.front_proxy, clients))
 
 
+def _bundle(text: CaText, read: Callable[[Certificate], Meaning]) -> CaBundle[Meaning]:
+    """Return the CAs of a text; TrustError if one of them is of a kind that cannot be used."""
+    try:
+        return CaBundle(text, read=read)
+    except (UnsupportedAlgorithm, ValueError) as error:
+        raise TrustError(f"cannot use {text.origin}: a certificate in it cannot be read") from error
+
+
 def _front_proxies(claim: FrontProxyClaim, clients: CaBundle[Caller | None] | None) -> FrontProxies:
-    def check_name(certificate: bytes) -> None:
+    def check_name(certificate: Certificate) -> None:
         if allowed and read_common_name(certificate) not in allowed:
             raise Unauthorized
 
     allowed = frozenset(claim.allowed_names)
-    bundle = CaBundle(claim.ca, read=check_name)
+    bundle = _bundle(claim.ca, check_name)
     if not allowed and clients is not None and clients.signers & bundle.signers:
         # As the API server, which does not start like this: every user could speak for others.
         raise TrustError(

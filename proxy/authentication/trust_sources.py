@@ -147,7 +147,10 @@ def _names(data: dict[str, str], key: str) -> tuple[bytes, ...]:
 
 def _texts(data: dict[str, str], key: str) -> list[str]:
     """Return a list of texts, or raise: half a list of who is allowed is none."""
-    texts = json.loads(data[key]) if data.get(key) else []
+    try:
+        texts = json.loads(data[key]) if data.get(key) else []
+    except RecursionError as error:
+        raise ValueError(f"{key} is nested too deeply") from error
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"{key} is not a list of texts")
     return texts

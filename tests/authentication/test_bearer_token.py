@@ -9,7 +9,13 @@ from prometheus_client import CollectorRegistry
 
 from proxy.authentication.bearer_token import TokenAuthenticator
 from proxy.authentication.token_desk import TokenDesk
-from proxy.core.errors import Refusal, TooManyRequests, Unauthorized, UpstreamUnavailable
+from proxy.core.errors import (
+    Refusal,
+    TokenTooLarge,
+    TooManyRequests,
+    Unauthorized,
+    UpstreamUnavailable,
+)
 from proxy.core.identity import Identity
 from proxy.fairness.rationing import Ration, Rationing
 from proxy.telemetry.token_metrics import TokenMetrics
@@ -20,6 +26,8 @@ from tests.support.event_loops import eventually
 ALICE = Identity("alice", groups=("system:authenticated",))
 ADDRESS = "192.0.2.1"
 BURST = 50
+TOKEN_BYTES = 1000
+TURNS = 10
 
 
 @dataclass
@@ -74,11 +82,12 @@ async def desk() -> AsyncIterator[Desk]:
         reviewer,
         rationing=Rationing(Ration(per_second=1, burst=BURST), clock, refusal="too many"),
         counter=Counter(),
-        limits=(10, 10.0),
+        limits=(TURNS, 10.0),
         clock=clock,
     )
     tokens = TokenAuthenticator(
         behind,
+        token_bytes=TOKEN_BYTES,
         success_ttl_seconds=10,
         clock=clock,
         tasks=tasks,
@@ -279,3 +288,40 @@ async def test_another_address_may_still_bring_tokens(desk: Desk) -> None:
             await desk.name_of(b"guess-%d" % number)
 
     assert (await desk.tokens.authenticate(b"good", address="192.0.2.2")).identity == ALICE
+
+
+async def test_f3_a_token_above_the_limit_is_refused_without_a_review(desk: Desk) -> None:
+    desk.reviewer.owners["x" * TOKEN_BYTES] = ALICE
+    assert await desk.name_of(b"x" * TOKEN_BYTES) == "alice"
+
+    with pytest.raises(TokenTooLarge) as refused:
+        await desk.name_of(b"x" * (TOKEN_BYTES + 1))
+
+    assert (refused.value.code, refused.value.reason) == (431, "RequestHeaderFieldsTooLarge")
+    assert str(TOKEN_BYTES) in refused.value.message
+    assert desk.reviewer.asked == ["x" * TOKEN_BYTES]
+
+
+async def test_f3_a_review_that_no_request_waits_for_is_given_up_before_its_turn(
+    desk: Desk,
+) -> None:
+    desk.reviewer.gate.clear()
+    first = [asyncio.ensure_future(desk.name_of(b"guess-%d" % one)) for one in range(TURNS)]
+    await eventually(lambda: len(desk.reviewer.asked) == TURNS)
+    left = asyncio.ensure_future(desk.name_of(b"left"))
+    shared = [asyncio.ensure_future(desk.name_of(b"good")) for _ in range(2)]
+    await eventually(lambda: len(desk.tokens._asking) == TURNS + 2)
+
+    # One of two waits on, and those whose turn has come are asked to the end.
+    for request in (left, shared[0], first[0]):
+        request.cancel()
+    await eventually(lambda: len(desk.tokens._asking) == TURNS + 1)
+    again = asyncio.ensure_future(desk.name_of(b"left"))
+    desk.reviewer.gate.set()
+
+    assert await shared[1] == "alice"
+    with pytest.raises(Unauthorized):
+        await again
+    assert desk.reviewer.asked.count("left") == 1
+    await asyncio.wait(first)
+    assert desk.tokens._asking == {}

@@ -2,6 +2,8 @@
 
 import datetime
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from cryptography import x509
@@ -12,8 +14,11 @@ from OpenSSL import crypto
 
 from proxy.authentication.ca_bundle import CaBundle, CaText, TrustError
 from proxy.authentication.client_certificate import read_common_name
-from proxy.core.errors import Unauthorized
+from proxy.authentication.x509.certificate import Certificate
+from proxy.core.errors import Forbidden, Unauthorized
 from proxy.wire.peer import Peer
+from tests.support.chain_oracle import ChainOracle, running_chain_oracle
+from tests.support.chain_table import BIG_OID, padded_point, rsa_info
 from tests.support.chains import (
     CN,
     FOR_CLIENTS,
@@ -22,6 +27,21 @@ from tests.support.chains import (
     Issuer,
     Shown,
     Window,
+)
+from tests.support.forging import (
+    NULL,
+    Draft,
+    Forger,
+    alternative_names,
+    basic_constraints,
+    common_name,
+    extension,
+    integer,
+    name_constraints,
+    new_key,
+    pem_of,
+    seq,
+    tlv,
 )
 
 ANY_USAGE = (ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,)
@@ -84,8 +104,8 @@ def test_a_chain_without_end_is_not_even_read() -> None:
     shown = ROOT.issue((CN, "alice"))
     root = ROOT.certificate
 
-    assert proves(Shown((*shown.certificates, *[root] * 15), shown.key))
-    assert not proves(Shown((*shown.certificates, *[root] * 16), shown.key))
+    assert proves(Shown((*shown.certificates, *[root] * 7), shown.key))
+    assert not proves(Shown((*shown.certificates, *[root] * 8), shown.key))
 
 
 def test_a_client_signs_nobody() -> None:
@@ -188,10 +208,10 @@ def test_a_ca_that_was_renewed_counts_beside_the_old_one() -> None:
 
 @pytest.mark.parametrize("is_refused", [False, True], ids=["good", "bad"])
 def test_a_chain_is_judged_once_on_its_connection(is_refused: object) -> None:
-    read: list[bytes] = []
+    read: list[Certificate] = []
 
-    def note(der: bytes) -> None:
-        read.append(der)
+    def note(certificate: Certificate) -> None:
+        read.append(certificate)
         if is_refused:
             raise Unauthorized
 
@@ -203,6 +223,29 @@ def test_a_chain_is_judged_once_on_its_connection(is_refused: object) -> None:
 
     assert [judgement.is_proven for judgement in judgements] == [not is_refused] * 3
     assert len(read) == 2, "once for each connection"
+
+
+def test_a_refusal_is_remembered_and_told_each_time() -> None:
+    read: list[Certificate] = []
+
+    def refuse(certificate: Certificate) -> None:
+        read.append(certificate)
+        raise Forbidden("not this one", details={"name": "alice"}, retry_after_seconds=7)
+
+    trusted = CaBundle(CaText(ROOT.pem, "the CA"), read=refuse)
+    one = peer(ROOT.issue((CN, "alice"), window=Window(-1, 2)))
+    told = []
+    for _ in range(3):
+        with pytest.raises(Forbidden) as refused:
+            trusted.judge(one, now())
+        told.append(refused.value)
+
+    assert len(read) == 1
+    assert len({id(error) for error in told}) == 3, "each with frames of its own"
+    for error in told:
+        assert (error.message, str(error)) == ("not this one", "not this one")
+        assert (error.details, error.retry_after_seconds) == ({"name": "alice"}, 7)
+    assert not trusted.judge(one, now() + 3 * HOUR).is_proven, "it ends with the certificate"
 
 
 def test_a_stranger_is_judged_once_and_for_all() -> None:
@@ -283,6 +326,122 @@ def test_a_bundle_that_cannot_be_used_is_named_in_one_line(pem: bytes) -> None:
 
     assert "/etc/ca.crt" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"CERTIFICATE", b"X509 CERTIFICATE"),
+        (b"CERTIFICATE", b"TRUSTED CERTIFICATE"),
+        (b"BEGIN CERTIFICATE-----\n", b"BEGIN CERTIFICATE-----\nA: b\n\n"),
+    ],
+    ids=["X509", "TRUSTED", "a header"],
+)
+def test_what_kube_apiserver_does_not_take_for_a_ca_is_none(before: bytes, after: bytes) -> None:
+    other = Issuer("other")
+    pem = ROOT.pem + other.pem.replace(before, after)
+    trusted = CaBundle(CaText(pem, "the CA"), read=read_common_name)
+
+    assert trusted.judge(peer(ROOT.issue((CN, "alice"))), now()).is_proven
+    assert not trusted.judge(peer(other.issue((CN, "alice"))), now()).is_proven
+    assert len(trusted.signers) == 1
+
+
+FORGED_ROOT = Forger.root("forged root")
+
+
+def odd_ca(**fields: object) -> bytes:
+    draft = Draft(subject=common_name("odd"), extensions=(basic_constraints(),))
+    return FORGED_ROOT.sign(replace(draft, **fields))  # type: ignore[arg-type]
+
+
+def odd_extension(one: bytes) -> bytes:
+    return odd_ca(extensions=(basic_constraints(), one))
+
+
+def since(text: bytes, tag: int) -> bytes:
+    return odd_ca(validity=seq(tlv(tag, text), tlv(0x17, b"490101000000Z")))
+
+
+READ_BY_GO = {
+    "RSA of 16384 bits": odd_ca(key_info=rsa_info((1 << 16383) + 1, 65537)),
+    "RSA of 20000 bits": odd_ca(key_info=rsa_info((1 << 19999) + 1, 65537)),
+    "a relative URI": odd_extension(alternative_names((6, b"/rel"))),
+    "a URI with an IPv6 host": odd_extension(alternative_names((6, b"https://[::1]/"))),
+    "a time in another zone": since(b"200101000000+0100", 0x17),
+    "a time without seconds": since(b"2001010000Z", 0x17),
+    "the year 0": since(b"00000101000000Z", 0x18),
+    "a policy of a large number": odd_extension(extension("2.5.29.32", seq(seq(BIG_OID)))),
+    "an email constraint in quotes": odd_extension(name_constraints([(1, b'"a b"@c.org')])),
+    "an email constraint without a domain": odd_extension(name_constraints([(1, b"x@")])),
+    "a URI constraint with a colon": odd_extension(name_constraints([(6, b"a:b")])),
+    "a key with padding": odd_ca(key_info=padded_point(new_key())),
+    "a signature with padding": odd_ca(signature_padding=2),
+    "something after the extensions": odd_ca(tail=NULL),
+}
+NOT_READ_BY_GO = {
+    "a negative serial": odd_ca(serial=integer(-1)),
+    "a URI that is none": odd_extension(alternative_names((6, b"http://[::1"))),
+    "an email constraint that is none": odd_extension(name_constraints([(1, b'"a@c.org')])),
+    "a time with a zone of zero": since(b"200101000000+0000", 0x17),
+    "a policy that is none": odd_extension(extension("2.5.29.32", seq(seq(tlv(6, b"\x80\x01"))))),
+    "an RSA key without an exponent": odd_ca(key_info=rsa_info((1 << 2047) + 1, 0)),
+}
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[ChainOracle]:
+    with running_chain_oracle() as oracle:
+        yield oracle
+
+
+@pytest.mark.parametrize("odd", READ_BY_GO.values(), ids=READ_BY_GO)
+def test_a_ca_that_go_reads_does_not_keep_the_others_from_use(
+    odd: bytes, oracle: ChainOracle
+) -> None:
+    """A CA that was removed beside it would stay in force."""
+    chain = (FORGED_ROOT.sign(Draft(subject=common_name("alice")).with_usage()),)
+    assert oracle.verify(chain, (odd, FORGED_ROOT.der)).is_accepted
+
+    trusted = CaBundle(CaText(pem_of(odd, FORGED_ROOT.der), "the CA"), read=read_common_name)
+
+    assert trusted.judge(Peer("10.0.0.1", chain), now()).is_proven
+    assert len(trusted.signers) == 2
+
+
+@pytest.mark.parametrize("odd", NOT_READ_BY_GO.values(), ids=NOT_READ_BY_GO)
+def test_a_ca_that_go_does_not_read_spoils_the_bundle(odd: bytes, oracle: ChainOracle) -> None:
+    chain = (FORGED_ROOT.sign(Draft().with_usage()),)
+    assert oracle.verify(chain, (odd, FORGED_ROOT.der)).error.startswith("root: ")
+
+    with pytest.raises(TrustError):
+        CaBundle(CaText(pem_of(odd, FORGED_ROOT.der), "the CA"), read=read_common_name)
+
+
+def test_a_ca_that_openssl_does_not_read_proves_nothing() -> None:
+    key = new_key()
+    draft = Draft(subject=common_name("odd"), key=key, extensions=(basic_constraints(),))
+    good, odd = Forger.of(draft), Forger.of(replace(draft, tail=NULL))
+    chain = (good.sign(Draft(subject=common_name("alice")).with_usage()),)
+
+    def judged(anchor: Forger) -> bool:
+        trusted = CaBundle(CaText(pem_of(anchor.der), "the CA"), read=read_common_name)
+        return trusted.judge(Peer("10.0.0.1", chain), now()).is_proven
+
+    assert judged(good)
+    assert not judged(odd)
+
+
+def test_an_rsa_key_is_bounded_in_what_clients_show() -> None:
+    chain = (FORGED_ROOT.sign(Draft(subject=common_name("alice")).with_usage()),)
+    trusted = CaBundle(CaText(pem_of(FORGED_ROOT.der), "the CA"), read=read_common_name)
+
+    def judged(bits: int) -> bool:
+        more = odd_ca(key_info=rsa_info((1 << bits - 1) + 1, 65537))
+        return trusted.judge(Peer("10.0.0.1", (*chain, more)), now()).is_proven
+
+    assert judged(8192)
+    assert not judged(8193)
 
 
 def test_comments_and_line_breaks_of_a_bundle_are_of_no_matter() -> None:

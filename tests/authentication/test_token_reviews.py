@@ -171,7 +171,19 @@ async def test_a_token_must_be_meant_for_one_of_our_audiences(
     assert server.specs == [{"token": "token", "audiences": ["proxy", "second"]}]
 
 
-@pytest.mark.parametrize("code", [301, 400, 401, 403, 404, 409, 422, 429, 500, 503, 504])
+@pytest.mark.parametrize("code", [400, 413, 422])
+async def test_a_token_that_cannot_be_reviewed_is_nobodys_and_no_outage(
+    server: ReviewServer, code: int
+) -> None:
+    server.answer = server.status({"authenticated": True, "user": USER}, code=code)
+
+    with pytest.raises(Unauthorized) as refused:
+        await review(server, token="x" * 100_000)
+
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("code", [301, 401, 403, 404, 409, 429, 500, 503, 504])
 async def test_an_error_of_the_api_server_is_no_answer(server: ReviewServer, code: int) -> None:
     server.answer = server.status({"authenticated": True, "user": USER}, code=code)
 

@@ -1,0 +1,196 @@
+"""One certificate, read by the rules of Go's crypto/x509.
+
+A certificate that Go does not parse is a CertificateError here: Go ends the handshake of a client
+that shows one. Nothing is verified in this module.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from proxy.authentication.x509.der import (
+    BOOLEAN,
+    CONTEXT,
+    CONTEXT_CONSTRUCTED,
+    GENERALIZED_TIME,
+    OCTET_STRING,
+    SEQUENCE,
+    UTC_TIME,
+    Budget,
+    DerError,
+    DerReader,
+)
+from proxy.authentication.x509.extensions import Extensions, RawExtension, read_extensions
+from proxy.authentication.x509.keys import (
+    UNKNOWN_ALGORITHM,
+    PublicKey,
+    SignatureAlgorithm,
+    read_algorithm,
+    read_public_key,
+    read_signature_algorithm,
+)
+from proxy.authentication.x509.names import Attribute, read_name
+
+_WITH_EXTENSIONS = 3
+_FIRST_YEAR_OF_LAST_CENTURY = 50
+_UNBOUNDED = 1 << 30
+_IN_A_YEAR = r"(?P<month>[0-9]{2})(?P<day>[0-9]{2})(?P<hour>[0-9]{2})(?P<minute>[0-9]{2})"
+_SECOND = r"(?P<second>[0-9]{2})"
+_ZONE = r"(?P<offset>Z|[+-](?:[01][0-9]|2[0-4])[0-5][0-9])"
+_FORMS_OF_MOMENTS = {
+    UTC_TIME: re.compile(rf"(?P<year>[0-9]{{2}}){_IN_A_YEAR}{_SECOND}?{_ZONE}"),
+    GENERALIZED_TIME: re.compile(rf"(?P<year>[0-9]{{4}}){_IN_A_YEAR}{_SECOND}{_ZONE}"),
+}
+_NO_FORM = re.compile("(?!)")
+_LONG_AGO, _FAR_AWAY = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+class CertificateError(ValueError):
+    """A certificate that Go does not parse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What of a certificate matters for judging it."""
+
+    der: bytes
+    version: int
+    issuer: bytes
+    """The whole element: names are compared byte by byte."""
+    subject: bytes
+    attributes: tuple[Attribute, ...]
+    """Of the subject, in their order."""
+    not_before: datetime
+    not_after: datetime
+    key: PublicKey
+    key_info: bytes
+    signed: bytes
+    """What the signature is about, as a whole element."""
+    signature: bytes
+    signature_algorithm: SignatureAlgorithm
+    extensions: Extensions
+
+    def values(self, attribute: bytes) -> list[str]:
+        """Return the values that the subject has under an object identifier."""
+        return [value for kind, value in self.attributes if kind == attribute]
+
+
+def read_certificate(der: bytes, budget: Budget | None = None) -> Certificate:
+    """Parse a certificate or raise CertificateError.
+
+    The budget covers the items of all certificates that are read with it.
+    """
+    try:
+        return _read(der, budget or Budget(_UNBOUNDED))
+    except DerError as error:
+        raise CertificateError(str(error)) from error
+
+
+def _read(der: bytes, budget: Budget) -> Certificate:
+    whole = DerReader(der)
+    parts = whole.read(SEQUENCE)
+    if not whole.is_empty:
+        raise DerError("something follows the certificate")
+    to_be_signed = parts.read_element(SEQUENCE)
+    signed = DerReader(to_be_signed).read(SEQUENCE)
+    version = _version(signed.read_optional(CONTEXT_CONSTRUCTED))
+    if signed.read_integer() < 0:
+        raise DerError("a negative serial number")
+    algorithm = signed.read_bytes(SEQUENCE)
+    if parts.read_bytes(SEQUENCE) != algorithm:
+        raise DerError("two different signature algorithms")
+    signature_algorithm = read_signature_algorithm(*read_algorithm(DerReader(algorithm)))
+    issuer = signed.read_element(SEQUENCE)
+    read_name(issuer, budget)
+    validity = signed.read(SEQUENCE)
+    not_before, not_after = _moment(validity), _moment(validity)
+    subject = signed.read_element(SEQUENCE)
+    key_info = signed.read_element(SEQUENCE)
+    signature, is_whole = parts.read_aligned_bits()
+    if not is_whole:
+        # Stricter than Go, and only where somebody must have signed: anchors are believed anyhow.
+        signature_algorithm = UNKNOWN_ALGORITHM
+    return Certificate(
+        der=der,
+        version=version,
+        issuer=issuer,
+        subject=subject,
+        attributes=read_name(subject, budget),
+        not_before=not_before,
+        not_after=not_after,
+        key=read_public_key(key_info),
+        key_info=key_info,
+        signed=to_be_signed,
+        signature=signature,
+        signature_algorithm=signature_algorithm,
+        extensions=_extensions(signed, version, budget),
+    )
+
+
+def _version(explicit: DerReader | None) -> int:
+    """Return the version as people count them: the first is written as 0, or not at all."""
+    if explicit is None:
+        return 1
+    number = explicit.read_integer()
+    if not 0 <= number < _WITH_EXTENSIONS or not explicit.is_empty:
+        raise DerError("an unknown version")
+    return number + 1
+
+
+def _moment(validity: DerReader) -> datetime:
+    """Return a moment in one of the forms that Go reads.
+
+    RFC 5280 has one for each type. OpenSSL refuses the others, so no path has them.
+    """
+    tag, value = validity.read_value()
+    parts = _FORMS_OF_MOMENTS.get(tag, _NO_FORM).fullmatch(value.decode("latin-1"))
+    if parts is None:
+        raise DerError("not a moment")
+    year = int(parts["year"])
+    if tag == UTC_TIME:
+        year += 2000 if year < _FIRST_YEAR_OF_LAST_CENTURY else 1900
+    month, day, hour, minute, second = (
+        int(parts[part] or 0) for part in ("month", "day", "hour", "minute", "second")
+    )
+    try:
+        # Python has no year 0. It was a leap year like year 4, and all of it is long ago.
+        moment = datetime(year or 4, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError as error:
+        raise DerError("not a moment") from error
+    try:
+        return (moment if year else _LONG_AGO) - _offset(parts["offset"])
+    except OverflowError:
+        return _LONG_AGO if year <= 1 else _FAR_AWAY
+
+
+def _offset(text: str) -> timedelta:
+    """Return how far a zone is ahead of UTC: none is written as Z, as in Go, and only so."""
+    if text == "Z":
+        return timedelta()
+    offset = timedelta(hours=int(text[1:3]), minutes=int(text[3:]))
+    if not offset:
+        raise DerError("not a moment")
+    return offset if text[0] == "+" else -offset
+
+
+def _extensions(signed: DerReader, version: int, budget: Budget) -> Extensions:
+    """Return the extensions, which only certificates of the third version have."""
+    if version > 1:
+        signed.read_optional(CONTEXT + 1)
+        signed.read_optional(CONTEXT + 2)
+    found = signed.read_optional(CONTEXT_CONSTRUCTED + 3) if version == _WITH_EXTENSIONS else None
+    if found is None:
+        return Extensions()
+    items = found.read(SEQUENCE)
+    extensions: dict[bytes, RawExtension] = {}
+    while not items.is_empty:
+        # An extension takes as long as two names. Certificates have about ten.
+        budget.spend()
+        budget.spend()
+        item = items.read(SEQUENCE)
+        oid = item.read_object_identifier()
+        is_critical = item.read_boolean() if item.next_tag == BOOLEAN else False
+        if oid in extensions:
+            raise DerError("an extension that is there twice")
+        extensions[oid] = RawExtension(item.read_bytes(OCTET_STRING), is_critical=is_critical)
+    return read_extensions(extensions, budget)
