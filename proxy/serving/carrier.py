@@ -58,6 +58,10 @@ class Carrier(Protocol):
         """Keep no more than a stream needs on which nothing happens: there may be thousands."""
         ...
 
+    def caller_authenticated(self, *, is_anonymous: bool) -> None:
+        """Learn that the request's caller is known, if only as anonymous."""
+        ...
+
     def open_tunnel(self) -> None:
         """Take everything that comes from now on as the body."""
         ...

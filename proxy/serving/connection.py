@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from OpenSSL import SSL
 
+from proxy.core.action import check_target_length
 from proxy.core.errors import Refusal, TooManyRequests
-from proxy.serving.carrier import Ending
+from proxy.serving.carrier import Ending, Kind
 from proxy.serving.exchange import Exchange
 from proxy.serving.guest import Guest
 from proxy.serving.handler import RequestHandler
@@ -22,13 +23,24 @@ from proxy.wire.head import (
     UNREAD_HEAD,
     HeadTooLarge,
     RequestHead,
+    check_header_lines,
+    count_header_lines,
     find_head_end,
+    unfinished_request,
 )
 from proxy.wire.request_heads import RequestHeads
 
 _WAITING_BYTES = 64 * 1024
+# A head that waits for its caller to be authenticated is held as its lines, as its token, as that
+# token's text and as the body of its review: measured in docs/decisions/0015.
+_HEAD_COPIES = 4
+# What the TLS buffer of a connection has grown to by one large read, and keeps.
+_TLS_BUFFER_BYTES = 96 * 1024
 _LINGER_SECONDS = 2.0
 _HEADS_A_TURN = 16
+# An unfinished head is checked when it has grown past a multiple of this. Not with each read,
+# because reads may be small.
+_CHECKED_EVERY_BYTES = 64 * 1024
 
 
 class ClientConnection(Guest):
@@ -44,6 +56,7 @@ class ClientConnection(Guest):
         "_on_lost",
         "_reader",
         "_searched",
+        "_waiting_head_bytes",
         "handler",
         "has_asked",
         "is_write_blocked",
@@ -63,7 +76,7 @@ class ClientConnection(Guest):
         self.handler = handler
         self._on_lost = on_lost
         self._buffer = bytearray()
-        self._searched = 0
+        self._searched = self._waiting_head_bytes = 0
         self._reader = RequestHeads()
         self._exchange: Exchange | None = None
         self._body: BodyReader | None = None
@@ -86,14 +99,18 @@ class ClientConnection(Guest):
             if not self._buffer and not self.is_write_blocked:
                 request = self._reader.known(data)
                 if request is not None:
-                    self._serve(request)
+                    self._serve(request, len(data))
                     return
             self._buffer += data
+            if self.is_write_blocked and not self.is_authenticated:
+                self._hold_waiting()
             self._read_heads()
         elif exchange.receiver is not None and self._body is not None:
             self._body_received(data)
         else:
             self._buffer += data
+            if exchange.receiver is None and not exchange.is_authenticated:
+                self._hold_waiting()
             self._pace()
 
     def goodbye_received(self) -> None:
@@ -114,16 +131,27 @@ class ClientConnection(Guest):
     def pause_writing(self) -> None:
         """The client reads too slowly: stop the source."""
         self.is_write_blocked = True
-        if self._exchange is not None and self._exchange.receiver is not None:
-            self._exchange.receiver.pause_response()
+        exchange = self._exchange
+        if exchange is not None and exchange.receiver is not None:
+            exchange.receiver.pause_response()
+        elif not self.is_authenticated:
+            self._hold_waiting()
+        if exchange is None:
+            # Answers may leave after their turn, when nobody else looks at the pace.
+            self._pace()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         self.is_write_blocked = False
-        if self._exchange is None:
+        exchange = self._exchange
+        if exchange is None:
+            if self._holding is not None:
+                self._hold(0)
             self._read_heads()
-        elif self._exchange.receiver is not None:
-            self._exchange.receiver.resume_response()
+        elif exchange.receiver is not None:
+            exchange.receiver.resume_response()
+        elif self._holding is not None:
+            self._hold_waiting()
 
     # --- the exchange's side ---------------------------------------------------------------
 
@@ -176,8 +204,14 @@ class ClientConnection(Guest):
         exchange, self._exchange = self._exchange, None
         if self._is_closing:
             return
+        if not self.is_authenticated:
+            self._settle_unauthenticated()
+        elif self._holding is not None:
+            # A request that waited and was refused. Its connection may go on, and the next request
+            # must not be cut for what this one held.
+            self._hold(0)
         if ending is Ending.REUSABLE:
-            self.deadline = self._clock() + self._limits.idle_seconds
+            self.deadline = self._clock() + self._idle_seconds
             self._searched = 0
             if self._is_parsing:
                 return
@@ -185,27 +219,43 @@ class ClientConnection(Guest):
                 self._read_heads()
             elif self.is_write_blocked or not self._is_reading:
                 self._pace()
-        elif ending is Ending.BROKEN:
-            # No goodbye: for a body that only the connection delimits it would be its regular end.
-            self.close(says_goodbye=False)
-        elif self._buffer or (exchange is not None and not exchange.body_is_read):
-            self._linger()
         else:
-            self.close()
+            self._end(ending, exchange)
 
     def close(self, *, says_goodbye: bool = True) -> None:
         """Close, as soon as what was written is sent."""
+        exchange = self._exchange
+        if exchange is not None and exchange.has_started and exchange.kind is not Kind.TUNNEL:
+            # For a body that only the connection delimits a goodbye would be its regular end. What
+            # is in a tunnel has an end of its own.
+            says_goodbye = False
         self._is_lingering = False
-        # Time for a slow client to take the last of its answer; then it is cut off.
-        self.deadline = self._clock() + self._limits.idle_seconds
-        self._close(says_goodbye=says_goodbye)
+        super().close(says_goodbye=says_goodbye)
         self._drop_head()
         self._leave_exchange()
 
-    def give_way(self) -> None:
-        """Drop an unfinished head: all clients together hold too many."""
-        # Nothing was read yet, so nothing happened: the client may safely come again.
-        self._refuse_unread(TooManyRequests("too many unfinished requests", retry_after_seconds=1))
+    def refuse_held(self) -> None:
+        """Let go of what is held here, tell the client, and close."""
+        exchange = self._exchange
+        if self.is_authenticated and exchange is not None and exchange.receiver is not None:
+            # Its place in flight bounds what it holds. What is counted was held by an earlier one.
+            self._hold(0)
+            return
+        # Not counted from here on: the connection closes, and the next largest must stay.
+        self._certificate_bytes = 0
+        # Nothing was forwarded, so nothing happened: the client may safely come again.
+        refusal = TooManyRequests(
+            "too much is held for unauthenticated callers, please try again later",
+            retry_after_seconds=1,
+        )
+        if not self._handshake.is_ready or self.is_write_blocked or self._is_closing:
+            self.evict()
+        elif exchange is not None and exchange.refuse_waiting(refusal):
+            self._buffer.clear()
+        elif exchange is None and self._buffer:
+            self._refuse_unread(refusal)
+        else:
+            self.evict()
 
     def expire(self) -> None:
         """Close a client that is late; one that does not even take our goodbye is cut off."""
@@ -266,51 +316,134 @@ class ClientConnection(Guest):
 
     def _read_head(self) -> bool:
         end = find_head_end(self._buffer, self._searched)
-        if end < 0 and len(self._buffer) <= MAX_HEAD_BYTES:
-            if self._searched == 0:
-                self.deadline = self._clock() + self._limits.head_seconds
-            self._searched = len(self._buffer)
-            self._heads.hold(self, self._searched)
+        if end < 0:
+            self._hold_unfinished()
             return False
         if self._searched:
-            self._heads.release(self)
-        if end < 0:
-            self._refuse_unread(HeadTooLarge())
-            return False
+            self._hold(0)
         head = bytes(memoryview(self._buffer)[:end])
         del self._buffer[:end]
         return self._take_head(head)
 
+    def _hold_unfinished(self) -> None:
+        """Wait for the rest of a head, unless what there is of it is too much already."""
+        searched, self._searched = self._searched, len(self._buffer)
+        try:
+            self._check_unfinished(searched)
+        except Refusal as refusal:
+            self._hold(0)
+            self._refuse_unread(refusal, unfinished_request(self._buffer))
+            return
+        if searched == 0:
+            self.deadline = self._clock() + self._limits.head_seconds
+        self._hold(self._searched + min(self._searched, _TLS_BUFFER_BYTES))
+
+    def _check_unfinished(self, searched: int) -> None:
+        """Refuse an unfinished head that no further byte can make acceptable.
+
+        Reading and decrypting the rest of 1 MB would cost more than everything else about it.
+        """
+        buffer, limits = self._buffer, self._limits
+        if len(buffer) > MAX_HEAD_BYTES:
+            raise HeadTooLarge
+        if len(buffer) // _CHECKED_EVERY_BYTES == searched // _CHECKED_EVERY_BYTES:
+            return
+        if b"\n" in buffer:
+            check_header_lines(buffer, most_bytes=limits.header_line_bytes)
+        elif searched <= limits.target_bytes + _CHECKED_EVERY_BYTES:
+            # Once or twice: the query of an exec may fill the head, and passed the first check.
+            request = unfinished_request(buffer)
+            check_target_length(request.method, request.target, most_bytes=limits.target_bytes)
+
     def _take_head(self, head: bytes) -> bool:
         """Begin to serve one request, whose head is whole; tell whether it could be read."""
+        limits, request = self._limits, UNREAD_HEAD
         try:
-            if len(head) > MAX_HEAD_BYTES:
+            if len(head) > MAX_HEAD_BYTES or count_header_lines(head) > limits.header_lines:
                 raise HeadTooLarge
+            if len(head) > limits.header_line_bytes:
+                check_header_lines(head, most_bytes=limits.header_line_bytes)
             request = self._reader.read(head)
+            check_target_length(request.method, request.target, most_bytes=limits.target_bytes)
         except Refusal as refusal:
-            self._refuse_unread(refusal)
+            self._refuse_unread(refusal, request)
             return False
-        self._serve(request)
+        self._serve(request, len(head))
         return True
 
-    def _serve(self, request: RequestHead) -> None:
+    def _serve(self, request: RequestHead, head_bytes: int) -> None:
         self.deadline = None
         framing = request.framing
         self._body = None if framing is NO_BODY else body_reader(framing)
         self._is_body_blocked = False
-        self._exchange = Exchange(self, request, self._peer)
+        exchange = self._exchange = Exchange(self, request, self._peer)
         self.has_asked = True
-        self.handler.begin(self._exchange)
+        self.handler.begin(exchange)
+        # A request that is forwarded has a receiver; one that is answered is not ours any more.
+        if (
+            exchange.receiver is None
+            and not exchange.is_authenticated
+            and self._exchange is exchange
+        ):
+            self._waiting_head_bytes = head_bytes
+            self._door.renew(self)
+            self._hold_waiting()
 
-    def _refuse_unread(self, refusal: Refusal) -> None:
+    def _hold_waiting(self) -> None:
+        """Count what waits: a head for its caller to be known, what came behind it, and answers.
+
+        A request whose caller is known counts nothing here: its place in flight bounds it.
+        """
+        exchange, head_bytes = self._exchange, 0
+        if exchange is not None:
+            if exchange.receiver is not None or exchange.is_authenticated:
+                self._hold(0)
+                return
+            head_bytes = self._waiting_head_bytes
+        behind = len(self._buffer)
+        buffers = behind + min(head_bytes + behind, _TLS_BUFFER_BYTES)
+        self._hold(self._unsent_bytes() + head_bytes * _HEAD_COPIES + buffers)
+
+    def _unsent_bytes(self) -> int:
+        """Return how much an unauthenticated client has yet to take, if it is slow to take it."""
+        transport = self._transport
+        if transport is None or self.is_authenticated or not self.is_write_blocked:
+            return 0
+        return transport.get_write_buffer_size()
+
+    def _settle_unauthenticated(self) -> None:
+        """Keep no more of a request that was refused than an idle connection needs."""
+        self._waiting_head_bytes = 0
+        self._reader.forget()
+        self._handshake.release_buffers()
+        self._door.renew(self)
+        if self.is_write_blocked:
+            self._hold_waiting()
+        elif self._holding is not None:
+            self._hold(0)
+
+    def _refuse_unread(self, refusal: Refusal, request: RequestHead = UNREAD_HEAD) -> None:
         """Answer a head that cannot be read, and close: where the next one starts is unknown."""
-        exchange = self._exchange = Exchange(self, UNREAD_HEAD, self._peer)
+        exchange = self._exchange = Exchange(self, request, self._peer)
         exchange.body_is_read = False
         self.handler.refuse(exchange, refusal)
 
     def _drop_head(self) -> None:
-        self._heads.release(self)
         self._buffer.clear()
+        unsent = self._unsent_bytes()
+        if unsent or self._holding is not None:
+            # Until the client has taken its last answers, or is cut off, they are held.
+            self._hold(unsent)
+
+    def _end(self, ending: Ending, exchange: Exchange | None) -> None:
+        """Close after the last response."""
+        if ending is Ending.BROKEN:
+            # No goodbye, for the same reason as in `close`.
+            self.close(says_goodbye=False)
+        elif self._buffer or exchange is None or _may_send_on(exchange):
+            self._linger()
+        else:
+            self.close()
 
     def _leave_exchange(self) -> None:
         exchange, self._exchange = self._exchange, None
@@ -324,3 +457,12 @@ class ClientConnection(Guest):
         self._body = None
         self.deadline = self._clock() + _LINGER_SECONDS
         self._close_our_side()
+
+
+def _may_send_on(exchange: Exchange) -> bool:
+    """Tell whether the client may be sending still, or may send more before it sees our end.
+
+    A client that asked for the end closes by itself, but what it sends before that must not reset
+    the connection, and its response with it (RFC 9112, 9.6).
+    """
+    return not exchange.body_is_read or not exchange.request.keep_alive

@@ -40,8 +40,11 @@ class Exchange:
         "_status",
         "body_is_read",
         "closes",
+        "is_authenticated",
+        "is_long_running",
         "peer",
         "receiver",
+        "refusal",
         "request",
     )
 
@@ -53,6 +56,10 @@ class Exchange:
         self._status = 0
         self._body_bytes = 0
         self._is_endless = self._comes_in_lines = False
+        # Told by whoever serves the request; one that is forwarded at once is told neither.
+        self.is_authenticated = self.is_long_running = False
+        # Why the request goes no further, if that was decided here while it waited.
+        self.refusal: Refusal | None = None
         self._last_byte = _NEWLINE
         self._observer: ExchangeObserver | None = None
         self._on_gone: Callable[[], object] | None = None
@@ -108,6 +115,16 @@ class Exchange:
     def mark_endless(self) -> None:
         """Learn that the answer has no end of its own."""
         self._is_endless = True
+
+    def mark_authenticated(self, *, is_anonymous: bool) -> None:
+        """Learn that the caller is known, if only as anonymous."""
+        self.is_authenticated = True
+        if self._carrier is not None:
+            self._carrier.caller_authenticated(is_anonymous=is_anonymous)
+
+    def mark_long_running(self) -> None:
+        """Learn that the request may last, and that its client may be slow to read."""
+        self.is_long_running = True
 
     def when_gone(self, callback: Callable[[], object]) -> None:
         """Call back if the client leaves before a receiver is attached."""
@@ -298,6 +315,21 @@ class Exchange:
             self.receiver.request_failed(refusal)
         else:
             self.client_gone()
+
+    def refuse_waiting(self, refusal: Refusal) -> bool:
+        """End the work for a request that waits, whose owner answers with the refusal.
+
+        Return False if there is nobody who could, and nothing was done.
+        """
+        on_gone = self._on_gone
+        if self._carrier is None or self.receiver is not None or on_gone is None:
+            return False
+        self.refusal = refusal
+        self._on_gone = None
+        # The client may still be sending what nobody will read.
+        self.closes, self.body_is_read = True, False
+        on_gone()
+        return True
 
     def client_gone(self) -> None:
         """Hear from the connection that the client has left."""

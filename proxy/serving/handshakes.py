@@ -2,17 +2,21 @@
 
 from collections import Counter
 
-TIMEOUT, LEFT, ALERT, NOT_TLS, VERSION, CIPHER, OTHER = REASONS = (
+TIMEOUT, LEFT, ALERT, NOT_TLS, VERSION, CIPHER, CERTIFICATE, EVICTED, OTHER = REASONS = (
     "timeout",
     "left",
     "alert",
     "not-tls",
     "version",
     "cipher",
+    "certificate",
+    "evicted",
     "other",
 )
 """The client was too slow; left without a word; refused us (it does not trust our certificate, for
-example); does not speak TLS; has no version, or no cipher, in common with us; anything else."""
+example); does not speak TLS; has no version, or no cipher, in common with us; shows certificates
+that are too large, or a key that is not taken; was closed for a newcomer, or because too much
+memory was held; anything else."""
 
 _KNOWN = {
     "http request": NOT_TLS,
@@ -25,6 +29,8 @@ _KNOWN = {
     "no suitable key share": CIPHER,
     "no shared signature algorithms": CIPHER,
     "no suitable signature algorithm": CIPHER,
+    "excessive message size": CERTIFICATE,
+    "certificate verify failed": CERTIFICATE,
 }
 
 

@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping
 from OpenSSL import SSL
 
 from proxy.core.errors import SetupError
+from proxy.serving.accept_rate import handles_beside
 from proxy.serving.accepting import take_waiting
 from proxy.serving.connection import ClientConnection
 from proxy.serving.handler import RequestHandler
 from proxy.serving.last_requests import LastRequest
 from proxy.serving.limits import ConnectionLimits, SharedLimits
+from proxy.serving.response_progress import ResponseProgress
+from proxy.serving.unauthenticated_budget import UnauthenticatedBudget
 
 _BACKLOG = 4096
 _STOP_SECONDS = 1.0
@@ -31,17 +34,23 @@ class Listener:
         context: SSL.Context,
         handler: RequestHandler,
         limits: ConnectionLimits,
+        budget: UnauthenticatedBudget,
         clock: Callable[[], float],
     ) -> None:
+        """`budget` may be shared with other listeners."""
         self._context = context
         self.handler = handler
         self._last_request = LastRequest(handler)
-        self._shared = SharedLimits.of(limits)
+        self._shared = SharedLimits.of(limits, budget)
+        self._progress = ResponseProgress()
+        self.stalled_responses = 0
+        """How many responses were cut off so far because their client took too little of them."""
         self._clock = clock
         self._connections: set[ClientConnection] = set()
         self._nobody_is_there = asyncio.Event()
         self._nobody_is_there.set()
         self._server: asyncio.Server | None = None
+        self._handles: list[asyncio.Server] = []
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address with the port that was taken."""
@@ -67,13 +76,15 @@ class Listener:
         except OSError as error:
             reason = error.strerror or str(error)
             raise ListenError(f"cannot listen on {host}:{port}: {reason}") from error
+        self._handles = await handles_beside(self._server, self._new_connection, backlog=_BACKLOG)
         bound: tuple[str, int] = self._server.sockets[0].getsockname()
         return bound[0], bound[1]
 
     async def accept(self) -> None:
         """Let clients in, at the address that was taken."""
         if self._server is not None:
-            await self._server.start_serving()
+            for handle in (self._server, *self._handles):
+                await handle.start_serving()
 
     @property
     def connections(self) -> list[ClientConnection]:
@@ -92,6 +103,10 @@ class Listener:
                 connection.expire()
             elif connection.retires_at < now and connection.handler is self.handler:
                 connection.handler = self._last_request
+        seconds = self._shared.limits.response_progress_seconds
+        for connection in self._progress.stalled(self._connections, now, timeout_seconds=seconds):
+            self.stalled_responses += 1
+            connection.cut_off()
 
     def serve_by(self, handler: RequestHandler) -> None:
         """Let another handler have the requests that come from now on, in the same way.
@@ -122,7 +137,8 @@ class Listener:
         if server is None:
             return
         waiting = take_waiting(server.sockets)
-        server.close()
+        for handle in (server, *self._handles):
+            handle.close()
         for accepted in waiting:
             await asyncio.get_running_loop().connect_accepted_socket(self._new_connection, accepted)
 
@@ -140,6 +156,16 @@ class Listener:
         """Return how many handshakes failed so far, by reason."""
         return self._shared.failures.counts
 
+    @property
+    def evictions(self) -> Mapping[str, int]:
+        """Return how many connections were closed for a newcomer so far, by reason."""
+        return self._shared.door.evictions
+
+    @property
+    def unauthenticated(self) -> int:
+        """Return how many connections have had no authenticated request."""
+        return self._shared.door.unauthenticated
+
     def take_turned_away(self) -> int:
         """Return how many clients found no place since the last time of asking."""
         return self._shared.door.take_turned_away()
@@ -147,7 +173,8 @@ class Listener:
     async def stop(self) -> None:
         """Accept no more and close every connection; what was written is sent, for a moment."""
         if self._server is not None:
-            self._server.close()
+            for handle in (self._server, *self._handles):
+                handle.close()
         for connection in list(self._connections):
             connection.close()
         with contextlib.suppress(TimeoutError):

@@ -102,6 +102,19 @@ class ClientExchange(Protocol):
         """Tell whether the head of an answer was sent: no other answer can follow."""
         ...
 
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the request goes no further, if its connection has decided so while it waited."""
+        ...
+
+    def mark_authenticated(self, *, is_anonymous: bool) -> None:
+        """Learn that the caller is known, if only as anonymous."""
+        ...
+
+    def mark_long_running(self) -> None:
+        """Learn that the request may last, and that its client may be slow to read."""
+        ...
+
     def mark_endless(self) -> None:
         """Learn that the answer has no end of its own: whoever must may end it for it."""
         ...

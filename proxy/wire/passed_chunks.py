@@ -5,8 +5,9 @@ it out of that and to put it into an equal one again would copy all of it twice.
 """
 
 import re
+from typing import ClassVar
 
-from proxy.wire.body import BodyError, ChunkedReader
+from proxy.wire.body import OWN_ONE_DIGIT, BodyError, ChunkedReader
 
 # As we spell sizes: no zero before them, small letters, nothing after them.
 _OWN_SIZE_LINE = re.compile(rb"([1-9a-f][0-9a-f]{0,7})\r\n")
@@ -21,6 +22,8 @@ class PassedChunks(ChunkedReader):
     what `BodyFraming.frame` makes of each chunk, byte for byte: no extension, trailer or odd
     spelling is in it. The last chunk is not: it is sent when the body has ended.
     """
+
+    _one_digit: ClassVar[dict[bytes, int]] = OWN_ONE_DIGIT
 
     __slots__ = ("last_byte", "payload_bytes")
 
@@ -62,6 +65,15 @@ class PassedChunks(ChunkedReader):
         except BodyError:
             self.payload_bytes = counted  # Nothing of this piece is passed on.
             raise
+
+    def _read_tiny_chunks(self, data: bytes, position: int, pieces: list[bytes]) -> int:
+        payloads: list[bytes] = []
+        end = super()._read_tiny_chunks(data, position, payloads)
+        if payloads:
+            pieces.append(data[position:end])
+            self.payload_bytes += sum(map(len, payloads))
+            self.last_byte = data[end - 3]
+        return end
 
     def _start_chunk(self, data: bytes, position: int, pieces: list[bytes]) -> int:
         match = _OWN_SIZE_LINE.match(data, position)

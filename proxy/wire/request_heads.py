@@ -3,7 +3,7 @@
 import re
 
 from proxy.wire.body import NO_BODY, BodyKind
-from proxy.wire.head import MAX_HEAD_BYTES, RequestHead, parse_request_head
+from proxy.wire.head import RequestHead, parse_request_head
 
 # Less than a request line may be, and nothing that any two readers could take differently.
 _PLAIN_LINE = re.compile(rb"([A-Z]+) (/[-A-Za-z0-9._~!$&'()*+,;=:@%/?]*) HTTP/1\.1")
@@ -16,6 +16,8 @@ _LONGEST_REMEMBERED_LINE = 1024
 _MOST_REMEMBERED_SETS = 4
 _MOST_REMEMBERED_BYTES = 12 * 1024
 _MOST_REMEMBERED = 16
+# Nothing of a larger head is remembered, so nothing of it is looked up: that would copy all of it.
+_LARGEST_KNOWN_HEAD = 16 * 1024
 
 
 class _Repeated:
@@ -56,16 +58,20 @@ class RequestHeads:
 
         Lines that are known end where their head does, so nobody has to look for its end.
         """
+        if len(data) > _LARGEST_KNOWN_HEAD:
+            return None
         first_line, _, lines = data.partition(b"\r\n")
         same = self._last
         if same is None or same.lines != lines:
             same = self._last = self._repeated.get(lines)
-        if same is None or len(data) > MAX_HEAD_BYTES:
+        if same is None:
             return None
         return same.requests.get(first_line) or self._read_plain(same, first_line)
 
     def read(self, head: bytes) -> RequestHead:
         """Read one whole request head; anything doubtful in it is a 400."""
+        if len(head) > _LARGEST_KNOWN_HEAD:
+            return parse_request_head(head)
         known = self.known(head)
         if known is not None:
             return known

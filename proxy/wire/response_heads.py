@@ -6,7 +6,7 @@ from typing import NamedTuple
 from proxy.core.header_lines import Header
 from proxy.wire.body import CHUNKED, BodyFraming, BodyKind
 from proxy.wire.exchange import Outcome
-from proxy.wire.head import ResponseHead, parse_response_head
+from proxy.wire.head import MAX_HEADERS, MalformedResponse, ResponseHead, parse_response_head
 
 # Less than an answer's head may be, and nothing that any two readers could take differently: one
 # blank after each colon, none at the end of a line, printable ASCII throughout, a final status.
@@ -28,9 +28,13 @@ _BEFORE_ID = b"\n" + _AUDIT_ID
 _ID_LINE = _BEFORE_ID + b"%b\r"
 _HEAD_END = b"\r\n\r\n"
 _LONGEST_REMEMBERED = 2048
+# A longer one is read from its beginning, where its lines are counted first.
+_LONGEST_PLAIN = 16 * 1024
 _MOST_REMEMBERED = 64
 _MOST_DIGITS = 15
 _MOST_SPECIAL = 2
+# The status line, and the empty one at the end.
+_LINES_BESIDE_HEADERS = 2
 _REASON_AT = len(b"HTTP/1.1 200 ")
 
 
@@ -93,7 +97,7 @@ class PlainHeads:
 
 def read_plain_head(data: bytes) -> PlainHead | None:
     """Read the head at the beginning of `data`, if it is whole and a plain one."""
-    plain = _PLAIN_HEAD.match(data)
+    plain = _PLAIN_HEAD.match(data, 0, _LONGEST_PLAIN)
     if plain is None:
         return None
     lines = plain[2]
@@ -124,6 +128,9 @@ def _without(lines: bytes, line: bytes) -> bytes:
 
 def read_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
     """Read one whole response head; the method decides whether a body can follow."""
+    # Counted before anything is read: each line costs the most, however short it is.
+    if head.count(b"\n") > MAX_HEADERS + _LINES_BESIDE_HEADERS:
+        raise MalformedResponse("the head of the answer has too many lines")
     plain = read_plain_head(head)
     if plain is None or plain.end != len(head) or request_method == b"HEAD":
         return parse_response_head(head, request_method=request_method)

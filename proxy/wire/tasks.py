@@ -84,7 +84,12 @@ class _Rest(Coroutine[Any, Any, T]):
     def throw(self, *error: Any) -> Any:
         """Pass on what the wait ended with, a cancellation too."""
         self._is_resumed = True
-        return self._coroutine.throw(*error)
+        try:
+            return self._coroutine.throw(*error)
+        finally:
+            # The error's traceback names this frame: a cycle that would keep all that the request
+            # holds until the garbage collector comes.
+            del error
 
     def close(self) -> None:
         """Give up."""

@@ -8,18 +8,22 @@ from OpenSSL import SSL
 from proxy.core.errors import Refusal
 from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
+from proxy.serving.unauthenticated_budget import UnauthenticatedBudget
 from proxy.wire.exchange import ClientExchange, Outcome
 from tests.support.certificates import Certificates
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
 
-LIMITS = ConnectionLimits(handshake_seconds=10, head_seconds=30, idle_seconds=90)
+LIMITS = ConnectionLimits(
+    handshake_seconds=10, head_seconds=30, idle_seconds=90, unauthenticated_idle_seconds=15
+)
 
 
 class Handler:
     """Answers each request with its target at once, unless told to hold it or to break it off."""
 
     def __init__(self) -> None:
+        self.authenticates = True
         self.holds = False
         self.breaks = False
         self.body: bytes | None = None
@@ -31,6 +35,8 @@ class Handler:
     def begin(self, exchange: ClientExchange) -> None:
         self.targets.append(exchange.request.target)
         exchange.when_ended(self.outcomes.append)
+        if self.authenticates:
+            exchange.mark_authenticated(is_anonymous=False)
         if self.holds:
             self.held.append(exchange)
         elif self.breaks:
@@ -82,21 +88,33 @@ class Receiver:
 class Place:
     """Where the listener is, and what is behind it."""
 
-    def __init__(self, context: SSL.Context, limits: ConnectionLimits) -> None:
+    def __init__(
+        self, context: SSL.Context, limits: ConnectionLimits, budget: UnauthenticatedBudget
+    ) -> None:
+        self.budget = budget
         self.clock = FakeClock()
         self.handler = Handler()
         self.listener = Listener(
-            context=context, handler=self.handler, limits=limits, clock=self.clock
+            context=context,
+            handler=self.handler,
+            limits=limits,
+            budget=budget,
+            clock=self.clock,
         )
         self.address = ("", 0)
 
 
 @asynccontextmanager
 async def listening(
-    certificates: Certificates, limits: ConnectionLimits = LIMITS
+    certificates: Certificates,
+    limits: ConnectionLimits = LIMITS,
+    *,
+    budget_bytes: int = 64 * 1024 * 1024,
+    address_percent: int = 100,
 ) -> AsyncIterator[Place]:
     """Listen for the time of the context."""
-    place = Place(certificates.listening_context(), limits)
+    budget = UnauthenticatedBudget(budget_bytes, address_percent)
+    place = Place(certificates.listening_context(), limits, budget)
     place.address = await place.listener.start("127.0.0.1", 0)
     try:
         yield place

@@ -1,13 +1,17 @@
 """One client connection: requests one at a time, in order, each with its own answer and end."""
 
 import asyncio
+from typing import cast
 
 import pytest
 
+from proxy.serving.connection import ClientConnection
+from proxy.wire.body import CHUNKED
 from proxy.wire.head import MAX_HEAD_BYTES
 from tests.serving.listening import Place, Receiver, held
+from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
-from tests.support.http_client import Cut, HttpClient, request_bytes
+from tests.support.http_client import Cut, HttpClient, connected, request_bytes
 
 # --- requests ----------------------------------------------------------------------------------
 
@@ -62,6 +66,43 @@ async def test_who_sends_thousands_of_requests_at_once_lets_others_have_their_tu
     assert max(served_a_turn) <= 2 * 16
 
 
+@pytest.mark.parametrize(
+    ("start", "status"),
+    [(b"GET /a?", 414), (b"GET /a HTTP/1.1\r\nHost: a\r\nX-Line: ", 431)],
+    ids=["target", "header line"],
+)
+async def test_unfinished_head_is_refused_once_one_of_its_lines_is_too_long(
+    place: Place, client: HttpClient, start: bytes, status: int
+) -> None:
+    # The end of the head is never sent.
+    await client.send(start + b"a" * 256 * 1024)
+
+    assert (await client.read_response()).status == status
+    assert await client.read_to_end() == b""
+    assert place.budget.held_bytes < 8192  # the client's certificate
+    assert place.handler.targets == []
+
+
+async def test_unfinished_head_with_short_lines_is_waited_for(
+    place: Place, client: HttpClient
+) -> None:
+    line = b"X-Line: " + b"a" * 100_000 + b"\r\n"
+    await client.send(b"GET /long HTTP/1.1\r\nHost: a\r\n" + line * 9)
+    await client.send(b"\r\n")
+
+    assert (await client.read_response()).body == b"/long"
+
+
+async def test_query_of_an_exec_may_fill_a_head(place: Place, client: HttpClient) -> None:
+    target = "/api/v1/namespaces/n/pods/p/exec?command=" + "a" * 900_000
+    request = request_bytes("POST", target)
+    await client.send(request[:500_000])
+    await client.send(request[500_000:])
+
+    assert (await client.read_response()).status == 200
+    assert place.handler.targets == [target.encode()]
+
+
 async def test_a_request_may_come_byte_by_byte(place: Place, client: HttpClient) -> None:
     for byte in request_bytes(target="/slow"):
         await client.send(bytes([byte]))
@@ -79,6 +120,20 @@ async def test_after_close_nothing_more_is_served(place: Place, client: HttpClie
     assert answer.values("connection") == ["close"]
     assert await client.read_to_end() == b""
     assert place.handler.targets == [b"/first"]
+
+
+async def test_a_last_response_survives_what_the_client_sends_after_it(
+    place: Place, client: HttpClient
+) -> None:
+    """Bytes that meet a closed socket would reset the connection, and the response with it."""
+    await client.send(request_bytes(target="/last", headers=[("Connection", "close")]))
+    await eventually(lambda: bool(place.handler.outcomes))
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+        await client.send(b"too late")
+
+    assert (await client.read_response()).body == b"/last"
+    assert await client.read_to_end() == b""
 
 
 async def test_after_a_request_that_was_broken_off_nothing_more_is_served(
@@ -100,6 +155,36 @@ async def test_an_http_1_0_client_gets_one_answer(place: Place, client: HttpClie
 
     assert answer.body == b"/old"
     assert answer.values("connection") == ["close"]
+    assert await client.read_to_end() == b""
+
+
+@pytest.mark.parametrize("end", ["evicted", "stopped"])
+async def test_body_that_the_connection_delimits_does_not_look_complete_when_it_is_cut(
+    place: Place, client: HttpClient, end: str
+) -> None:
+    place.handler.holds = True
+    await client.send(b"GET /old HTTP/1.0\r\nHost: a\r\n\r\n")
+    await held(place)
+    place.handler.held[0].start(200, [], CHUNKED)
+    place.handler.held[0].send(b"half")
+    assert (await client.read_head()).status == 200
+    assert await client.read_exactly(4) == b"half"
+    (connection,) = place.listener.connections
+
+    if end == "evicted":
+        connection.evict()
+    else:
+        await place.listener.stop()
+
+    with pytest.raises(Cut):
+        await client.read_to_end()
+
+
+async def test_idle_connection_is_evicted_with_a_goodbye(place: Place, client: HttpClient) -> None:
+    assert (await client.request()).status == 200
+
+    place.listener.connections[0].evict()
+
     assert await client.read_to_end() == b""
 
 
@@ -142,13 +227,14 @@ async def test_an_endless_head_is_a_431_that_the_sender_gets_to_see(
 
 
 async def test_a_head_of_the_largest_size_is_served(place: Place, client: HttpClient) -> None:
-    small = request_bytes(target="/big", headers=[("X", "")])
+    lines = [("X-Line", "x" * 100_000)] * 10
+    small = request_bytes(target="/big", headers=[*lines, ("X", "")])
     filler = "x" * (MAX_HEAD_BYTES - len(small))
 
-    answer = await client.request(target="/big", headers=[("X", filler)])
+    answer = await client.request(target="/big", headers=[*lines, ("X", filler)])
     assert answer.body == b"/big"
 
-    answer = await client.request(target="/big", headers=[("X", filler + "x")])
+    answer = await client.request(target="/big", headers=[*lines, ("X", filler + "x")])
     assert answer.status == 431
 
 
@@ -304,3 +390,83 @@ async def test_a_head_may_begin_with_any_few_bytes(
     await client.send(whole[first:])
 
     assert (await client.read_response()).status == 200
+
+
+# --- clients that do not read --------------------------------------------------------------------
+
+LONG_HEAD = request_bytes(headers=[("X", "x" * 1000)])
+
+
+async def block(place: Place, client: HttpClient, *, with_next: bytes) -> ClientConnection:
+    """Send requests and read nothing, until answers pile up; return the connection."""
+    place.handler.authenticates, place.handler.body = False, bytes(300_000)
+    (connection,) = place.listener.connections
+    client.stop_reading()
+    async with asyncio.timeout(10):
+        while not connection.is_write_blocked:
+            served = len(place.handler.targets)
+            await client.send(request_bytes() + with_next)
+            await eventually(
+                lambda: len(place.handler.targets) > served or connection.is_write_blocked  # noqa: B023 - awaited
+            )
+    return connection
+
+
+async def test_client_that_reads_nothing_is_not_read_from(place: Place, client: HttpClient) -> None:
+    assert (await client.request()).status == 200
+    (connection,) = place.listener.connections
+
+    # As the event loop does after a turn, when what was answered in it does not fit the socket.
+    connection.pause_writing()
+    assert not connection._is_reading
+
+    connection.resume_writing()
+    assert (await client.request()).status == 200
+
+
+async def test_unread_answers_count_with_the_requests_behind_them(
+    place: Place, client: HttpClient
+) -> None:
+    connection = await block(place, client, with_next=LONG_HEAD * 60)
+    transport = connection._transport
+    assert transport is not None
+    assert len(connection._buffer) > 10_000
+
+    kept = transport.get_write_buffer_size() + 2 * len(connection._buffer)
+    assert place.budget.held_bytes >= kept
+
+    before, data = place.budget.held_bytes, LONG_HEAD * 20
+    connection.plaintext_received(data)
+    assert place.budget.held_bytes >= before + 2 * len(data)
+
+
+async def test_unread_answers_count_until_the_connection_is_lost(
+    place: Place, client: HttpClient
+) -> None:
+    connection = await block(place, client, with_next=b"")
+    transport = connection._transport
+    assert transport is not None
+
+    connection.close()
+    assert place.budget.held_bytes >= transport.get_write_buffer_size() > 0
+
+    connection.expire()
+    await eventually(lambda: place.budget.held_bytes == 0)
+
+
+async def test_client_that_reads_again_is_served_and_nothing_is_counted(
+    place: Place, client: HttpClient, certificates: Certificates
+) -> None:
+    async with connected(place.address, certificates.client_context(None)) as nobody:
+        await client.close()
+        await eventually(lambda: len(place.listener.connections) == 1)
+        connection = await block(place, nobody, with_next=b"")
+        count = len(place.handler.targets)
+        cast("asyncio.Transport", nobody._writer.transport).resume_reading()
+
+        for _ in range(count):
+            assert (await nobody.read_response()).status == 200
+        assert (await nobody.request()).status == 200
+
+        assert not connection.is_write_blocked
+        assert place.budget.held_bytes == 0

@@ -83,7 +83,7 @@ async def test_who_waits_in_the_queue_is_served_though_nobody_new_is_accepted(
 async def test_a_second_instance_takes_everybody_when_the_first_one_ends(
     place: Place, certificates: Certificates
 ) -> None:
-    other = Place(place.listener._context, LIMITS)
+    other = Place(place.listener._context, LIMITS, place.budget)
     await other.listener.start(*place.address)
     context = certificates.client_context()
 

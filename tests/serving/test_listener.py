@@ -28,7 +28,11 @@ async def test_a_taken_port_is_one_clear_line(place: Place) -> None:
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
     other = Listener(
-        context=place.listener._context, handler=Handler(), limits=LIMITS, clock=FakeClock()
+        context=place.listener._context,
+        handler=Handler(),
+        limits=LIMITS,
+        budget=place.budget,
+        clock=FakeClock(),
     )
 
     with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{port}: ") as refused:
@@ -77,12 +81,33 @@ async def test_an_idle_client_is_sent_away_with_a_goodbye(
     place: Place, certificates: Certificates
 ) -> None:
     async with connected(place.address, certificates.client_context()) as client:
+        await stays(client)
         await eventually(lambda: deadlines(place) == [place.clock.now + LIMITS.idle_seconds])
         place.clock.advance(LIMITS.idle_seconds - 1)
         place.listener.close_late()
         await stays(client)
 
         place.clock.advance(LIMITS.idle_seconds + 1)
+        place.listener.close_late()
+
+        assert await ends(client)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_f7_a_connection_without_an_authenticated_request_is_closed_sooner(
+    place: Place, certificates: Certificates, asks: object
+) -> None:
+    place.handler.authenticates = False
+    seconds = LIMITS.unauthenticated_idle_seconds
+    async with connected(place.address, certificates.client_context()) as client:
+        if asks:
+            await stays(client)
+        await eventually(lambda: deadlines(place) == [place.clock.now + seconds])
+        place.clock.advance(seconds - 1)
+        place.listener.close_late()
+        assert len(place.listener.connections) == 1
+
+        place.clock.advance(2)
         place.listener.close_late()
 
         assert await ends(client)
@@ -148,8 +173,10 @@ async def test_who_does_not_take_its_last_answer_is_cut_off(
         await asyncio.sleep(0)
         assert len(place.listener._connections) == 1
 
-        place.clock.advance(LIMITS.idle_seconds + 1)
-        place.listener.close_late()
+        # First it is not read any more, then what it has not taken is dropped.
+        for _ in range(2):
+            place.clock.advance(LIMITS.idle_seconds + 1)
+            place.listener.close_late()
 
         await eventually(lambda: not place.listener._connections)
 

@@ -1,4 +1,4 @@
-"""Open files: as many as the clients need, or a warning."""
+"""Open files: as many as the clients need, or fewer clients."""
 
 import logging
 import resource
@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.serving.open_files import allow_open_files
+from proxy.serving.limits import ConnectionLimits
+from proxy.serving.open_files import fit_open_files
+
+# Beside clients and what a test reserves.
+OTHERS = 128
 
 
 @pytest.fixture
@@ -22,27 +26,41 @@ def allowed_files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def test_the_limit_is_raised_to_what_is_needed(ceiling: int) -> None:
-    allow_open_files(500)
+def limits(connections: int) -> ConnectionLimits:
+    return ConnectionLimits(connections=connections, connections_per_address=connections // 2)
 
-    assert allowed_files() == 1256
+
+def test_the_limit_is_raised_to_what_is_needed(ceiling: int) -> None:
+    fitting = fit_open_files(limits(500), reserved=100)
+
+    assert allowed_files() == 2 * 500 + 100 + OTHERS
+    assert fitting == limits(500)
 
 
 def test_a_limit_that_is_high_enough_stays(ceiling: int) -> None:
-    allow_open_files(100)
+    fitting = fit_open_files(limits(100), reserved=100)
 
     assert allowed_files() == 1024
+    assert fitting == limits(100)
 
 
 @pytest.mark.skipif(
     resource.getrlimit(resource.RLIMIT_NOFILE)[1] == resource.RLIM_INFINITY,
     reason="here no number is too high",
 )
-def test_what_the_system_does_not_allow_is_told(
+def test_where_the_system_allows_too_few_fewer_clients_are_accepted(
     ceiling: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        allow_open_files(ceiling)
+        fitting = fit_open_files(limits(ceiling), reserved=100)
 
     assert allowed_files() == ceiling
-    assert [record.message for record in caplog.records] == ["too few open files allowed"]
+    assert 2 * fitting.connections + 100 + OTHERS in (ceiling, ceiling - 1)
+    assert fitting.connections_per_address == fitting.connections // 2
+    assert [record.message for record in caplog.records] == ["client connections reduced"]
+
+
+def test_one_client_is_served_whatever_the_reserve_needs(ceiling: int) -> None:
+    fitting = fit_open_files(limits(1000), reserved=ceiling)
+
+    assert (fitting.connections, fitting.connections_per_address) == (1, 1)

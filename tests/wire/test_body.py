@@ -127,11 +127,26 @@ def test_a_size_line_has_a_limit(pieces: Split) -> None:
 
 def test_trailers_have_a_limit_in_one_line_and_in_many() -> None:
     one_line = b"0\r\n" + b"a" * (MAX_TRAILER_BYTES + 1)
-    many_lines = b"0\r\n" + b"name: value\r\n" * (MAX_TRAILER_BYTES // 11 + 1)
+    many_lines = b"0\r\n" + b"name: value\r\n" * (MAX_TRAILER_BYTES // 13 + 1)
 
     for wire in (one_line, many_lines):
         with pytest.raises(BodyError):
             ChunkedReader().feed(wire)
+
+
+@pytest.mark.parametrize("odd", [b"01\r\nx\r\n", b"1;a\r\nx\r\n", b"0A\r\nxxxxxxxxxx\r\n"])
+def test_small_chunks_of_odd_sizes_have_a_limit_in_number(odd: bytes) -> None:
+    reader = ChunkedReader()
+    reader.feed(odd * 500)
+
+    with pytest.raises(BodyError, match="too many small chunks"):
+        reader.feed(odd * 2)
+
+
+def test_large_chunks_of_odd_sizes_have_no_limit_in_number() -> None:
+    payload, _ = ChunkedReader().feed(b"00000040\r\n%b\r\n" % (b"x" * 64) * 2000)
+
+    assert len(payload) == 64 * 2000
 
 
 @pytest.mark.parametrize(
@@ -140,8 +155,8 @@ def test_trailers_have_a_limit_in_one_line_and_in_many() -> None:
         pytest.param(b"1\r\nx\r\n" * 40_000, 262_144, id="tiny chunks"),
         pytest.param(b"1\r\nx\r\n" * 10_000, 1, id="tiny chunks, bytewise"),
         pytest.param((b"1;%b\r\nx\r\n" % (b"a" * 4000)) * 15, 1, id="long size lines, bytewise"),
-        pytest.param(b"0\r\n" + b"a" * 60_000, 1, id="a long trailer, bytewise"),
-        pytest.param(b"0\r\n" + b"a:\r\n" * 20_000, 262_144, id="many trailers"),
+        pytest.param(b"0\r\n" + b"a" * 4_000, 1, id="a long trailer, bytewise"),
+        pytest.param(b"0\r\n" + b"a:\r\n" * 1_000, 262_144, id="many trailers"),
     ],
 )
 def test_no_framing_costs_much_more_than_its_bytes(wire: bytes, piece: int) -> None:

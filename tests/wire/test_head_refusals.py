@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.errors import BadRequest, Refusal
-from proxy.wire.head import MAX_HEADERS, HeadTooLarge, RequestHead, parse_request_head
+from proxy.wire.head import (
+    MAX_HEADERS,
+    HeadTooLarge,
+    RequestHead,
+    check_header_lines,
+    parse_request_head,
+)
 
 
 def request(*lines: bytes, first: bytes = b"GET /api/v1/pods HTTP/1.1") -> RequestHead:
@@ -158,3 +164,21 @@ def test_whatever_comes_is_read_or_refused(noise: bytes) -> None:
             continue
         assert head.startswith(parsed.method + b" " + parsed.target + b" HTTP/1.")
         assert b"\n" not in b"".join(name + value for name, value in parsed.headers)
+
+
+@given(st.lists(st.integers(0, 12), max_size=12), st.sampled_from([b"", b"\n"]))
+def test_a_header_line_above_the_limit_is_refused_whole_or_not(
+    lengths: list[int], end: bytes
+) -> None:
+    # A request line may be longer: its length has a limit of its own.
+    head = b"GET /long HTTP/1.1\n" + b"\n".join(b"a" * length for length in lengths)
+    head += end
+    header_lines = head.partition(b"\n")[2].splitlines(keepends=True)
+
+    is_refused = False
+    try:
+        check_header_lines(head, most_bytes=8)
+    except HeadTooLarge:
+        is_refused = True
+
+    assert is_refused == any(len(line) > 8 for line in header_lines)

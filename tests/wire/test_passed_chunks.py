@@ -1,5 +1,6 @@
 """Chunks that keep their frames: what is passed on is what we would have framed ourselves."""
 
+import random
 import time
 
 import pytest
@@ -145,3 +146,24 @@ def test_tiny_chunks_cost_no_more_than_their_bytes(piece: int) -> None:
         reader.feed(wire[start : start + piece])
 
     assert time.thread_time() - started < 1
+
+
+@pytest.mark.parametrize("reader", [ChunkedReader, PassedChunks])
+@pytest.mark.parametrize("seed", range(20))
+def test_many_tiny_chunks_are_read_as_they_are_one_byte_at_a_time(
+    reader: type[ChunkedReader], seed: int
+) -> None:
+    """Payloads hold line ends and size lines, so that a wrong boundary shows."""
+    choice = random.Random(seed)
+    payloads = [
+        bytes(choice.choices(b"\r\n1a", k=choice.choice((1, 2, 3, 17)))) for _ in range(300)
+    ]
+    plain = [bytes(choice.choices(b"1a\r", k=choice.choice((1, 2, 16)))) for _ in range(300)]
+    body = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in plain + payloads)
+    at_once, bytewise = reader(), reader()
+
+    read, rest = at_once.feed(body + b"0\r\n\r\nnext")
+
+    expected = b"".join(bytewise.feed(body[at : at + 1])[0] for at in range(len(body)))
+    assert (read, rest) == (expected, b"next")
+    assert read == (b"".join(plain + payloads) if reader is ChunkedReader else body)

@@ -8,7 +8,7 @@ from proxy.core.forwarding_headers import returned_headers, returned_lines
 from proxy.core.header_lines import encoded_lines
 from proxy.wire import response_heads
 from proxy.wire.body import CHUNKED
-from proxy.wire.head import MalformedResponse, ResponseHead, parse_response_head
+from proxy.wire.head import MAX_HEADERS, MalformedResponse, ResponseHead, parse_response_head
 from proxy.wire.response_heads import PlainHead, PlainHeads, read_plain_head, read_response_head
 from tests.support.mistakes import put
 
@@ -29,6 +29,18 @@ def _read_or_none(read: object, head: bytes, method: bytes) -> ResponseHead | No
     except MalformedResponse:
         return None
     return told._replace(headers=tuple(told.headers))
+
+
+@pytest.mark.parametrize("line", [b"X: y", b"A:", b"Set-Cookie: a=b"])
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+def test_a_response_head_has_a_bounded_number_of_lines(line: bytes, method: bytes) -> None:
+    def read(lines: int) -> ResponseHead:
+        head = b"HTTP/1.1 200 OK\r\n%b\r\n" % ((line + b"\r\n") * lines)
+        return read_response_head(head, request_method=method)
+
+    assert len(read(MAX_HEADERS).headers) == MAX_HEADERS
+    with pytest.raises(MalformedResponse, match="too many lines"):
+        read(MAX_HEADERS + 1)
 
 
 @pytest.mark.interpreted

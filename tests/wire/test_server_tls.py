@@ -4,13 +4,17 @@ import contextlib
 import gc
 import random
 import ssl
+import tempfile
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from OpenSSL import SSL
 
 from proxy.wire.server_tls import ServerTLS
 from proxy.wire.tls import TLSStream
 from tests.support.certificates import Certificates, new_certificates
+from tests.support.forging import Draft, Forger, extension, pem_of
 from tests.support.processes import resident_bytes
 
 HOST = "127.0.0.1"
@@ -438,3 +442,153 @@ def test_released_buffers_are_given_back(serving: SSL.Context, certificates: Cer
 
     # Both ways a buffer grows to a third more than it held: 12 MB.
     assert resident_bytes() - before < 300 * 16_000
+
+
+def showing(certificates: Certificates, *shown: bytes, key: rsa.RSAPrivateKey) -> ssl.SSLContext:
+    """Return a client that shows these certificates, whoever has signed them."""
+    context = certificates.client_context()
+    context.set_ciphers("ALL:@SECLEVEL=0")  # a hostile client shows any key
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pem_of(*shown) + private)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+@pytest.fixture(scope="module")
+def rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, 2048)
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+def test_a_handshake_beyond_its_bytes_is_ended_before_its_certificates_are_parsed(
+    certificates: Certificates,
+    serving: SSL.Context,
+    version: ssl.TLSVersion,
+    rsa_key: rsa.RSAPrivateKey,
+) -> None:
+    own = Forger.root("mallory", key=rsa_key)
+
+    def context(padding: int) -> ssl.SSLContext:
+        large = own.sign(Draft(extensions=[extension("1.2.3.4", b"0" * padding)]))
+        context = showing(certificates, own.der, large, key=rsa_key)
+        context.minimum_version = context.maximum_version = version
+        return context
+
+    _, server = pair(context(12_000), serving)
+    assert len(server.peer_chain()) == 2
+    with pytest.raises(ssl.SSLError, match="excessive message size"):
+        pair(context(16_000), serving)
+
+
+def test_how_many_bytes_a_handshake_may_have_can_be_said(
+    certificates: Certificates, serving: SSL.Context
+) -> None:
+    context = certificates.client_context("alice")
+    for room, is_enough in ((4096, True), (700, False)):
+        client = TLSStream(context, server_hostname=HOST)
+        server = ServerTLS(serving, handshake_bytes=room)
+        if is_enough:
+            shake_hands(client, server)
+        else:
+            with pytest.raises(ssl.SSLError, match="excessive message size"):
+                shake_hands(client, server)
+        assert server.is_ready is is_enough
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+def test_what_follows_a_handshake_at_once_is_not_counted(
+    certificates: Certificates, serving: SSL.Context, version: ssl.TLSVersion
+) -> None:
+    """A client sends its first request with the last bytes of its handshake."""
+    context = certificates.client_context("alice")
+    context.minimum_version = context.maximum_version = version
+    client, server = TLSStream(context, server_hostname=HOST), ServerTLS(serving)
+    request = b"x" * 60_000
+    waiting = b""
+    for _ in range(3):
+        if not client.is_ready:
+            client.handshake()
+        waiting += client.take_output()
+        if client.is_ready:
+            waiting += bytes(client.write(request))
+        server.receive(waiting)
+        waiting = b""
+        if not server.is_ready:
+            server.handshake()
+        client.receive(server.take_output())
+        if server.is_ready:
+            break
+    received = server.read()
+    if not received:  # in 1.2 the server's last word comes first
+        client.handshake()
+        received = server.decrypt(bytes(client.write(request)))
+
+    assert received == request
+
+
+def private_key(p: int, q: int, *, e: int) -> rsa.RSAPrivateKey:
+    d = pow(e, -1, (p - 1) * (q - 1))
+    numbers = rsa.RSAPrivateNumbers(
+        p, q, d, d % (p - 1), d % (q - 1), pow(q, -1, p), rsa.RSAPublicNumbers(e, p * q)
+    )
+    return numbers.private_key(unsafe_skip_rsa_key_validation=True)
+
+
+@pytest.mark.parametrize("whose", ["its own", "its issuer's"])
+def test_a_key_with_a_large_exponent_ends_the_handshake(
+    certificates: Certificates, serving: SSL.Context, rsa_key: rsa.RSAPrivateKey, whose: str
+) -> None:
+    """Verifying with it costs as much as signing, and its owner chooses a cheap other half."""
+    numbers = rsa_key.private_numbers()
+    hostile = private_key(numbers.p, numbers.q, e=numbers.d)
+    for key, is_taken in ((rsa_key, True), (hostile, False)):
+        own = key if whose == "its own" else rsa_key
+        signer = Forger.root("a signer", key=key)
+        shown = (signer.sign(Draft(key=own)), signer.der)
+        context = showing(certificates, *shown, key=own)
+        if is_taken:
+            assert pair(context, serving)[1].peer_chain()
+        else:
+            with pytest.raises(ssl.SSLError, match="certificate verify failed"):
+                pair(context, serving)
+
+
+def test_a_key_above_8192_bits_ends_the_handshake(
+    certificates: Certificates, serving: SSL.Context
+) -> None:
+    """As in Go. The primes are of Mersenne: nobody has time to look for others."""
+    for primes, is_taken in (((3217, 4423), True), ((4253, 4423), False)):
+        p, q = (2**one - 1 for one in primes)
+        key = private_key(p, q, e=65537)
+        context = showing(certificates, Forger.root("mallory", key=key).der, key=key)
+        if is_taken:
+            assert pair(context, serving)[1].peer_chain()
+        else:
+            with pytest.raises(ssl.SSLError, match="certificate verify failed"):
+                pair(context, serving)
+
+
+def test_no_chain_is_verified_in_the_handshake(
+    certificates: Certificates, serving: SSL.Context
+) -> None:
+    """What was shown is told, in its order; two of them were looked at."""
+    signer = Forger.root("a root")
+    shown: list[bytes] = []
+    for number in range(12):
+        signer = signer.middle(f"ca {number}")
+        shown.insert(0, signer.der)
+    key = rsa.generate_private_key(65537, 2048)
+    own = signer.sign(Draft(key=key))
+
+    _, server = pair(showing(certificates, own, *shown, key=key), serving)
+
+    assert list(server.peer_chain()) == [own, *shown]
+    verified = server._connection.get_verified_chain()
+    assert verified is not None
+    assert len(verified) == 2
