@@ -4,8 +4,8 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient, ApiException
 
 from proxy.core.access_check import AccessCheck
-from proxy.core.access_review import REVIEWS_PATH, read_answer, review_document
-from proxy.core.errors import UpstreamUnavailable
+from proxy.core.access_review import REFUSED_REVIEW, REVIEWS_PATH, read_answer, review_document
+from proxy.core.errors import ReviewRefused, UpstreamUnavailable
 from proxy.core.evaluation import Answer
 
 # Errors of the transport, of HTTP, and of an answer that does not look like one.
@@ -29,7 +29,8 @@ class KubernetesAccessReviewer:
     async def review(self, check: AccessCheck) -> Answer:
         """Return the authorizers' answer; UpstreamUnavailable when there is none.
 
-        No answer is neither a yes nor a no. A throttled review is no answer either.
+        No answer is neither a yes nor a no. A throttled review is no answer either. ReviewRefused
+        if the API server does not accept what the review contains.
         """
         try:
             review = await self._client.call_api(
@@ -42,4 +43,9 @@ class KubernetesAccessReviewer:
             )
             return read_answer(review)
         except _NO_ANSWER as error:
+            if isinstance(error, ApiException) and error.status in REFUSED_REVIEW:
+                raise ReviewRefused(
+                    "access cannot be reviewed: the API server does not accept the review of this "
+                    f"request (status {error.status})"
+                ) from error
             raise UpstreamUnavailable("access cannot be reviewed", retry_after_seconds=1) from error

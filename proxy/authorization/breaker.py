@@ -1,46 +1,68 @@
-"""A breaker: an API server that does not answer costs milliseconds, not timeouts.
+"""A breaker: while the API server answers no reviews, callers wait for milliseconds, not timeouts.
 
-It never turns a failure into an answer. While it is open, questions fail at once; what was
-remembered before is still served for as long as it lives.
+Failed reviews are a suspicion only, because a caller may cause them: by what its request contains,
+or by an authorizer that is slow for that caller. The verdict is a probe's, which no caller
+influences. The breaker opens when several reviews in a row and then a probe have failed. It closes
+when a probe or a review is answered.
+
+It never turns a failure into an answer. While it is open, access checks fail at once; decisions
+that are remembered are used for as long as they live.
 """
 
+import logging
 from collections.abc import Callable
 
 from proxy.core.errors import UpstreamUnavailable
 
-_FAILURES_TO_OPEN = 5
-_OPEN_SECONDS = 1.0
+log = logging.getLogger(__name__)
+
+FAILURES_TO_SUSPECT = 5
 
 
 class Breaker:
-    """Opens after several failures in a row; then lets one question through each second."""
+    """Stops access checks while neither reviews nor probes are answered."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, request_probe: Callable[[], None]) -> None:
+        """`request_probe` asks for a probe soon; `on_probe` is called with each result."""
+        self._request_probe = request_probe
         self._failures = 0
-        self._next_probe = 0.0
+        self._is_open = False
 
     @property
     def is_open(self) -> bool:
-        """Tell whether questions are being stopped."""
-        return self._failures >= _FAILURES_TO_OPEN
+        """Return whether access checks are being stopped."""
+        return self._is_open
 
     def check(self) -> None:
-        """Let a question pass, or fail it at once."""
-        if not self.is_open:
-            return
-        now = self._clock()
-        if now < self._next_probe:
+        """Let an access check pass, or fail it at once."""
+        if self._is_open:
             raise UpstreamUnavailable(
                 "access cannot be reviewed: the API server does not answer", retry_after_seconds=1
             )
-        self._next_probe = now + _OPEN_SECONDS
 
     def succeeded(self) -> None:
-        """Close: the API server answers."""
+        """Count a review that was answered, and close."""
         self._failures = 0
+        self._set_open(is_open=False)
 
     def failed(self) -> None:
-        """Count a question that got no answer."""
+        """Count a review that was not answered."""
         self._failures += 1
-        self._next_probe = self._clock() + _OPEN_SECONDS
+        if self._failures >= FAILURES_TO_SUSPECT and not self._is_open:
+            self._request_probe()
+
+    def on_probe(self, *, answered: bool) -> None:
+        """Called with the result of every probe: open or close by it."""
+        if answered:
+            self.succeeded()
+        elif self._failures >= FAILURES_TO_SUSPECT:
+            self._set_open(is_open=True)
+
+    def _set_open(self, *, is_open: bool) -> None:
+        if is_open is self._is_open:
+            return
+        self._is_open = is_open
+        if is_open:
+            log.warning("review breaker opened")
+        else:
+            log.info("review breaker closed")

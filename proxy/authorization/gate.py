@@ -116,6 +116,8 @@ class Gate:
             is_upgrade=is_upgrade,
         )
         verdict, reviews = await self._decide((caller, wanted, action, is_upgrade), attempts)
+        # Whom nobody may be can have changed meanwhile: with a new credential of ours it has.
+        guards = self.guards or guards
         if reviews and witness is not None:
             witness.is_reviewed(reviews)
         self._count(verdict, self._clock() - started)

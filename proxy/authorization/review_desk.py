@@ -7,11 +7,12 @@ that leaves does not take it away from others.
 """
 
 import asyncio
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.authorization.breaker import Breaker
 from proxy.core.access_check import AccessCheck
-from proxy.core.errors import Refusal, UpstreamUnavailable
+from proxy.core.access_review import is_larger_than
+from proxy.core.errors import Refusal, ReviewRefused, UpstreamUnavailable
 from proxy.core.evaluation import Answer
 from proxy.fairness.fair_turns import FairTurns
 from proxy.fairness.rationing import Rationing
@@ -22,7 +23,10 @@ class Reviewer(Protocol):
     """Answers one check."""
 
     async def review(self, check: AccessCheck) -> Answer:
-        """Return the answer; UpstreamUnavailable when there is none."""
+        """Return the answer; UpstreamUnavailable when there is none.
+
+        ReviewRefused if it cannot be asked for, whatever the state of the API server.
+        """
         ...
 
 
@@ -30,8 +34,18 @@ class ReviewCounter(Protocol):
     """Counts reviews."""
 
     def review_ended(self, outcome: str, seconds: float) -> None:
-        """Count one review, and how long it took: allowed, denied or error."""
+        """Count one review, and how long it took: allowed, denied, refused or error."""
         ...
+
+
+class ReviewLimits(NamedTuple):
+    """What reviews may cost."""
+
+    in_flight: int
+    timeout_seconds: float
+    """For one review, its waiting for a turn included."""
+    document_bytes: int
+    """The largest review that is sent, before JSON escapes anything."""
 
 
 class ReviewDesk:
@@ -44,21 +58,26 @@ class ReviewDesk:
         rationing: Rationing,
         breaker: Breaker,
         counter: ReviewCounter,
-        limits: tuple[int, float],
+        limits: ReviewLimits,
         tasks: Tasks,
     ) -> None:
-        """`limits`: reviews in flight, and seconds for one, its waiting for a turn included."""
         self._reviewer = reviewer
         self._rationing = rationing
         self._breaker = breaker
         self._counter = counter
-        self._turns = FairTurns(limits[0])
-        self._timeout_seconds = limits[1]
+        self._turns = FairTurns(limits.in_flight)
+        self._limits = limits
         self._tasks = tasks
         self._asking: dict[AccessCheck, asyncio.Task[Answer]] = {}
 
     def begin(self, check: AccessCheck) -> asyncio.Task[Answer]:
         """Start asking, or join who asks the same; await the task behind a shield."""
+        # Before the check is hashed: a large one costs as much as it has parts.
+        if is_larger_than(check, self._limits.document_bytes):
+            raise ReviewRefused(
+                "access cannot be reviewed: the review of this request would have more than "
+                f"{self._limits.document_bytes} bytes"
+            )
         asking = self._asking.get(check)
         if asking is None:
             self._breaker.check()
@@ -73,9 +92,16 @@ class ReviewDesk:
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
-            async with asyncio.timeout(self._timeout_seconds), self._turns.turn_of(check.user.name):
+            async with (
+                asyncio.timeout(self._limits.timeout_seconds),
+                self._turns.turn_of(check.user.name),
+            ):
                 is_asked = True
                 answer = await self._reviewer.review(check)
+        except ReviewRefused:
+            # The API server has answered. What it does not like is the caller's.
+            self._counter.review_ended("refused", clock() - started)
+            raise
         except (Refusal, TimeoutError) as error:
             # A question that never had its turn says nothing about the API server: else a flood
             # of one caller could open the breaker for all.

@@ -1,9 +1,8 @@
 """What would become of a request if legacy impersonation were off? Judged beside its way, and told.
 
 Nothing here decides anything: a request is handed over after it was admitted, nobody waits for its
-judgement, and what is found out is kept apart from what decisions are made by. Reviews have a desk,
-a ration and a breaker of their own, so that those of real decisions never wait behind them, and a
-failure here says nothing there.
+judgement, and what is found out is kept apart from what decisions are made by. Reviews have a desk
+and a ration of their own, so that those of real decisions never wait behind them.
 """
 
 import asyncio
@@ -14,7 +13,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from proxy.authorization.answers import AccessReviewer
+from proxy.authorization.breaker import Breaker
 from proxy.authorization.decision_memory import DecisionMemory
+from proxy.core.access_review import is_larger_than
 from proxy.core.action import Action
 from proxy.core.errors import Refusal, TooManyRequests
 from proxy.core.evaluation import Allowed, Answer, Question, Recall, Verdict, evaluate
@@ -23,7 +24,7 @@ from proxy.core.hopeless import hopeless_reason
 from proxy.core.identity import Caller, Identity
 from proxy.core.legacy_policy import LegacyAction, LegacyPolicy
 from proxy.core.modes import applicable_modes
-from proxy.core.plan import Attempt, DecisionRules, plan_attempts
+from proxy.core.plan import Attempt, DecisionRules, check_on, plan_attempts
 from proxy.core.short_memory import ShortMemory
 from proxy.fairness.rationing import Ration, Rationing
 from proxy.telemetry.logs import fields
@@ -37,7 +38,7 @@ _DROPPED = ("dropped", "")
 _EVERYBODY = ""
 _REMEMBERED = 4096
 # Of what a client can make long. With the numbers above it bounds what waits and is remembered.
-_LONGEST_REQUEST = 8192
+_LARGEST_REQUEST = 8192
 
 
 class ShadowedRequest(NamedTuple):
@@ -83,8 +84,8 @@ class ShadowTools:
     clock: Callable[[], float]
     chance: Callable[[], float]
     """A number from 0 up to 1, another one each time."""
-    is_troubled: Callable[[], bool]
-    """Whether real decisions get no answers: then nobody else is to ask."""
+    breaker: Breaker
+    """That of real decisions: while they get no answers, nobody else is to ask."""
     tasks: Tasks
 
 
@@ -153,9 +154,12 @@ class Shadow:
                 self._tools.tasks.keep(self._work())
 
     def _has_room_for(self, request: ShadowedRequest) -> bool:
-        if len(self._pending) >= self._most_pending or self._tools.is_troubled():
+        if len(self._pending) >= self._most_pending or self._tools.breaker.is_open:
             return False
-        if _length(request) > _LONGEST_REQUEST:
+        action = request.action
+        if len(action.path) > _LARGEST_REQUEST:  # what waits holds it, though no review does
+            return False
+        if is_larger_than(check_on(action, action.verb, user=request.wanted), _LARGEST_REQUEST):
             return False
         try:
             self._rationing.spend(_EVERYBODY)
@@ -235,12 +239,3 @@ class Shadow:
         if isinstance(question, Recall):
             return Answer(self._decisions.knows(question.attempt, question.layer))
         return await asyncio.shield(self._reviewer.begin(question.check))
-
-
-def _length(request: ShadowedRequest) -> int:
-    """Return about how much a request takes that its client has chosen."""
-    wanted, action = request.wanted, request.action
-    extras = sum(len(key) + sum(map(len, values)) for key, values in wanted.extra)
-    selectors = len(str((action.fields, action.labels))) if action.fields or action.labels else 0
-    identity = len(wanted.name) + len(wanted.uid) + sum(map(len, wanted.groups)) + extras
-    return identity + len(action.path) + selectors

@@ -3,10 +3,9 @@
 from kubernetes_asyncio.client import ApiClient
 
 from proxy.authorization.access_reviews import KubernetesAccessReviewer
-from proxy.authorization.breaker import Breaker
 from proxy.authorization.gate import DecisionWitness
 from proxy.authorization.placement import DecidingGate
-from proxy.authorization.review_desk import ReviewDesk
+from proxy.authorization.review_desk import ReviewDesk, ReviewLimits
 from proxy.authorization.shadow import Shadow, ShadowedRequest, ShadowLimits, ShadowTools
 from proxy.core.action import Action
 from proxy.core.admission import Admission
@@ -65,15 +64,19 @@ def build_shadow(
     metrics: ShadowMetrics,
     tools: ShadowTools,
 ) -> Shadow:
-    """Return what judges by these settings; only the client is shared with real decisions."""
+    """Return what judges by these settings.
+
+    Client and breaker are shared with real decisions. A failure here cannot open the breaker: a
+    probe does, which asks for neither.
+    """
     reviews, limits = settings.reviews, settings.shadow
     ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
     desk = ReviewDesk(
         KubernetesAccessReviewer(client),
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
-        breaker=Breaker(tools.clock),
+        breaker=tools.breaker,
         counter=metrics,
-        limits=(limits.in_flight, reviews.timeout_seconds),
+        limits=ReviewLimits(limits.in_flight, reviews.timeout_seconds, reviews.document_bytes),
         tasks=tools.tasks,
     )
     return Shadow(

@@ -22,6 +22,7 @@ from proxy.wire.body import (
     body_reader,
 )
 from proxy.wire.head import (
+    HEAD_END,
     MAX_HEAD_BYTES,
     MalformedResponse,
     RequestHead,
@@ -37,6 +38,9 @@ from proxy.wire.tls import TLSStream
 _FINISH_SECONDS = 10.0
 _MAY_BE_HELD = frozenset((401, 403))
 _LAST_WORDS_BYTES = 1024 * 1024
+# kube-apiserver passes on every interim head that a backend sends, and ours go no further: without
+# a bound nothing would slow that backend down. No server needs more than a few.
+MAX_INTERIM_HEADS = 100
 # What is left to know of the head of an answer in chunks.
 _PASSED_ON = ResponseHead(200, b"", (), CHUNKED, keep_alive=True)
 
@@ -52,6 +56,7 @@ class UpstreamConnection(SecureConnection):
         "_has_answer_bytes",
         "_head",
         "_heads",
+        "_interim_heads",
         "_method",
         "_on_idle",
         "_on_lost",
@@ -87,6 +92,7 @@ class UpstreamConnection(SecureConnection):
         self._request_is_sent = True
         self._asked_to_switch = False
         self._has_answer_bytes = False
+        self._interim_heads = 0
         self._cutting_off: asyncio.TimerHandle | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_reused = False
@@ -178,6 +184,7 @@ class UpstreamConnection(SecureConnection):
         framing = request.framing
         self._request_is_sent = framing is NO_BODY or not framing.has_body
         self._has_answer_bytes = False
+        self._interim_heads = 0
         self.write(head)
 
     def send_body(self, payload: bytes) -> None:
@@ -268,17 +275,25 @@ class UpstreamConnection(SecureConnection):
                 return
             data = bytes(self._buffer)
             self._buffer.clear()
+        start = 0
         while self._receiver is not None:
-            end = find_head_end(data, 0)
-            if end < 0:
-                self._buffer += data
+            found = data.find(HEAD_END, start)
+            if found < 0:
+                self._buffer += data[start:]
                 self._check_size()
                 return
-            head = read_response_head(data[:end], request_method=self._method)
-            data = data[end:]
+            end = found + len(HEAD_END)
+            head = read_response_head(data[start:end], request_method=self._method)
             if not head.is_interim:
-                self._start_body(head, data)
+                self._start_body(head, data[end:])
                 return
+            self._count_interim_head()
+            start = end
+
+    def _count_interim_head(self) -> None:
+        self._interim_heads += 1
+        if self._interim_heads > MAX_INTERIM_HEADS:
+            raise MalformedResponse("too many interim answers")
 
     def _check_size(self) -> None:
         if len(self._buffer) > MAX_HEAD_BYTES:

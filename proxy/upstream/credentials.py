@@ -6,7 +6,7 @@ certificate, a token file that is just gone or a plugin that fails leave the old
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ from typing import Protocol
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import Refusal, SetupError
 from proxy.settings.values import read_server
 from proxy.upstream.credential_expiry import expiry_of
 from proxy.upstream.credential_source import Reading
@@ -41,7 +41,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Identity:
+class CredentialState:
     """One state of our identity; `fingerprint` covers everything that connections depend on."""
 
     authorization: bytes | None
@@ -49,6 +49,12 @@ class _Identity:
     fingerprint: bytes
     certificate: bytes | None
     expires_at: float
+
+    @property
+    def api_key(self) -> dict[str, str]:
+        """Return the token as the client library takes it, if there is one."""
+        token = self.authorization
+        return {} if token is None else {_TOKEN: token.decode()}
 
 
 class UpstreamCredentials:
@@ -71,6 +77,8 @@ class UpstreamCredentials:
         self.version = 1
         self.configuration = Configuration(host=ANY_ENDPOINT)
         self._tell_own_calls()
+        # Called with a new credential before it is used; whoever raises keeps it from being used.
+        self.introduce: Callable[[CredentialState], Awaitable[None]] | None = None
 
     @property
     def certificate(self) -> bytes | None:
@@ -86,16 +94,23 @@ class UpstreamCredentials:
         """Take what is written now, and tell whether it is something new.
 
         With `renew` a plugin is run again whatever it said about expiry. On CredentialsError the
-        old identity stays, whole.
+        old identity stays, whole: also if the API server does not tell whose the new one is.
         """
         try:
             reading = await self._source.read(None if renew else self._reading)
             identity = await asyncio.to_thread(_identity, reading, self._addresses, self._identity)
         except _UNUSABLE as error:
             raise _cannot_use(self._source, error) from error
-        self._reading = reading
         if identity == self._identity:
+            self._reading = reading
             return False
+        if self.introduce is not None:
+            try:
+                await self.introduce(identity)
+            except Refusal as error:
+                raise _cannot_use(self._source, error) from error
+        # Nothing waits from here on: whoever was introduced is who is used.
+        self._reading = reading
         self._identity = identity
         self.authorization, self.endpoints = identity.authorization, identity.endpoints
         self.version += 1
@@ -104,8 +119,7 @@ class UpstreamCredentials:
 
     def _tell_own_calls(self) -> None:
         # The token has one owner: our own calls use what was read here, and read nothing.
-        token = self._identity.authorization
-        self.configuration.api_key = {_TOKEN: token.decode()} if token is not None else {}
+        self.configuration.api_key = self._identity.api_key
 
 
 _UNUSABLE = (config.ConfigException, OSError, ValueError)
@@ -127,7 +141,9 @@ def _cannot_use(source: Source, error: Exception) -> CredentialsError:
     return CredentialsError(f"cannot use {source}: {' '.join(str(error).split())}")
 
 
-def _identity(reading: Reading, addresses: Sequence[Address], old: _Identity | None) -> _Identity:
+def _identity(
+    reading: Reading, addresses: Sequence[Address], old: CredentialState | None
+) -> CredentialState:
     """Return the identity that a reading describes; ValueError for what we never use.
 
     Connections, and so the TLS settings, stay the same ones as long as no file changed.
@@ -154,7 +170,7 @@ def _identity(reading: Reading, addresses: Sequence[Address], old: _Identity | N
     )
     name = configuration.tls_server_name
     endpoints = tuple(Endpoint(host, port, name or host, context) for host, port in servers)
-    return _Identity(authorization, endpoints, fingerprint, certificate, expires_at)
+    return CredentialState(authorization, endpoints, fingerprint, certificate, expires_at)
 
 
 def _server(configuration: Configuration) -> Address:

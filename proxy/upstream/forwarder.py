@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from proxy.core.admission import Admission
-from proxy.core.errors import InternalError, Refusal, UpstreamUnavailable
+from proxy.core.errors import Forbidden, InternalError, Refusal, UpstreamUnavailable
 from proxy.core.forwarding_headers import (
     NO_RULES,
     ForwardingRules,
@@ -30,7 +30,7 @@ HeadWriter = Callable[[ClientExchange, Admission, bytes], bytes]
 """Returns the head of a request under an audit id, checked: the next step is to send it."""
 
 
-HeadDressing = Callable[[ClientExchange, bytes, bytes], bytes]
+HeadDressing = Callable[[ClientExchange, bytes, bytes, Admission], bytes]
 """Returns a head with more lines, which come before those that say who is asking."""
 
 
@@ -151,7 +151,7 @@ class Forwarder:
         before, after = known.parts
         head = b"".join((before, audit_id, after))
         if self.dress is not None:
-            head = self.dress(exchange, audit_id, head)
+            head = self.dress(exchange, audit_id, head, admission)
         # The last of all, on the very bytes that leave: nobody comes after it.
         assert_ends_in(known.ending, head)
         return head
@@ -188,6 +188,9 @@ class Forwarder:
             raise UpstreamUnavailable("the API server cannot be reached", retry_after_seconds=1)
         version = self._credential.version
         if relay.version != version:
+            # It was admitted when the credential, and so the guarded name, was another one.
+            if self._desk.standing.denials.is_own(relay.admission.acting.name):
+                raise Forbidden("impersonating the proxy's own identity is not allowed")
             relay.head = self._write_head(relay.client, relay.admission, relay.audit_id)
             relay.version = version
         return connection

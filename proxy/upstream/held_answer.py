@@ -15,7 +15,8 @@ class HeldAnswer:
     """A 401 or a 403 that waits, with what has come of its body.
 
     A 401 waits for an answer to a question of ours, and nothing more of it is read meanwhile. A
-    403 waits for its own end, which comes at once if it is the API server's own word.
+    403 waits for its own end, which comes at once if it is the API server's own word, and if it
+    names us, for an answer to a question of ours.
     """
 
     head: ResponseHead

@@ -1,17 +1,25 @@
 """One of our identities at the API server, and everything that keeps it usable."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
-from kubernetes_asyncio.client import ApiClient
+from kubernetes_asyncio.client import ApiClient, Configuration
 
 from proxy.settings.upstream import UpstreamSettings
 from proxy.telemetry.upstream_metrics import UpstreamMetrics
 from proxy.upstream.credential_keeper import CredentialKeeper
-from proxy.upstream.credentials import Source, UpstreamCredentials, load_credentials
+from proxy.upstream.credentials import (
+    ANY_ENDPOINT,
+    CredentialState,
+    Source,
+    UpstreamCredentials,
+    load_credentials,
+)
 from proxy.upstream.endpoints import Endpoints
+from proxy.upstream.own_identity import OwnUser, own_user
 from proxy.upstream.review_client import review_client
 from proxy.wire.tasks import Tasks
 
@@ -47,6 +55,9 @@ class OwnAccount:
     keeper: CredentialKeeper
     client: ApiClient
     """For calls in our own name."""
+    user_of: Callable[[CredentialState, ApiClient | None], Awaitable[OwnUser]]
+    """Asks the API server whose a credential is that is not in use yet; UpstreamUnavailable if it
+    does not tell. The client is the reviewer's, or None for a credential of its own."""
 
 
 @asynccontextmanager
@@ -71,4 +82,19 @@ async def own_account(
         connect_timeout_seconds=settings.connect_timeout_seconds,
         when_refused=keeper.refused,
     ) as client:
-        yield OwnAccount(role, credentials, endpoints, keeper, client)
+        user_of = partial(_user_of, surroundings)
+        yield OwnAccount(role, credentials, endpoints, keeper, client, user_of)
+
+
+async def _user_of(
+    surroundings: Surroundings, state: CredentialState, reviewer: ApiClient | None
+) -> OwnUser:
+    configuration = Configuration(host=ANY_ENDPOINT)
+    configuration.api_key = state.api_key
+    async with review_client(
+        Endpoints(state, surroundings.clocks.monotonic),
+        configuration,
+        connect_timeout_seconds=surroundings.settings.connect_timeout_seconds,
+        when_refused=lambda: None,
+    ) as client:
+        return await own_user(client, state, reviewer or client)

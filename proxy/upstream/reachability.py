@@ -2,6 +2,9 @@
 
 The question is the canary's. An answer means that the API server can be reached, accepts the
 reviewer's credential, and reviews access. One failure says little; one success says everything.
+
+This is the only probe of the API server's reviews. The breaker follows it, too, and can have it
+asked out of turn; the least time between two probes holds nevertheless.
 """
 
 import asyncio
@@ -25,6 +28,14 @@ class ReachabilityCounter(Protocol):
         ...
 
 
+class ProbeListener(Protocol):
+    """Learns the result of each probe."""
+
+    def __call__(self, *, answered: bool) -> None:
+        """Take a result."""
+        ...
+
+
 class Reachability:
     """Asks again and again, and knows whether there were answers lately."""
 
@@ -33,21 +44,37 @@ class Reachability:
         self._ask = ask
         self._counter = counter
         self._failures = _FAILURES  # until somebody has answered, nobody does
+        self._is_wanted = asyncio.Event()
+        self._listeners: list[ProbeListener] = []
 
     def fault(self) -> str | None:
         """Tell what is wrong, for who asks whether we are ready."""
         return _FAULT if self._failures >= _FAILURES else None
 
+    def add_listener(self, listener: ProbeListener) -> None:
+        """Call this with the result of every probe from now on."""
+        self._listeners.append(listener)
+
+    def request_probe(self) -> None:
+        """Ask soon, and not only when it is time again."""
+        self._is_wanted.set()
+
     async def run(self) -> None:
         """Ask for as long as it runs; more often while something is wrong."""
         while True:
+            self._is_wanted.clear()
             await self.look()
-            await asyncio.sleep(_UNSETTLED_SECONDS if self._failures else _EVERY_SECONDS)
+            await asyncio.sleep(_UNSETTLED_SECONDS)
+            if not self._failures:
+                await self._wait(_EVERY_SECONDS - _UNSETTLED_SECONDS)
 
     async def look(self) -> None:
         """Ask once."""
         was_reachable = self.fault() is None
-        self._failures = 0 if await self._ask() else self._failures + 1
+        answered = await self._ask()
+        self._failures = 0 if answered else self._failures + 1
+        for listener in self._listeners:
+            listener(answered=answered)
         is_reachable = self.fault() is None
         if is_reachable == was_reachable:
             return
@@ -56,3 +83,11 @@ class Reachability:
             log.info("API server answers")
         else:
             log.warning("API server does not answer")
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait until a probe is requested, but no longer than that."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_wanted.wait()
+        except TimeoutError:
+            pass

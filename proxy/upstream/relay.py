@@ -14,6 +14,7 @@ from proxy.core.forwarding_headers import returned_headers, returned_lines
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.deadlines import Deadlines
 from proxy.upstream.held_answer import HeldAnswer, denial_type
+from proxy.upstream.own_denials import DeniedRequest
 from proxy.upstream.standing import CredentialStanding, Standing
 from proxy.wire.body import CHUNKED
 from proxy.wire.exchange import ClientExchange
@@ -255,11 +256,18 @@ class Relay:
             return
         held.has_ended = True
         if held.denial_type is not None:
-            self._held = None
-            self._judge_denial(held, held.denial_type)
+            request, acting = self.client.request, self.admission.acting
+            denied = DeniedRequest(
+                request.method, request.target, request.upgrade is not None, acting
+            )
+            self._desk.standing.denials.judge(
+                held.denial_type, held.body, denied, self._denial_judged
+            )
 
-    def _judge_denial(self, held: HeldAnswer, media_type: str) -> None:
-        refusal = self._desk.standing.denials.refusal(media_type, held.body)
+    def _denial_judged(self, refusal: Refusal | None) -> None:
+        held, self._held = self._held, None
+        if held is None:
+            return  # The client has left meanwhile.
         if refusal is None:
             self._let_pass(held)
         else:

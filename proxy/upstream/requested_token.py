@@ -5,15 +5,15 @@ come back to the API server, and into its audit log, for anything more.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient, ApiException, Configuration
 
 from proxy.telemetry.logs import fields
 from proxy.upstream.credential_source import Reading
+from proxy.upstream.own_account import Clocks
 from proxy.upstream.own_identity import NO_ANSWER, call
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,8 @@ class Source(Protocol):
 class _Token:
     value: str = field(repr=False)
     expires: datetime
-    renewed_from: datetime
+    renewed_from: float
+    """By the monotonic clock: a step of the wall clock neither keeps a token nor ends it."""
 
 
 class RequestedToken:
@@ -50,13 +51,13 @@ class RequestedToken:
         account: tuple[str, str],
         client: ApiClient,
         *,
-        now: Callable[[], datetime],
+        clocks: Clocks,
     ) -> None:
         """`account` is namespace and name; `client` may ask for its tokens."""
         self._base = base
         self._account = account
         self._client = client
-        self._now = now
+        self._clocks = clocks
         self._written: Reading | None = None
         self._token: _Token | None = None
 
@@ -71,7 +72,7 @@ class RequestedToken:
         """
         self._written = await self._base.read(self._written)
         token = self._token
-        if last is None or token is None or self._now() >= token.renewed_from:
+        if last is None or token is None or self._clocks.monotonic() >= token.renewed_from:
             token = await self._renew()
         reading = _without_credential(self._written)
         reading.configuration.api_key = {
@@ -92,7 +93,7 @@ class RequestedToken:
 
     async def _request(self) -> _Token:
         namespace, name = self._account
-        asked_at = self._now()
+        asked_at, now = self._clocks.monotonic(), self._clocks.now()
         answer = await call(
             self._client,
             "POST",
@@ -107,9 +108,10 @@ class RequestedToken:
         value, expires = status["token"], datetime.fromisoformat(status["expirationTimestamp"])
         if not isinstance(value, str) or not value:
             raise ValueError("no token")
-        # By what the API server grants, which need not be what we asked for.
-        lifetime = max(expires - asked_at, timedelta())
-        return _Token(value, expires, asked_at + _RENEWED_AT * lifetime)
+        # By what the API server grants, which may be less than what was asked for. Where our clock
+        # is behind it looks like more, and would keep the token in use after its end.
+        lifetime_seconds = min(max((expires - now).total_seconds(), 0.0), _LIFETIME_SECONDS)
+        return _Token(value, expires, asked_at + _RENEWED_AT * lifetime_seconds)
 
 
 def _without_credential(written: Reading) -> Reading:

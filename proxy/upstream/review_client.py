@@ -17,7 +17,10 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 
 from proxy.upstream.credentials import ANY_ENDPOINT
 from proxy.upstream.endpoints import Endpoint, Endpoints
+from proxy.wire.bounded_session import bounded_session
 
+# An API server stores no object above 1.5 MiB, and a review comes back as large as it was sent.
+_MOST_ANSWER_BYTES = 2 * 1024 * 1024
 _NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
@@ -33,11 +36,22 @@ async def review_client(
 
     `when_refused` hears that an API server did not accept our credential.
     """
-    async with ApiClient(configuration) as client:
+    async with _OwnClient(configuration) as client:
         rest = client.rest_client
         await rest.pool_manager.close()
         rest.pool_manager = _ReviewSession(endpoints, connect_timeout_seconds, when_refused)
         yield client
+
+
+class _OwnClient(ApiClient):
+    """The library's client; an answer that cannot be read is a ValueError, whatever is in it."""
+
+    def deserialize(self, response: Any, response_type: Any) -> Any:
+        """Return the document of an answer."""
+        try:
+            return super().deserialize(response, response_type)
+        except RecursionError as error:
+            raise ValueError("the answer is nested too deeply") from error
 
 
 class _ReviewSession:
@@ -58,11 +72,7 @@ class _ReviewSession:
         self._when_refused = when_refused
         # The library's own session reads proxies and .netrc from the environment and keeps
         # cookies. The bound on connections is the reviewer's bound on questions.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-        )
+        self._session = bounded_session(answer_bytes=_MOST_ANSWER_BYTES, connections=0)
 
     async def request(
         self,

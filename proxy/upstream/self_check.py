@@ -40,6 +40,25 @@ def shared_duties(*extras: Right) -> Duties:
     return Duties((*REVIEWING, *FORWARDING, *extras), NOBODY_NEEDS)
 
 
+async def has_right(client: ApiClient, right: Right) -> bool:
+    """Ask the API server whether the account that asks has a right; in bounded time."""
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": right.resource,
+        "subresource": right.subresource,
+        "namespace": right.namespace,
+        "name": right.name,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {key: text for key, text in attributes.items() if text}},
+    }
+    answer = await call(client, "POST", _PATH, review)
+    return answer["status"]["allowed"] is True
+
+
 class RightsCounter(Protocol):
     """Learns what was found."""
 
@@ -79,24 +98,7 @@ class SelfCheck:
             self._tell(missing, excessive)
 
     async def _asked(self, rights: Iterable[Right], *, allowed: bool) -> list[Right]:
-        return [right for right in rights if await self._may(right) is allowed]
-
-    async def _may(self, right: Right) -> bool:
-        attributes = {
-            "verb": right.verb,
-            "group": right.group,
-            "resource": right.resource,
-            "subresource": right.subresource,
-            "namespace": right.namespace,
-            "name": right.name,
-        }
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {key: text for key, text in attributes.items() if text}},
-        }
-        answer = await call(self._client, "POST", _PATH, review)
-        return answer["status"]["allowed"] is True
+        return [right for right in rights if await has_right(self._client, right) is allowed]
 
     def _tell(self, missing: list[str], excessive: list[str]) -> None:
         if missing:

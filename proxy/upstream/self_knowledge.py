@@ -1,6 +1,7 @@
 """What we know of ourselves at the API server, learned again with every new credential.
 
-Nobody is admitted before we know whom nobody may be here: us.
+Nobody is admitted before we know whom nobody may be here: us. For the same reason a new credential
+is used for nothing before its name is known and guarded.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from proxy.core.errors import Refusal
 from proxy.telemetry.logs import fields
 from proxy.upstream.canary import Canary
+from proxy.upstream.credentials import CredentialState
 from proxy.upstream.own_account import OwnAccount
 from proxy.upstream.own_denials import OwnDenials
 from proxy.upstream.own_identity import OwnUser, own_user, takes_uids
@@ -40,6 +42,7 @@ class SelfKnowledge:
         self._denials = denials
         self._changed = changed
         self._users: dict[str, OwnUser] = {}
+        self._when_known: Callable[[], None] = lambda: None
         self.canary = canary
         self.takes_uids = False
         self.first_lesson = asyncio.Event()
@@ -57,11 +60,12 @@ class SelfKnowledge:
 
     async def run(self, when_known: Callable[[], None]) -> None:
         """Learn again and again; `when_known` hears of each change of what requests depend on."""
+        self._when_known = when_known
         failed = False
         while True:
             self._changed.clear()
             try:
-                await self._learn(when_known)
+                await self._learn()
             except Refusal as refusal:
                 if not failed:  # once, not every second of an outage
                     log.warning("own identity unknown", extra=fields(reason=refusal.message))
@@ -76,27 +80,48 @@ class SelfKnowledge:
             seconds = _AGAIN_SECONDS if self.canary.fault() is None else _UNSETTLED_SECONDS
             await self._wait(seconds)
 
-    async def _learn(self, when_known: Callable[[], None]) -> None:
+    async def introduce(self, account: OwnAccount, state: CredentialState) -> None:
+        """Learn whose a new credential of an account is; UpstreamUnavailable if nobody tells."""
         reviewer = self._accounts[0][0]
-        users = {
-            account.role: await own_user(account.client, account.credentials, reviewer.client)
-            for account, _ in self._accounts
-        }
-        understands = await takes_uids(reviewer.client)
-        await self.canary.ask()  # whether it was answered, its own fault tells
-        if users == self._users and understands == self.takes_uids:
+        user = await account.user_of(state, None if account is reviewer else reviewer.client)
+        # Who calls this uses the credential next, without waiting for anything.
+        self._take({**self._users, account.role: user}, takes_uids=self.takes_uids)
+
+    async def _learn(self) -> None:
+        reviewer = self._accounts[0][0]
+        while True:
+            versions = self._versions()
+            users = {
+                account.role: await own_user(account.client, account.credentials, reviewer.client)
+                for account, _ in self._accounts
+            }
+            understands = await takes_uids(reviewer.client)
+            await self.canary.ask()  # whether it was answered, its own fault tells
+            # What was told about a credential that is gone by now says nothing.
+            if versions == self._versions():
+                self._take(users, takes_uids=understands)
+                return
+
+    def _versions(self) -> list[int]:
+        return [account.credentials.version for account, _ in self._accounts]
+
+    def _take(self, users: dict[str, OwnUser], *, takes_uids: bool) -> None:
+        """Guard these names from now on, and no others."""
+        if users == self._users and takes_uids == self.takes_uids:
             return
         self._report(users)
-        self._users, self.takes_uids = users, understands
-        self._denials.know(users[self._accounts[-1][0].role].name)
-        when_known()
+        self._users, self.takes_uids = users, takes_uids
+        forwarder = users.get(self._accounts[-1][0].role)
+        if forwarder is not None:
+            self._denials.know(forwarder.name)
+        self._when_known()
 
     def _report(self, users: dict[str, OwnUser]) -> None:
         for role, user in users.items():
             if user != self._users.get(role):
                 log.info("own identity", extra=fields(identity=role, user=user.name))
         names = {user.name for user in users.values()}
-        if len(names) == 1:
+        if len(names) == 1 and len(users) == len(self._accounts):
             log.warning("one identity for everything", extra=fields(user=min(names), hint=_ADVICE))
 
     async def _wait(self, seconds: float) -> None:

@@ -18,6 +18,7 @@ from proxy.upstream.canary import Canary
 from proxy.upstream.credential_source import CredentialSource, pod_namespace
 from proxy.upstream.credentials import CredentialsError, Source
 from proxy.upstream.forwarder import Forwarder
+from proxy.upstream.missing_rights import MissingRights
 from proxy.upstream.own_account import (
     FORWARDER,
     REVIEWER,
@@ -36,6 +37,7 @@ from proxy.upstream.self_check import (
     Duties,
     SelfCheck,
     forwarder_duties,
+    has_right,
     reviewer_duties,
     shared_duties,
 )
@@ -81,7 +83,6 @@ async def upstream_side(
     """
     changed = asyncio.Event()
     surroundings = Surroundings(settings, clocks, metrics, changed.set, tasks)
-    denials = OwnDenials(counter=metrics, clock=clocks.monotonic)
     async with AsyncExitStack() as stack:
         accounts, requests = await _accounts(surroundings, stack)
         reviewer, ours = accounts[0], accounts[-1]
@@ -93,6 +94,8 @@ async def upstream_side(
             counter=metrics,
         )
         metrics.watch_connections(pool)
+        rights = MissingRights(partial(has_right, ours.client), clock=clocks.monotonic, tasks=tasks)
+        denials = OwnDenials(rights, counter=metrics, clock=clocks.monotonic)
         standing = OwnStanding(
             partial(probe, ours.client),
             ours.credentials,
@@ -116,6 +119,8 @@ async def upstream_side(
             denials=denials,
             changed=changed,
         )
+        for account in accounts:
+            account.credentials.introduce = partial(knowledge.introduce, account)
         reachability = Reachability(knowledge.canary.ask, metrics)
         yield UpstreamSide(accounts, forwarder, pool, knowledge, reachability)
 
@@ -137,7 +142,7 @@ async def _accounts(
     if account is None and apart is None:
         account = await _pods_forwarder()
     if account is not None:
-        forwarding = RequestedToken(written, account, reviewer.client, now=now)
+        forwarding = RequestedToken(written, account, reviewer.client, clocks=surroundings.clocks)
         requests = [token_request(*account)]
     forwarder = await stack.enter_async_context(own_account(FORWARDER, forwarding, surroundings))
     return (reviewer, forwarder), requests

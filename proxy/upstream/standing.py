@@ -6,6 +6,7 @@ from typing import Protocol
 
 from proxy.core.errors import Refusal
 from proxy.upstream.endpoints import Endpoint
+from proxy.upstream.own_denials import DeniedRequest
 
 
 class Standing(Enum):
@@ -19,8 +20,18 @@ class Standing(Enum):
 class Denials(Protocol):
     """Tells denials about us from denials about whom we speak for."""
 
-    def refusal(self, media_type: str, body: bytes) -> Refusal | None:
-        """Return what a client is told in place of a denial about us; None if it is its own."""
+    def is_own(self, name: str) -> bool:
+        """Return whether we forward under this name."""
+        ...
+
+    def judge(
+        self,
+        media_type: str,
+        body: bytes,
+        request: DeniedRequest,
+        tell: Callable[[Refusal | None], None],
+    ) -> None:
+        """Tell what a client is told in place of a denial about us; None if it is its own."""
         ...
 
 

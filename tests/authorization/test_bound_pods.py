@@ -207,3 +207,37 @@ async def test_one_account_may_cost_only_so_much(house: House) -> None:
         await house.finder.node_of(POD)
 
     assert await house.finder.node_of(POD._replace(account="other")) is None
+
+
+async def test_a_flood_of_one_account_is_bounded_and_delays_no_other(house: House) -> None:
+    """Its look-ups hang; another account's has its turn as soon as one of them ends."""
+    house.pods.gate.clear()
+    flood = [POD._replace(account="mallory", name=f"pod-{n}", uid=f"u{n}") for n in range(200)]
+
+    outcomes = [asyncio.ensure_future(house.finder.node_of(pod)) for pod in flood]
+    await asyncio.sleep(0)
+    assert len(house.finder._asking) <= BURST
+    assert len(house.pods.asked) <= 2
+    other = asyncio.ensure_future(house.finder.node_of(POD))
+    await asyncio.sleep(0.01)
+    house.pods.gate.set()
+
+    assert await other == "n1"
+    assert house.pods.asked.index(POD) <= 4
+    refusals = await asyncio.gather(*outcomes, return_exceptions=True)
+    assert sum(isinstance(one, TooManyRequests) for one in refusals) == 200 - BURST
+    assert not house.finder._asking
+
+
+async def test_a_flood_of_accounts_leaves_nothing_behind_when_nobody_answers(house: House) -> None:
+    house.pods.gate.clear()
+    flood = [POD._replace(account=f"account-{n}", uid=f"u{n}") for n in range(300)]
+
+    refusals = await asyncio.gather(
+        *(house.finder.node_of(pod) for pod in flood), return_exceptions=True
+    )
+
+    assert all(isinstance(one, UpstreamUnavailable) for one in refusals)
+    assert len(house.pods.asked) < 30  # two at a time, and then some as places become free
+    assert not house.finder._asking
+    assert not house.finder._turns._lines

@@ -4,9 +4,9 @@ from collections import Counter
 import pytest
 
 from proxy.authorization.breaker import Breaker
-from proxy.authorization.review_desk import ReviewDesk
+from proxy.authorization.review_desk import ReviewDesk, ReviewLimits
 from proxy.core.access_check import AccessCheck
-from proxy.core.errors import TooManyRequests, UpstreamUnavailable
+from proxy.core.errors import ReviewRefused, TooManyRequests, UpstreamUnavailable
 from proxy.core.evaluation import Answer
 from proxy.core.identity import Identity
 from proxy.fairness.rationing import Ration, Rationing
@@ -15,6 +15,7 @@ from tests.support.clock import FakeClock
 
 YES = Answer(allowed=True)
 CHECK = AccessCheck(Identity("bob"), "impersonate", resource="users", name="alice")
+MOST_BYTES = 4096
 OTHER = AccessCheck(Identity("bob"), "impersonate", resource="users", name="carol")
 
 
@@ -56,14 +57,15 @@ def desk_for(
     timeout_seconds: float = 5.0,
     burst: int = 1000,
     counter: Outcomes | None = None,
+    breaker: Breaker | None = None,
 ) -> ReviewDesk:
     clock = FakeClock()
     return ReviewDesk(
         reviewer,
         rationing=Rationing(Ration(per_second=1, burst=burst), clock, refusal="too many"),
-        breaker=Breaker(clock),
+        breaker=breaker or Breaker(lambda: None),
         counter=counter or Outcomes(),
-        limits=(in_flight, timeout_seconds),
+        limits=ReviewLimits(in_flight, timeout_seconds, document_bytes=MOST_BYTES),
         tasks=Tasks(lambda error: None),
     )
 
@@ -173,11 +175,12 @@ async def test_questions_that_never_had_their_turn_do_not_open_the_breaker() -> 
     assert await desk.begin(OTHER) == YES
 
 
-async def test_failures_open_the_breaker_and_nothing_is_asked_any_more() -> None:
+async def test_failures_and_a_failed_probe_open_the_breaker_and_nothing_is_asked() -> None:
     reviewer = Reviewer()
     reviewer.open.set()
     reviewer.failure = UpstreamUnavailable("down")
-    desk = desk_for(reviewer)
+    breaker = Breaker(lambda: breaker.on_probe(answered=False))
+    desk = desk_for(reviewer, breaker=breaker)
     for _ in range(5):
         with pytest.raises(UpstreamUnavailable):
             await desk.begin(CHECK)
@@ -198,3 +201,31 @@ async def test_a_caller_beyond_its_ration_is_told_to_come_again() -> None:
         await desk.begin(OTHER)
 
     assert reviewer.asked == [CHECK]
+
+
+async def test_a_refused_review_is_no_failure_of_the_api_server() -> None:
+    reviewer, counter = Reviewer(), Outcomes()
+    reviewer.open.set()
+    reviewer.failure = ReviewRefused("not accepted")
+    probes: list[None] = []
+    desk = desk_for(reviewer, counter=counter, breaker=Breaker(lambda: probes.append(None)))
+
+    for _ in range(20):
+        with pytest.raises(ReviewRefused):
+            await desk.begin(CHECK)
+
+    assert probes == []
+    assert counter.counted == {"refused": 20}
+
+
+async def test_a_review_that_is_too_large_is_refused_and_never_sent() -> None:
+    reviewer = Reviewer()
+    reviewer.open.set()
+    desk = desk_for(reviewer)
+    large = AccessCheck(Identity("bob"), "impersonate", resource="users", name="a" * MOST_BYTES)
+
+    with pytest.raises(ReviewRefused, match=f"more than {MOST_BYTES} bytes"):
+        await desk.begin(large)
+
+    assert reviewer.asked == []
+    assert await desk.begin(CHECK) == YES

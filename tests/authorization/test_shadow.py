@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from proxy.authorization.breaker import FAILURES_TO_SUSPECT, Breaker
 from proxy.authorization.shadow import Shadow, ShadowedRequest, ShadowLimits, ShadowTools
 from proxy.authorization.shadowing import ShadowingGate
 from proxy.core.access_check import AccessCheck
@@ -62,7 +63,7 @@ class House:
         self.authorizer = Authorizer(*grants)
         self.counts = Counts()
         self.chances = [0.9, 0.1]
-        self.is_troubled = False
+        self.breaker = Breaker(lambda: None)
         self.failures: list[BaseException] = []
         self.tasks = Tasks(self.failures.append)
         self.shadow = Shadow(
@@ -70,9 +71,7 @@ class House:
             reviewer=self.authorizer,
             counter=self.counts,
             limits=limits or ShadowLimits(),
-            tools=ShadowTools(
-                self.clock, lambda: self.chances.pop(0), lambda: self.is_troubled, self.tasks
-            ),
+            tools=ShadowTools(self.clock, lambda: self.chances.pop(0), self.breaker, self.tasks),
         )
 
     def offer(self, wanted: Identity = ALICE, action: Action = LIST_PODS) -> None:
@@ -187,7 +186,9 @@ async def test_more_than_the_ration_is_dropped_and_counted() -> None:
 
 async def test_nobody_is_asked_while_real_decisions_get_no_answers() -> None:
     house = House(*BOTH_HALVES)
-    house.is_troubled = True
+    for _ in range(FAILURES_TO_SUSPECT):
+        house.breaker.failed()
+    house.breaker.on_probe(answered=False)
 
     assert await house.judged() == {("dropped", ""): 1}
     assert house.authorizer.asked == []
@@ -290,3 +291,14 @@ async def test_only_legacy_admissions_are_judged() -> None:
 
     assert admission.mode is Mode.LEGACY
     assert house.counts.seen == {("would-allow", "user-info"): 1}
+
+
+async def test_a_request_with_a_long_path_is_not_held() -> None:
+    house = House(*BOTH_HALVES)
+    path = b"/api/v1/namespaces/n/services/s/proxy/" + b"a" * 60_000
+
+    house.offer(action=parse_action(b"GET", path))
+    await house.settle()
+
+    assert house.authorizer.asked == []
+    assert sum(house.counts.seen.values()) == 1

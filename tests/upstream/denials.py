@@ -1,11 +1,24 @@
 """Who tells denials about us from others, without anybody to tell about."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry
 
+from proxy.core.identity import Identity
 from proxy.telemetry.upstream_metrics import UpstreamMetrics
 from proxy.upstream.own_denials import OwnDenials
 from tests.support.clock import FakeClock
 
 
+class NothingMissing:
+    """Confirms no denial."""
+
+    def confirm(self, identity: Identity, name: str, tell: Callable[[bool], None]) -> None:
+        """Tell that every right is there."""
+        tell(False)  # noqa: FBT003 - an answer
+
+
 def no_denials() -> OwnDenials:
-    return OwnDenials(counter=UpstreamMetrics(CollectorRegistry()), clock=FakeClock())
+    return OwnDenials(
+        NothingMissing(), counter=UpstreamMetrics(CollectorRegistry()), clock=FakeClock()
+    )

@@ -13,7 +13,7 @@ import pytest
 
 from proxy.core.header_lines import NO_LINES
 from proxy.upstream import connection as connection_module
-from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.connection import MAX_INTERIM_HEADS, UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
 from proxy.wire.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.head import RequestHead, ResponseHead
@@ -190,6 +190,56 @@ async def test_an_answer_may_come_in_any_pieces(
         await eventually(lambda: line.idle == [line.connection])
 
 
+ONE_INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
+
+
+@pytest.mark.parametrize("at_once", [1, 20, 1000], ids=lambda count: f"{count} at once")
+async def test_an_answer_with_too_many_interim_heads_is_broken_off(
+    certificates: Certificates, at_once: int
+) -> None:
+    """However they come: one hostile backend must not keep the event loop busy without an end."""
+    sent = 0
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        while sent < 1_000_000:
+            writer.write(ONE_INTERIM * at_once)
+            sent += at_once
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async with connected_to(script, certificates) as line:
+        line.send()
+        await eventually(lambda: line.answer.ends)
+
+        assert line.answer.ends == ["broken off"]
+        assert line.answer.statuses == []
+        await eventually(lambda: line.lost == [line.connection])
+        assert line.idle == []
+
+
+async def test_interim_heads_are_counted_for_each_answer_alone(certificates: Certificates) -> None:
+    answers = 3
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(answers):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(ONE_INTERIM * MAX_INTERIM_HEADS)
+            await writer.drain()
+            await asyncio.sleep(0.01)  # so that what follows is read for itself
+            writer.write(BY_LENGTH)
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        for number in range(1, answers + 1):
+            line.send()
+            await eventually(lambda number=number: len(line.answer.ends) == number)  # type: ignore[misc]
+
+        assert line.answer.statuses == [200] * answers
+        assert line.answer.ends == ["complete"] * answers
+
+
 @pytest.mark.parametrize("piece", [1, 7, 60, 1000])
 async def test_chunks_keep_their_frames_for_who_takes_them(
     certificates: Certificates, piece: int
@@ -326,10 +376,10 @@ async def test_a_large_head_in_many_pieces_costs_little(certificates: Certificat
         line.send()
         started = time.thread_time()
 
-        line.connection.plaintext_received(b"HTTP/1.1 200 OK\r\n")
+        line.connection.plaintext_received(b"HTTP/1.1 200 OK\r\nX: ")
         for _ in range(100_000):
-            line.connection.plaintext_received(b"X: yyyy\r\n")
-        line.connection.plaintext_received(b"\r\n")
+            line.connection.plaintext_received(b"yyyyyyyyy")
+        line.connection.plaintext_received(b"\r\n\r\n")
 
         assert time.thread_time() - started < 1
         assert line.answer.statuses == [200]

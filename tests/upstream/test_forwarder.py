@@ -6,12 +6,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from proxy.core.admission import admit_self
-from proxy.core.errors import InternalError, Refusal, UpstreamUnavailable
+from proxy.core.admission import Admission, admit_self
+from proxy.core.errors import Forbidden, InternalError, Refusal, UpstreamUnavailable
 from proxy.core.forwarding_headers import IdentityLost
 from proxy.core.identity import Caller, Identity
 from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
+from proxy.serving.unauthenticated_budget import UnauthenticatedBudget
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint, Endpoints
 from proxy.upstream.forwarder import Forwarder
@@ -93,6 +94,7 @@ class Proxy:
             context=certificates.listening_context(),
             handler=self,
             limits=ConnectionLimits(),
+            budget=UnauthenticatedBudget(1_000_000, 100),
             clock=clock,
         )
         self.address = ("", 0)
@@ -116,7 +118,7 @@ class Proxy:
                 is_long_running=True,
                 refuse=lambda refusal: self.refuse(exchange, refusal),
             )
-        except UpstreamUnavailable as refusal:
+        except (Forbidden, UpstreamUnavailable) as refusal:
             self.refuse(exchange, refusal)
         except IdentityLost:
             self.refuse(exchange, InternalError("nothing was sent"))
@@ -249,6 +251,24 @@ async def test_a_request_leaves_with_the_credential_that_goes_with_its_connectio
     ]
 
 
+async def test_f13_a_request_is_not_sent_as_the_account_that_the_new_credential_is_of(
+    api: ScriptedApiServer, proxy: Proxy, certificates: Certificates
+) -> None:
+    """It was admitted as alice; while the connection was opened, we became alice."""
+    proxy.pool.gate.clear()
+    async with connected(proxy.address, certificates.client_context()) as client:
+        await client.send(request_bytes())
+        await eventually(lambda: proxy.tasks._running)
+
+        proxy.credential.denials.know("alice")
+        proxy.credential.version += 1
+        proxy.pool.gate.set()
+        answer = await client.read_response()
+
+    assert answer.status == 403
+    assert api.requests == []
+
+
 @pytest.mark.parametrize(
     ("where", "line", "status"),
     [
@@ -269,7 +289,9 @@ async def test_who_adds_to_a_head_cannot_add_to_who_is_asking(
 ) -> None:
     """What leaves is checked after it was dressed; in doubt nothing leaves."""
 
-    def dress(_exchange: ClientExchange, _audit_id: bytes, head: bytes) -> bytes:
+    def dress(
+        _exchange: ClientExchange, _audit_id: bytes, head: bytes, _admission: Admission
+    ) -> bytes:
         lines = head.split(b"\r\n")
         lines.insert(where, line)
         return b"\r\n".join(lines)

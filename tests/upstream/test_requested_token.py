@@ -11,9 +11,11 @@ from kubernetes_asyncio.client import ApiClient
 from proxy.upstream.credential_source import CredentialSource
 from proxy.upstream.credentials import CredentialsError, UpstreamCredentials, load_credentials
 from proxy.upstream.endpoints import Endpoints
+from proxy.upstream.own_account import Clocks
 from proxy.upstream.requested_token import RequestedToken
 from proxy.upstream.review_client import review_client
 from tests.support.certificates import Certificates, new_certificates
+from tests.support.clock import FakeClock
 from tests.support.scripted_api_server import OWN_TOKEN, ScriptedApiServer, scripted_api_server
 from tests.upstream.kubeconfigs import load
 
@@ -23,12 +25,23 @@ class WallClock:
 
     def __init__(self) -> None:
         self._offset = timedelta()
+        self._passed = FakeClock()
 
     def __call__(self) -> datetime:
         return datetime.now(UTC) + self._offset
 
     def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.step(seconds)
+        self._passed.advance(seconds)
+
+    def step(self, seconds: float) -> None:
+        """Set the time of day; no time passes by that."""
         self._offset += timedelta(seconds=seconds)
+
+    @property
+    def clocks(self) -> Clocks:
+        return Clocks(self._passed, self)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +83,7 @@ def clock() -> WallClock:
 async def credentials(kubeconfig: Path, client: ApiClient, clock: WallClock) -> UpstreamCredentials:
     source = CredentialSource(kubeconfig, clock)
     account = ("understudy", "forwarder")
-    return await load_credentials(RequestedToken(source, account, client, now=clock))
+    return await load_credentials(RequestedToken(source, account, client, clocks=clock.clocks))
 
 
 async def test_the_token_is_used_until_a_fifth_of_its_life_is_left(
@@ -121,7 +134,9 @@ async def test_a_first_token_may_come_later(
 ) -> None:
     api.own_calls.issues_tokens = False
     source = CredentialSource(kubeconfig, clock)
-    credentials = await load_credentials(RequestedToken(source, ("a", "b"), client, now=clock))
+    credentials = await load_credentials(
+        RequestedToken(source, ("a", "b"), client, clocks=clock.clocks)
+    )
     assert credentials.authorization == b"Bearer not-issued-yet"
     assert "own token not issued" in caplog.text
 
@@ -141,7 +156,9 @@ async def test_the_reviewers_certificate_does_not_speak_for_the_forwarder(
     source = CredentialSource(kubeconfig, clock)
     assert (await load_credentials(source)).certificate is not None
 
-    credentials = await load_credentials(RequestedToken(source, ("a", "b"), client, now=clock))
+    credentials = await load_credentials(
+        RequestedToken(source, ("a", "b"), client, clocks=clock.clocks)
+    )
 
     assert credentials.certificate is None
     assert credentials.authorization == b"Bearer issued-1"
@@ -155,3 +172,52 @@ async def test_another_server_is_followed(
     assert await credentials.refresh()
     assert credentials.endpoints[0].host == "localhost"
     assert credentials.authorization == b"Bearer issued-1"
+
+
+HOUR, DECADE = 3600.0, 10 * 365 * 86400.0
+
+
+@pytest.mark.parametrize("step", [-DECADE, -HOUR, -1.0, 1.0, HOUR, DECADE], ids=str)
+async def test_a_step_of_the_wall_clock_neither_keeps_nor_ends_a_token(
+    api: ScriptedApiServer, credentials: UpstreamCredentials, clock: WallClock, step: float
+) -> None:
+    clock.step(step)
+
+    assert not await credentials.refresh()
+    clock.advance(0.8 * HOUR + 1)
+    assert await credentials.refresh()
+
+    assert api.own_calls.issued == 2
+
+
+@pytest.mark.parametrize("skew", [-DECADE, -HOUR], ids=str)
+async def test_a_clock_that_is_behind_does_not_keep_a_token_beyond_its_end(
+    api: ScriptedApiServer, kubeconfig: Path, client: ApiClient, clock: WallClock, skew: float
+) -> None:
+    """By such a clock a token that lives for an hour lives for ten years."""
+    clock.step(skew)
+    source = CredentialSource(kubeconfig, clock)
+    account = ("understudy", "forwarder")
+    credentials = await load_credentials(
+        RequestedToken(source, account, client, clocks=clock.clocks)
+    )
+
+    clock.advance(0.8 * HOUR + 1)
+
+    assert await credentials.refresh()
+    assert credentials.authorization == b"Bearer issued-2"
+
+
+async def test_a_clock_that_is_ahead_renews_with_each_look_and_not_more_often(
+    api: ScriptedApiServer, kubeconfig: Path, client: ApiClient, clock: WallClock
+) -> None:
+    clock.step(DECADE)
+    source = CredentialSource(kubeconfig, clock)
+    credentials = await load_credentials(
+        RequestedToken(source, ("a", "b"), client, clocks=clock.clocks)
+    )
+
+    for _ in range(3):
+        await credentials.refresh()
+
+    assert api.own_calls.issued == 4
