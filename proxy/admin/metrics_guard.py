@@ -1,7 +1,9 @@
 """Who may see the metrics: the API server says whose a token is, and what its owner may.
 
 As on other components of a cluster, that is the verb get on the path /metrics. Nothing is
-remembered: a scrape is rare, and a right that is withdrawn is gone with the next one.
+remembered: a scrape is rare, and a right that is withdrawn is gone with the next one. What a flood
+of bad tokens costs the API server is bounded by address and in total. The longest line of a head
+is 8 KB, so no token is longer.
 """
 
 import asyncio
@@ -11,14 +13,19 @@ from http import HTTPStatus
 from aiohttp import web
 
 from proxy.core.access_check import AccessCheck
-from proxy.core.errors import Refusal, Unauthorized
+from proxy.core.errors import Refusal, ReviewRefused, TooManyRequests, Unauthorized
 from proxy.core.evaluation import Answer
 from proxy.core.forbidden import forbidden_message
 from proxy.core.identity import Identity
+from proxy.fairness.origin import origin_of
+from proxy.fairness.rationing import Ration, Rationing
 
 _REVIEW_SECONDS = 5.0
 _AT_A_TIME = 8
 _BEARER = "bearer"
+# Tokens of one address that do not open the page. Prometheus asks a few times a minute.
+_FAILURES = Ration(per_second=5.0, burst=50.0)
+_TOO_MANY = "too many requests"
 
 
 TokenReviewer = Callable[[str], Awaitable[Identity | None]]
@@ -31,10 +38,13 @@ AccessReviewer = Callable[[AccessCheck], Awaitable[Answer]]
 class MetricsGuard:
     """Lets those in whom the API server knows and allows."""
 
-    def __init__(self, tokens: TokenReviewer, access: AccessReviewer) -> None:
+    def __init__(
+        self, tokens: TokenReviewer, access: AccessReviewer, *, clock: Callable[[], float]
+    ) -> None:
         self._tokens = tokens
         self._access = access
         self._under_way = 0
+        self._rationing = Rationing(_FAILURES, clock, refusal=_TOO_MANY)
 
     async def refusal(self, request: web.BaseRequest) -> web.Response | None:
         """Return why the request is not answered; None when it is."""
@@ -43,17 +53,26 @@ class MetricsGuard:
             return _refused(HTTPStatus.UNAUTHORIZED, "Unauthorized")
         if self._under_way >= _AT_A_TIME:
             # Whoever asks is a stranger still: a flood of them must not become one of reviews.
-            return _refused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests")
+            return _refused(HTTPStatus.TOO_MANY_REQUESTS, _TOO_MANY)
         self._under_way += 1
         try:
-            async with asyncio.timeout(_REVIEW_SECONDS):
-                return await self._judge(token, request.path)
-        except Unauthorized:
-            return _refused(HTTPStatus.UNAUTHORIZED, "Unauthorized")
+            return await self._judge_rationed(token, request)
+        except (TooManyRequests, Unauthorized, ReviewRefused) as refusal:
+            # The API server answers: what it does not accept is about this scraper alone.
+            return _refused(HTTPStatus(refusal.code), refusal.message)
         except (Refusal, TimeoutError):
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the API server does not answer")
         finally:
             self._under_way -= 1
+
+    async def _judge_rationed(self, token: str, request: web.BaseRequest) -> web.Response | None:
+        origin = origin_of(request.remote or "")
+        self._rationing.spend(origin)
+        async with asyncio.timeout(_REVIEW_SECONDS):
+            refusal = await self._judge(token, request.path)
+        if refusal is None:
+            self._rationing.give_back(origin)
+        return refusal
 
     async def _judge(self, token: str, path: str) -> web.Response | None:
         owner = await self._tokens(token)

@@ -1,21 +1,43 @@
 """The admin port: health and metrics for machines, on a port of its own.
 
-On the proxy port every path belongs to the API server.
+On the proxy port every path belongs to the API server. Connections are accepted here and not by
+aiohttp, because aiohttp learns of a connection only after its TLS handshake: until then it could
+neither be counted nor closed.
 """
 
+import asyncio
+import contextlib
+import logging
+import socket
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Protocol
+from typing import Protocol, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from proxy.admin.connections import AdminConnection, AdminConnections
 from proxy.admin.health import HealthPage
+from proxy.admin.pacing import Pacing
 from proxy.core.errors import SetupError
+from proxy.wire.tasks import Tasks
+
+log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 1.0
+_SWEEP_SECONDS = 1.0
+_BACKLOG = 128
+_ACCEPT_AGAIN_SECONDS = 0.5
 _METRICS = "metrics"
+# Turns of the event loop for this port. A request costs about 0.2 ms, so requests take at most a
+# tenth of the loop. A handshake costs about 1.5 ms with an RSA key. With 64 connections that all
+# want a turn, a probe waits for about half a second at most.
+_REQUEST_PAUSE_SECONDS = 0.002
+_CONNECTION_PAUSE_SECONDS = 0.001
+_HANDSHAKE_PAUSE_SECONDS = 0.005
+# Prometheus and the kubelet send fewer than ten lines, a browser about twenty.
+_HEADER_LINES = 64
 
 
 class AdminPortError(SetupError):
@@ -30,8 +52,52 @@ class Page(Protocol):
         ...
 
 
-class _Connection(RequestHandler):
-    """A connection that does not repeat what it could not read: scrapers, too, send tokens."""
+class _Handler(RequestHandler):
+    """Serves the requests of one connection.
+
+    It does not repeat what it could not read: scrapers, too, send tokens. No body is waited for
+    or decompressed.
+    """
+
+    def __init__(self, connection: AdminConnection, home: AdminConnections, http: web.Server):
+        super().__init__(
+            http,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # what the library itself passes on
+            lingering_time=0.0,
+            auto_decompress=False,
+            max_headers=_HEADER_LINES,
+        )
+        self._connection = connection
+        self._home = home
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport, by which the connection can be closed from now on."""
+        self._connection.transport = cast("asyncio.Transport", transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Give the place back."""
+        self._connection.lost()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what is received, whatever it turns out to be."""
+        super().data_received(data)
+        self._connection.received(len(data))
+
+    def begin_request(self) -> None:
+        """Called when the head of a request was read."""
+        self._home.request_began(self._connection)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Write the response; the connection is idle after it."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._home.request_ended(self._connection)
 
     def handle_error(
         self,
@@ -44,39 +110,94 @@ class _Connection(RequestHandler):
         return super().handle_error(request, status, exc, HTTPStatus(status).phrase)
 
 
-class _Server(web.Server):
-    def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
-
-
 class AdminServer:
     """Serves what operators and their tools ask: health to anybody, metrics by their own page."""
 
-    def __init__(self, metrics: Page, health: Mapping[str, HealthPage]) -> None:
+    def __init__(
+        self, metrics: Page, health: Mapping[str, HealthPage], connections: AdminConnections
+    ) -> None:
         """`health` are the pages of health by their names, such as readyz."""
         self._metrics = metrics
         self._health = health
-        self._runner: web.ServerRunner | None = None
+        self._connections = connections
+        self._pacing = Pacing()
+        self._tasks = Tasks(lambda error: log.error("admin port failed", exc_info=error))
+        self._listening: list[socket.socket] = []
+        self._http: web.Server | None = None
 
     async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> None:
         """Listen; with TLS if there is a context."""
-        self._runner = web.ServerRunner(
-            _Server(self._answer, access_log=None), shutdown_timeout=_STOP_SECONDS
-        )
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, reuse_port=True, ssl_context=tls)
+        self._http = web.Server(self._answer)
         try:
-            await site.start()
+            self._listening = await _listening_sockets(host, port)
         except OSError as error:
             reason = error.strerror or str(error)
             raise AdminPortError(f"cannot listen on {host}:{port}: {reason}") from error
+        for listening in self._listening:
+            self._tasks.keep(self._accept(listening, self._http, tls))
+        self._tasks.keep(self._close_late())
 
     async def stop(self) -> None:
-        """Stop listening."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        """Stop listening; what is being answered has a moment to end."""
+        await self._tasks.stop()
+        for listening in self._listening:
+            listening.close()
+        if self._http is not None:
+            self._http.pre_shutdown()
+            await self._http.shutdown(_STOP_SECONDS)
+        self._connections.close_all()
+
+    async def _accept(
+        self, listening: socket.socket, http: web.Server, tls: ssl.SSLContext | None
+    ) -> None:
+        """Accept connections one by one, so that data connections have their turn in between."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except ConnectionError:
+                continue  # The client has left before it was accepted.
+            except OSError as error:
+                # No descriptor is left, which the limits of connections exclude. Whoever waits in
+                # the kernel's queue stays there, and the loop must not spin.
+                log.warning("admin connection not accepted", exc_info=error)
+                await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
+                continue
+            connection = self._connections.admit(accepted, address[0])
+            connection.opening = self._tasks.start(self._open(connection, accepted, http, tls))
+
+    async def _open(
+        self,
+        connection: AdminConnection,
+        accepted: socket.socket,
+        http: web.Server,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        """Give a connection to its handler, after its turn and its TLS handshake."""
+        loop = asyncio.get_running_loop()
+        pause = _CONNECTION_PAUSE_SECONDS if tls is None else _HANDSHAKE_PAUSE_SECONDS
+        try:
+            await self._pacing.turn(pause)
+            await loop.connect_accepted_socket(
+                lambda: _Handler(connection, self._connections, http), accepted, ssl=tls
+            )
+        except OSError:
+            pass  # The client has left, or does not speak TLS as it should.
+        finally:
+            if connection.transport is None:
+                accepted.close()
+                connection.lost()
+
+    async def _close_late(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self._connections.close_late()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        handler = request.protocol
+        assert isinstance(handler, _Handler)
+        handler.begin_request()
+        await self._pacing.turn(_REQUEST_PAUSE_SECONDS)
         name, slash, check = request.path.removeprefix("/").partition("/")
         health = self._health.get(name)
         if health is None and (name, slash) != (_METRICS, ""):
@@ -92,3 +213,21 @@ class AdminServer:
 
 def _not_found() -> web.Response:
     return web.Response(status=HTTPStatus.NOT_FOUND)
+
+
+async def _listening_sockets(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of the host, all of which listen."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    with contextlib.ExitStack() as opened:
+        listening = [
+            opened.enter_context(
+                socket.create_server(address[:2], family=family, backlog=_BACKLOG, reuse_port=True)
+            )
+            for family, address in dict.fromkeys((one[0], one[4]) for one in found)
+        ]
+        for one in listening:
+            one.settimeout(0)
+        opened.pop_all()
+    return listening

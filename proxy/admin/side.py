@@ -1,15 +1,28 @@
 """The admin port as a whole: its pages, its certificate, and when it opens and closes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry
 
 from proxy.admin.certificate import AdminCertificate, AdminFiles, CertificateCounter
+from proxy.admin.connections import AdminConnections, AdminLimits, ClosingCounter
 from proxy.admin.health import PING, HealthCheck, HealthPage
 from proxy.admin.metrics_page import Guard, HealthMetrics, MetricsPage
 from proxy.admin.server import AdminServer
 from proxy.settings.admin import AdminSettings
 from proxy.wire.tasks import Tasks
+
+
+class AdminCounter(CertificateCounter, ClosingCounter, Protocol):
+    """Counts what becomes of the certificate and of connections."""
+
+
+class HealthChecks(NamedTuple):
+    """What /livez and /readyz ask, beside `ping`."""
+
+    live: Sequence[HealthCheck]
+    ready: Sequence[HealthCheck]
 
 
 class AdminSide:
@@ -20,10 +33,10 @@ class AdminSide:
         settings: AdminSettings,
         *,
         registry: CollectorRegistry,
-        live: Sequence[HealthCheck],
-        ready: Sequence[HealthCheck],
-        counter: CertificateCounter,
+        checks: HealthChecks,
+        counter: AdminCounter,
         guard: Guard,
+        clock: Callable[[], float],
     ) -> None:
         """`guard` tells who decides about scrapers."""
         self._address = settings.address
@@ -31,14 +44,19 @@ class AdminSide:
         if (files := admin_files(settings)) is not None:
             self.certificate = AdminCertificate(files, counter)
         pages = {
-            "livez": HealthPage("livez", [PING, *live]),
-            "readyz": HealthPage("readyz", [PING, *ready]),
+            "livez": HealthPage("livez", [PING, *checks.live]),
+            "readyz": HealthPage("readyz", [PING, *checks.ready]),
         }
         HealthMetrics(pages, registry)
         # The API server's own healthz is deprecated. Whoever still asks for ours restarts us for
         # it, more likely than not: so it says what livez says.
-        healthz = HealthPage("healthz", [PING, *live])
-        self._server = AdminServer(MetricsPage(registry, guard), {**pages, "healthz": healthz})
+        healthz = HealthPage("healthz", [PING, *checks.live])
+        self._connections = AdminConnections(admin_limits(settings), counter, clock=clock)
+        self._server = AdminServer(
+            MetricsPage(registry, guard, clock=clock),
+            {**pages, "healthz": healthz},
+            self._connections,
+        )
 
     async def start(self, tasks: Tasks, *, refresh_seconds: float) -> None:
         """Listen, if there is an address, and keep the certificate fresh."""
@@ -52,13 +70,20 @@ class AdminSide:
         await self._server.start(*self._address, tls=context)
 
     async def look(self, settings: AdminSettings) -> None:
-        """Show the certificate that other settings name; whether there is one cannot change."""
+        """Use other limits, and the certificate of other settings; it cannot come or go."""
+        self._connections.limits = admin_limits(settings)
         if self.certificate is not None and (files := admin_files(settings)) is not None:
             await self.certificate.look(files)
 
     async def stop(self) -> None:
         """Stop listening."""
         await self._server.stop()
+
+
+def admin_limits(settings: AdminSettings) -> AdminLimits:
+    """Return what connections are held to."""
+    limits = settings.limits
+    return AdminLimits(limits.connections, limits.head_timeout_seconds, limits.idle_timeout_seconds)
 
 
 def admin_files(settings: AdminSettings) -> AdminFiles | None:

@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 from http import HTTPStatus
+from typing import NamedTuple
 
 from proxy.audit.equal_event import EqualEvent
 from proxy.audit.listening_trail import ListeningTrail
-from proxy.audit.told import Heard, Told, breakage, tell
+from proxy.audit.told import Heard, Room, Told, breakage, tell
 from proxy.core.action import Action
 from proxy.core.admission import Admission
 from proxy.core.audit_annotations import (
@@ -16,12 +17,14 @@ from proxy.core.audit_annotations import (
     latencies_text,
 )
 from proxy.core.audit_event import PLAIN_LINE, EventText, Stage, event_line
+from proxy.core.audit_pieces import PeoplePieces
 from proxy.core.audit_policy import Recording
 from proxy.core.errors import (
     AuditUnavailable,
     BadRequest,
     Forbidden,
     InternalError,
+    Refusal,
     UnreadableRequest,
 )
 from proxy.core.identity import Caller, Identity
@@ -29,8 +32,22 @@ from proxy.core.impersonation_headers import read_wanted_identity
 from proxy.wire.exchange import Outcome
 
 _NOTHING_TOLD = Told()
+_NOBODY = PeoplePieces("{}", "", "")
 _FIRST_FINAL_STATUS = HTTPStatus.OK.value
 _LONG_SECONDS = LONG.total_seconds()
+
+
+class _Facts(NamedTuple):
+    """What the annotations of an event tell."""
+
+    admission: Admission | None = None
+    refusal: Refusal | None = None
+    reviews: int = 0
+    ending: Ending | None = None
+    wanted: Identity | None = None
+
+
+_NO_FACTS = _Facts()
 
 
 class AuditedTrail(ListeningTrail):
@@ -94,7 +111,10 @@ class AuditedTrail(ListeningTrail):
     def _record_plain_end(self, outcome: Outcome, ended_at: int) -> None:
         """Do as `_record_end` does, quicker; a test holds that both write the same."""
         equal = self._equal or self._note_event()
-        if equal is None or not equal.recording.writes_complete:
+        if equal is None:
+            self._record_end(outcome, ended_at)
+            return
+        if not equal.recording.writes_complete:
             return
         book, status = self._book, outcome.status
         received, ended = book.pieces.timestamps.of_both(self._received_at, ended_at)
@@ -111,13 +131,18 @@ class AuditedTrail(ListeningTrail):
         book.sink.write(line)
 
     def _note_event(self) -> EqualEvent | None:
-        """Return what plain events of equal requests have in common, and remember it for them."""
+        """Return what plain events of equal requests have in common, and remember it for them.
+
+        None if something is cut in them: that is to be told and counted, so they are not plain.
+        """
         recording, admission, notes = self._recording, self._admission, self._request.notes
         if recording is None or admission is None:
             return None
         book, asked = self._book, self._asked_for
         pieces = book.pieces
-        user, decision, annotations = pieces.people(admission)
+        user, decision, annotations, cuts = pieces.people(admission)
+        if cuts or asked.cuts:
+            return None
         constant = (
             asked.request,
             user,
@@ -162,18 +187,15 @@ class AuditedTrail(ListeningTrail):
     def _has_begun(self, recording: Recording, status: int) -> None:
         """Write the event of an answer that lasts."""
         if self._started_at is not None:
-            told = tell(self._heard(status), recording, self._known_action)
-            annotations = annotations_text(
-                self._admission, self._refusal, reviews=self._reviews, ending=None
-            )
-            stage = Stage.RESPONSE_STARTED
-            self._write(recording, stage, self._started_at, told=told, annotations=annotations)
+            told = self._told(self._heard(status), recording)
+            facts = _Facts(self._admission, self._refusal, self._reviews)
+            self._write(recording, Stage.RESPONSE_STARTED, self._started_at, told, facts)
 
     def _write_end(
         self, recording: Recording, stage: Stage, outcome: Outcome, ended_at: int
     ) -> None:
         heard = self._heard(outcome.status)
-        told = tell(heard, recording, self._known_action)
+        told = self._told(heard, recording)
         ending = Ending(
             outcome.status if heard.refusal is None else heard.refusal.upstream_code,
             outcome.body_bytes,
@@ -182,14 +204,15 @@ class AuditedTrail(ListeningTrail):
             told.lost_response,
             latencies_text(self._latencies(ended_at), verb=self._known_action.verb),
         )
-        annotations = annotations_text(
-            self._admission,
-            self._refusal,
-            reviews=self._reviews,
-            ending=ending,
-            wanted=self._denied_identity(),
-        )
-        self._write(recording, stage, ended_at, told=told, annotations=annotations)
+        wanted = self._denied_identity()
+        facts = _Facts(self._admission, self._refusal, self._reviews, ending, wanted)
+        self._write(recording, stage, ended_at, told, facts)
+
+    def _told(self, heard: Heard, recording: Recording) -> Told:
+        limits = self._book.pieces.limits
+        known = limits.authenticated if self._is_authenticated else limits.unauthenticated
+        room = Room(known.message, self._book.body_bytes)
+        return tell(heard, recording, self._known_action, room)
 
     def _denied_identity(self) -> Identity | None:
         """Return whom a request that we forbade has asked for."""
@@ -211,31 +234,38 @@ class AuditedTrail(ListeningTrail):
         recording: Recording,
         stage: Stage,
         moment: int,
-        *,
         told: Told = _NOTHING_TOLD,
-        annotations: str = "",
+        facts: _Facts = _NO_FACTS,
     ) -> None:
         book, request, asked = self._book, self._request, self._asked_for
         known_by = self._admission or self._caller
-        user, decision = "{}", ""
-        if known_by is not None:
-            user, decision, _ = book.pieces.people(known_by)
+        people = _NOBODY if known_by is None else book.pieces.people(known_by)
         received, stamped = book.pieces.timestamps.of_both(self._received_at, moment)
+        annotations = annotations_text(
+            facts.admission,
+            facts.refusal,
+            reviews=facts.reviews,
+            ending=facts.ending,
+            wanted=facts.wanted,
+            cuts=asked.cuts + people.cuts + told.cuts,
+        )
         event = EventText(
             recording.level_text,
             self._id_text,
             stage,
             asked.request,
-            user,
-            decision,
+            people.user,
+            people.decision,
             book.pieces.origin(request.headers, self._peer.address),
             asked.object_reference if told.object_reference is None else told.object_reference,
             told.response,
             told.bodies,
             received,
             stamped,
-            annotations,
+            annotations.text,
         )
+        if annotations.cuts:
+            book.when_truncated()
         book.sink.write(event_line(event))
 
     def _latencies(self, ended_at: int) -> Latencies:

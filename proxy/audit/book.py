@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from proxy.core.audit_limits import EventLimits
 from proxy.core.audit_pieces import AuditPieces
 from proxy.core.audit_policy import AuditPolicy
 
@@ -25,10 +26,20 @@ class AuditBook:
         *,
         body_bytes: int,
         clock: Callable[[], float],
+        when_truncated: Callable[[], None] = lambda: None,
     ) -> None:
-        """`clock` tells seconds from anywhere, for how long things take."""
+        """`clock` tells seconds from anywhere, for how long things take.
+
+        `when_truncated` is called for each event that holds a value only in part.
+        """
         self.sink = sink
         self.clock = clock
         self.policy = policy
         self.body_bytes = body_bytes
+        self.when_truncated = when_truncated
         self.pieces = AuditPieces()
+
+    def limit(self, limits: EventLimits) -> None:
+        """Hold the events of requests that come from now on to these limits."""
+        if limits != self.pieces.limits:
+            self.pieces = AuditPieces(limits)

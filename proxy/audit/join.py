@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from proxy.audit.join_records import Record
+from proxy.core.truncation import Cut
 
 _FIRST_FAILURE = 300
 _MOST_UNDECIDED = 100_000
@@ -96,7 +97,7 @@ class Join:
         for position, earlier in enumerate(records):
             # Stages of one request share the moment of its arrival. What has ended begins anew
             # only as another request.
-            is_same = (earlier.received_at, earlier.uri) == (record.received_at, record.uri)
+            is_same = _arrival(earlier) == _arrival(record)
             if is_same and not earlier.is_complete:
                 records[position] = earlier.followed_by(record)
                 return
@@ -186,7 +187,7 @@ def _flags(ours: Record, cluster: Record | None) -> tuple[Flag, ...]:
         # A refusal may be our own, of which the cluster knows nothing. A success never is.
         succeeded = ours.code is not None and ours.code < _FIRST_FAILURE
         return (Flag.NOT_IN_CLUSTER,) if succeeded else ()
-    if not cluster.is_decided or cluster.target == ours.acting:
+    if not cluster.is_decided or ours.acts_as(cluster.target):
         return ()
     return (Flag.ALONE,) if cluster.target is None else (Flag.TARGET_DIFFERS,)
 
@@ -197,8 +198,14 @@ def _fits_in_all(ours: Record, cluster: Record) -> bool:
 
 def _fits_but_for_the_code(ours: Record, cluster: Record) -> bool:
     # We may have given up before the API server answered.
-    return (ours.verb, ours.uri, ours.acting) == (cluster.verb, cluster.uri, cluster.target)
+    is_same = ours.verb == cluster.verb and ours.has_uri_of(cluster)
+    return is_same and ours.acts_as(cluster.target)
 
 
 def _fits_but_for_the_target(ours: Record, cluster: Record) -> bool:
-    return (ours.verb, ours.uri, ours.code) == (cluster.verb, cluster.uri, cluster.code)
+    is_same = (ours.verb, ours.code) == (cluster.verb, cluster.code)
+    return is_same and ours.has_uri_of(cluster)
+
+
+def _arrival(record: Record) -> tuple[str, str, Cut | None]:
+    return record.received_at, record.uri, record.cut_uri

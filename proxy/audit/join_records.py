@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from proxy.core.audit_annotations import read_event_cuts
+from proxy.core.truncation import Cut, UnreadableCuts, is_cut_from
+
 Event = Mapping[str, object]
 
 _LAST_STAGES = frozenset(("ResponseComplete", "Panic"))
@@ -47,6 +50,10 @@ class Record:
     is_complete: bool
     is_review: bool
     """One of the questions that the proxy asks in its own name."""
+    cut_uri: Cut | None = None
+    """Of what the URI is the beginning, if it is not whole. Only our log cuts."""
+    cut_acting: Cut | None = None
+    """The same of the name of whom the request was carried out as."""
 
     @property
     def is_over(self) -> bool:
@@ -58,12 +65,26 @@ class Record:
         """Whom the request was carried out as."""
         return self.user if self.target is None else self.target
 
+    def has_uri_of(self, cluster: "Record") -> bool:
+        """Return whether both are about one URI, of which this side may have the digest alone."""
+        if self.cut_uri is not None:
+            return is_cut_from(self.cut_uri, cluster.uri)
+        return self.uri == cluster.uri
+
+    def acts_as(self, name: str | None) -> bool:
+        """Return whether this is whom the request was carried out as, as this side tells it."""
+        if self.cut_acting is not None:
+            return name is not None and is_cut_from(self.cut_acting, name)
+        return self.acting == name
+
     def followed_by(self, later: "Record") -> "Record":
         """Return what both stages together tell; the later one knows better."""
+        keeps_target = later.target is None and self.target is not None
         return replace(
             later,
             user=later.user or self.user,
-            target=later.target if later.target is not None else self.target,
+            target=self.target if keeps_target else later.target,
+            cut_acting=self.cut_acting if keeps_target else later.cut_acting,
             constraint=later.constraint or self.constraint,
             code=later.code if later.code is not None else self.code,
             is_decided=self.is_decided or later.is_decided,
@@ -78,6 +99,10 @@ def read_record(event: object) -> Record:
     stage, audit_id = _text(event, "stage"), _text(event, "auditID")
     if event.get("kind", "Event") != "Event" or not stage or not audit_id:
         raise UnreadableEvent
+    try:
+        cuts = read_event_cuts(_mapping(event, "annotations"))
+    except UnreadableCuts as error:
+        raise UnreadableEvent from error
     impersonated = _mapping(event, "impersonatedUser")
     metadata = _mapping(event, "authenticationMetadata")
     code = _mapping(event, "responseStatus").get("code")
@@ -97,6 +122,8 @@ def read_record(event: object) -> Record:
         is_complete=stage in _LAST_STAGES,
         is_review=(verb == "create" and reference.get("resource") in _OWN_REVIEWS)
         or (verb, _text(event, "requestURI")) == _OWN_QUESTION,
+        cut_uri=cuts.get("requestURI"),
+        cut_acting=cuts.get(f"{'impersonatedUser' if impersonated else 'user'}.username"),
     )
 
 

@@ -18,7 +18,7 @@ from proxy.core.audit_event import quoted
 from proxy.core.audit_pieces import RequestPieces
 from proxy.core.audit_policy import Recording
 from proxy.core.header_lines import Header
-from proxy.core.identity import Caller
+from proxy.core.identity import ANONYMOUS, Caller
 from proxy.wire.exchange import ExchangeObserver, RequestReceiver
 from proxy.wire.head import SWITCHING_PROTOCOLS, RequestHead
 from proxy.wire.peer import Peer
@@ -167,11 +167,16 @@ class ListeningTrail(Trail):
         """Write down that an answer has begun, if anybody does."""
 
     @property
+    def _is_authenticated(self) -> bool:
+        """Whether the caller has shown a credential: one without leaves less to be written."""
+        return self._caller is not None and self._caller.identity.name != ANONYMOUS
+
+    @property
     def _asked_for(self) -> RequestPieces:
         if self._asked is None:
-            request = self._request
-            pieces = self._book.pieces
-            self._asked = pieces.request(self._action, request.method, request.target)
+            request, pieces = self._request, self._book.pieces
+            tell = pieces.request if self._is_authenticated else pieces.unauthenticated_request
+            self._asked = tell(self._action, request.method, request.target)
         return self._asked
 
     @property

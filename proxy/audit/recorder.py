@@ -230,6 +230,7 @@ class Trail:
             decided_after=self._decided_after,
             took=took,
             is_forwarded=admission is not None,
+            caller_groups=() if self._caller is None else self._caller.identity.groups,
         )
         tracing.ended((self.audit_id, id(self._request)), facts)
 

@@ -19,6 +19,7 @@ from proxy.audit.backlog import AuditCounter, Backlog, BufferLimits
 from proxy.audit.throttle import Throttle
 from proxy.audit.webhook_target import Target, WebhookError, WebhookTarget
 from proxy.telemetry.logs import fields
+from proxy.wire.bounded_session import AnswerTooLarge, bounded_session
 from proxy.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 _MOST_BYTES = 2 << 20
 _LOOK_SECONDS = 0.1
 _CALL_SECONDS = 30.0
+# Only the status of an answer counts. Receivers send a line or a page with it.
+_MOST_ANSWER_BYTES = 64 * 1024
 _TARGET_SECONDS = 60.0
 _LONGEST_BACKOFF_SECONDS = 60.0
 _BACKOFF_FACTOR = 1.5
@@ -78,12 +81,10 @@ class WebhookBackend:
     async def start(self) -> None:
         """Read where the receiver is, and send from now on; WebhookError when it cannot be read."""
         self._target: Target = await self._reader.read()
-        # Proxies, cookies and .netrc of the environment are none of this call's business.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=1),
-            cookie_jar=aiohttp.DummyCookieJar(),
+        self._session = bounded_session(
+            answer_bytes=_MOST_ANSWER_BYTES,
+            connections=1,
             timeout=aiohttp.ClientTimeout(total=_CALL_SECONDS),
-            trust_env=False,
         )
         self._sending = self._tasks.start(self._send_all())
 
@@ -161,7 +162,7 @@ class WebhookBackend:
             ) as answer:
                 status = answer.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self.backlog.failed("send", str(error) or type(error).__name__)
+            self.backlog.failed("send", _reason(error))
             return 0
         if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             self.backlog.failed("send", f"the receiver answered {status}")
@@ -183,6 +184,15 @@ class WebhookBackend:
         elif seconds > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), seconds)
+
+
+def _reason(error: Exception) -> str:
+    """Tell why a call failed in words of this side alone.
+
+    Errors of parsing quote the answer, and a receiver can put the token of the call into it.
+    """
+    is_own = isinstance(error, aiohttp.ClientConnectorError | AnswerTooLarge)
+    return str(error) if is_own else type(error).__name__
 
 
 def _report(error: BaseException) -> None:

@@ -41,6 +41,16 @@ class AuditMetrics:
             registry=registry,
         )
 
+        self._truncated = Counter(
+            "understudy_audit_events_truncated_total",
+            "Audit events in which a value was cut because it is longer than audit.limits allow.",
+            registry=registry,
+        )
+
+    def event_truncated(self) -> None:
+        """Count one event that holds a value only in part."""
+        self._truncated.inc()
+
     def events_stored(self, backend: str, count: int) -> None:
         """Count events that are safe with the backend."""
         self._stored.labels(backend).inc(count)

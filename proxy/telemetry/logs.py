@@ -1,7 +1,8 @@
 """Our own log: one line per fact, JSON for machines or text for people.
 
 An event is a constant text, everything variable is a field. Fields are values we name one by one,
-never headers, bodies or exceptions of other libraries that might carry a secret.
+never headers, bodies or exceptions of other libraries that might carry a secret. A line has a
+longest size: of what a client sent, no more than that is written.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ from typing import Literal, NamedTuple, TextIO
 
 import orjson
 
+from proxy.core.cut_text import MARKER
 from proxy.core.second_text import SECOND, SecondText
+from proxy.core.truncation import longest_prefix, shortened
 from proxy.telemetry.repeats import FIELDS as _FIELDS
 from proxy.telemetry.repeats import Repeats
 from proxy.telemetry.tracebacks import traceback_text
@@ -24,10 +27,24 @@ from proxy.telemetry.tracebacks import traceback_text
 # Made once: `json.dumps` makes a new encoder for each call that has an option.
 _encode_anything = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
+MOST_LINE_BYTES = 4096
+"""Of one line without a traceback. Many collectors split lines of more than 16 KiB."""
+MOST_TRACEBACK_BYTES = 12 * 1024
+"""Of the traceback that a line has besides."""
+# Time, level, logger and what is between fields; names of fields are counted with their values.
+_FIXED_BYTES = 256
+# What a line of the access log says besides its common members: ids, numbers, their names.
+_OWN_MEMBERS_BYTES = 768
+_LEAST_VALUE_BYTES = 32
+_QUOTES = 2
+_DELETE = "\x7f"
 _COLLECTING_SECONDS = 0.01
 # At DEBUG these print whole requests and answers, tokens included.
 _TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry", "urllib3")
 
+
+# The event is cut together with the fields, as if it were one; a field tells that any was.
+_EVENT, _CUT = "message", "truncated"
 
 _timestamp = SecondText().with_milliseconds
 
@@ -144,11 +161,15 @@ class _LineHandler(logging.StreamHandler[TextIO]):
             getattr(record, _FIELDS, {}),
             traceback_text(error[1]) if error and error[1] else None,
         )
-        return self._line(fact)
+        return self._bounded_line(fact)
 
     def write(self, fact: _Fact) -> None:
         """Write a fact as a line."""
-        self.add(f"{self._line(fact)}\n")
+        self.add(f"{self._bounded_line(fact)}\n")
+
+    def _bounded_line(self, fact: _Fact) -> str:
+        line = self._line(fact)
+        return line if len(line) <= MOST_LINE_BYTES else self._line(_truncated(fact))
 
     def add(self, line: str) -> None:
         """Write a line with the others of the next moment, in one go.
@@ -210,7 +231,45 @@ def _text_line(fact: _Fact) -> str:
 
 def members(values: dict[str, object]) -> str:
     """Return fields as the members of a JSON object, as a line has them."""
-    return _encode(values)[1:-1]
+    text, most = _encode(values), MOST_LINE_BYTES - _OWN_MEMBERS_BYTES
+    return (text if len(text) <= most else _encode(_truncated_values(values, most)))[1:-1]
+
+
+def _truncated(fact: _Fact) -> _Fact:
+    """Return a fact whose line is no longer than one may be; its longest values are cut."""
+    # The event, too, may repeat what somebody sent: those of libraries do.
+    values: dict[str, object] = {**fact.values, _EVENT: fact.event}
+    exception = fact.exception
+    if exception is not None and _size(exception) > MOST_TRACEBACK_BYTES:
+        # The end says what happened.
+        end = longest_prefix(exception[::-1], MOST_TRACEBACK_BYTES - len(MARKER), _size)
+        exception, values[_CUT] = MARKER + end[::-1], True
+    most = MOST_LINE_BYTES - _FIXED_BYTES - len(fact.logger)
+    if len(_encode(values)) > most:
+        values = _truncated_values(values, most)
+    return fact._replace(event=str(values.pop(_EVENT)), values=values, exception=exception)
+
+
+def _truncated_values(values: dict[str, object], most: int) -> dict[str, object]:
+    """Return values that take at most `most` bytes with their names, and say that they were cut.
+
+    Short ones are kept. What these leave is shared by the longer ones.
+    """
+    sizes = {name: len(_encode(value)) for name, value in values.items()}
+    left = most - sum(len(name) + len('"":,') for name in (*values, _CUT)) - len("true")
+    kept = dict(values)
+    for position, name in enumerate(sorted(sizes, key=lambda name: sizes[name])):
+        share = max(left // (len(sizes) - position), _LEAST_VALUE_BYTES)
+        if sizes[name] > share:
+            value = values[name]
+            text = value if isinstance(value, str) else _encode(value)
+            kept[name] = shortened(text, share - _QUOTES, size_of=_size)
+        left -= min(sizes[name], share)
+    return {**kept, _CUT: True}
+
+
+def _size(text: str) -> int:
+    return len(_encode(text)) - _QUOTES
 
 
 def _encode(value: object) -> str:
@@ -219,4 +278,5 @@ def _encode(value: object) -> str:
         text = orjson.dumps(value).decode()
     except TypeError:
         return _encode_anything(value)
-    return text if text.isascii() and text.isprintable() else _encode_anything(value)
+    # All other control characters are escaped. `isprintable` took 2 ms for a name of 64 KiB.
+    return text if text.isascii() and _DELETE not in text else _encode_anything(value)

@@ -70,13 +70,15 @@ class Metrics:
         )
         self._reviews = Counter(
             "understudy_access_reviews_total",
-            "SubjectAccessReviews sent, by outcome: allowed, denied or error.",
+            "SubjectAccessReviews sent, by outcome: allowed, denied, refused (the API server does "
+            "not accept what they contain) or error.",
             ("outcome",),
             registry=registry,
         )
         self._review_seconds = Histogram(
             "understudy_access_review_duration_seconds",
-            "SubjectAccessReviews, waiting included, by outcome: allowed, denied or error.",
+            "SubjectAccessReviews, waiting included, by outcome: allowed, denied, refused or "
+            "error.",
             ("outcome",),
             buckets=_BUCKETS,
             registry=registry,
@@ -133,7 +135,7 @@ class Metrics:
             self._kep.check_answered(mode, allowed=allowed, seconds=seconds)
 
     def review_ended(self, outcome: str, seconds: float) -> None:
-        """Count one review sent; `outcome` is allowed, denied or error."""
+        """Count one review sent; `outcome` is allowed, denied, refused or error."""
         self._reviews.labels(outcome).inc()
         self._review_seconds.labels(outcome).observe(seconds)
 

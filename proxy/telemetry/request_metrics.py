@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from itertools import accumulate
+from operator import add
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -64,7 +65,7 @@ _REASONS: tuple[tuple[type[Refusal], str], ...] = (
     (BadRequest, "bad-request"),
 )
 # Refusals of the wire are known by their code.
-_REASONS_BY_CODE = {400: "bad-request", 417: "bad-request", 431: "bad-request", 500: "internal"}
+_REASONS_BY_CODE = {**dict.fromkeys((400, 414, 417, 431), "bad-request"), 500: "internal"}
 REASONS = frozenset((*dict(_REASONS).values(), *_REASONS_BY_CODE.values(), OTHER))
 
 # 1 ms doubling up to 65 s: the longest an ordinary request may take, and a bit.
@@ -141,11 +142,7 @@ class _Sums(dict[tuple[str, ...], list[float]]):
 
     def add(self, labels: tuple[str, ...], numbers: Sequence[float]) -> None:
         known = self.get(labels)
-        self[labels] = (
-            list(numbers)
-            if known is None
-            else [one + more for one, more in zip(known, numbers, strict=True)]
-        )
+        self[labels] = list(numbers) if known is None else list(map(add, known, numbers))
 
 
 def _closed(key: RequestKey) -> RequestKey:

@@ -6,6 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from proxy.telemetry.unauthenticated_metrics import UnauthenticatedMetrics
+
 # 1 ms doubling up to 16 s.
 _LAG_BUCKETS = tuple(0.001 * 2**power for power in range(15))
 
@@ -64,6 +66,21 @@ class ServingMetrics:
             "When the certificate of the admin port ends, in seconds since 1970; 0 without one.",
             registry=registry,
         )
+        self._admin_closed = Counter(
+            "understudy_admin_connections_closed_total",
+            "Connections of the admin port that a limit has ended, by reason: full (a new one "
+            "needed the place), timeout or size.",
+            ("reason",),
+            registry=registry,
+        )
+        for reason in ("full", "timeout", "size"):
+            self._admin_closed.labels(reason)
+        self._connection_limit = Gauge(
+            "understudy_client_connections_limit",
+            "Connections of clients that are accepted at a time: serving.limits.connections, or "
+            "fewer if the process may open too few files for that.",
+            registry=registry,
+        )
         self._guests = Gauge(
             "understudy_client_connections",
             "Connections of clients that are open, those in their handshake included.",
@@ -84,6 +101,12 @@ class ServingMetrics:
         )
         self._handshakes = _HandshakeFailures()
         registry.register(self._handshakes)
+        self._unauthenticated = UnauthenticatedMetrics(registry)
+
+    @property
+    def unauthenticated(self) -> UnauthenticatedMetrics:
+        """What is counted of callers that are not authenticated yet, and of stalled responses."""
+        return self._unauthenticated
 
     def watch_clients(
         self, connections: Callable[[], int], in_flight: Mapping[str, Callable[[], int]]
@@ -114,6 +137,14 @@ class ServingMetrics:
         """Tell when the admin port's certificate ends, in seconds since 1970."""
         self._admin_expiry.set(at)
 
+    def admin_connection_closed(self, reason: str) -> None:
+        """Count a connection of the admin port that a limit has ended."""
+        self._admin_closed.labels(reason).inc()
+
+    def connections_limited(self, connections: int) -> None:
+        """Tell how many connections of clients are accepted at a time."""
+        self._connection_limit.set(connections)
+
     def connections_turned_away(self, count: int) -> None:
         """Count connections that found no place."""
         self._connections.inc(count)
@@ -143,7 +174,9 @@ class _HandshakeFailures(Collector):
         family = CounterMetricFamily(
             "understudy_handshake_failures_total",
             "TLS handshakes of clients that failed, by reason: timeout, left (without a word), "
-            "alert (the client refused us), not-tls, version or cipher (none in common) or other.",
+            "alert (the client refused us), not-tls, version or cipher (none in common), "
+            "certificate (too large, or a key that is not taken), evicted (closed for a newcomer "
+            "or because too much memory was held) or other.",
             labels=("reason",),
         )
         for reason, count in self.counts().items():

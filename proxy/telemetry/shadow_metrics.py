@@ -19,8 +19,8 @@ class ShadowMetrics:
         )
         self._reviews = Counter(
             "understudy_shadow_reviews_total",
-            "SubjectAccessReviews sent to judge such requests, by outcome: allowed, denied or "
-            "error.",
+            "SubjectAccessReviews sent to judge such requests, by outcome: allowed, denied, "
+            "refused or error.",
             ("outcome",),
             registry=registry,
         )
@@ -30,5 +30,5 @@ class ShadowMetrics:
         self._requests.add((outcome, mode), count)
 
     def review_ended(self, outcome: str, seconds: float) -> None:  # noqa: ARG002 - nobody waits
-        """Count one review; `outcome` is allowed, denied or error."""
+        """Count one review; `outcome` is allowed, denied, refused or error."""
         self._reviews.labels(outcome).inc()

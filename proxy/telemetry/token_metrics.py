@@ -23,8 +23,9 @@ class TokenMetrics:
         )
         self._turned_away = Counter(
             "understudy_tokens_turned_away_total",
-            "Tokens told 429 unreviewed, by reason: address (too many unknown ones came from it) "
-            "or turn (too many were under way from everywhere).",
+            "Tokens that were not reviewed, by reason: address (too many unknown ones came from "
+            "it) or turn (too many were under way from everywhere), both told 429; abandoned (the "
+            "client left before its turn); size (too large, told 431).",
             ("reason",),
             registry=registry,
         )

@@ -5,12 +5,10 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import PING, HealthCheck, HealthPage, Heartbeat
-from proxy.admin.metrics_page import MetricsPage
-from proxy.admin.server import AdminServer
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from tests.admin.listening import new_server
 from tests.support.clock import FakeClock
 
 
@@ -35,7 +33,7 @@ async def url(sickness: Sickness) -> AsyncIterator[str]:
         "healthz": HealthPage("healthz", [PING]),
     }
     with ReservedPort() as port:
-        server = AdminServer(MetricsPage(CollectorRegistry()), pages)
+        server = new_server(pages)
         await server.start(LOOPBACK, port.number)
         yield f"http://{LOOPBACK}:{port.number}"
         await server.stop()

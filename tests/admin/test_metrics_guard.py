@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,14 +12,15 @@ from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import HealthCheck
 from proxy.admin.metrics_guard import MetricsGuard
-from proxy.admin.side import AdminSide
+from proxy.admin.side import AdminSide, HealthChecks
 from proxy.core.access_check import AccessCheck
-from proxy.core.errors import Unauthorized, UpstreamUnavailable
+from proxy.core.errors import ReviewRefused, Unauthorized, UpstreamUnavailable
 from proxy.core.evaluation import Answer
 from proxy.core.identity import Identity
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
 from proxy.settings.admin import AdminSettings
 from proxy.wire.tasks import Tasks
+from tests.admin.listening import ClosedConnections
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 
@@ -37,7 +39,7 @@ class ApiServer:
 
     @property
     def guard(self) -> MetricsGuard:
-        return MetricsGuard(_Tokens(self).review, _Access(self).review)
+        return MetricsGuard(_Tokens(self).review, _Access(self).review, clock=time.monotonic)
 
 
 class _Tokens:
@@ -52,7 +54,8 @@ class _Tokens:
             raise Unauthorized
         if token == "down":
             raise UpstreamUnavailable("no answer")
-        return {"good": SCRAPER, "mighty": EVE, "silent": Identity("silent")}.get(token)
+        others = {name: Identity(name) for name in ("silent", "giant")}
+        return {"good": SCRAPER, "mighty": EVE, **others}.get(token)
 
 
 class _Access:
@@ -63,11 +66,14 @@ class _Access:
         self._server.asked.append(check)
         if check.user.name == "silent":
             raise UpstreamUnavailable("no answer")
+        if check.user.name == "giant":
+            raise ReviewRefused("access cannot be reviewed")
         return Answer(allowed=check.user == SCRAPER)
 
 
-class Counter:
+class Counter(ClosedConnections):
     def __init__(self) -> None:
+        super().__init__()
         self.read: list[bool] = []
         self.expires = 0.0
 
@@ -112,10 +118,10 @@ async def side(
         side = AdminSide(
             settings,
             registry=CollectorRegistry(),
-            live=[],
-            ready=[HealthCheck("never", lambda: "no")],
+            checks=HealthChecks(live=[], ready=[HealthCheck("never", lambda: "no")]),
             counter=counter,
             guard=lambda: guard,
+            clock=time.monotonic,
         )
         await side.start(tasks, refresh_seconds=0.01)
         yield side, f"https://{LOOPBACK}:{port.number}"
@@ -168,6 +174,7 @@ async def test_whoever_may_get_the_path_sees_the_metrics(
         (("Bearer mighty",), 403, 'forbidden: User "eve" cannot get path "/metrics"\n'),
         (("Bearer down",), 503, "the API server does not answer\n"),
         (("Bearer silent",), 503, "the API server does not answer\n"),
+        (("Bearer giant",), 400, "access cannot be reviewed\n"),
     ],
 )
 async def test_nobody_else_does(
@@ -204,6 +211,32 @@ async def test_a_flood_of_strangers_is_no_flood_of_reviews(
 
     assert {task.result()[0] for task in first} == {401}
     assert (await scraper.get("/metrics", "Bearer good"))[0] == 200
+
+
+async def test_bad_tokens_of_one_address_are_rationed(scraper: Scraper, server: ApiServer) -> None:
+    statuses = [(await scraper.get("/metrics", f"Bearer {number}"))[0] for number in range(80)]
+
+    assert statuses[0] == 401
+    assert statuses[-1] == 429
+    # The burst, and what comes back during the test.
+    assert 50 <= len(server.reviewed) < 70
+
+
+async def test_good_tokens_are_not(scraper: Scraper, server: ApiServer) -> None:
+    async with asyncio.TaskGroup() as group:
+        scrapes = [group.create_task(scraper.get("/metrics", "Bearer good")) for _ in range(8)]
+    for _ in range(48):
+        await scraper.get("/metrics", "Bearer mighty")
+    assert {task.result()[0] for task in scrapes} == {200}
+
+    assert (await scraper.get("/metrics", "Bearer good"))[0] == 200
+
+
+async def test_a_token_that_is_too_long_is_not_reviewed(
+    scraper: Scraper, server: ApiServer
+) -> None:
+    assert (await scraper.get("/metrics", f"Bearer {'x' * 8192}"))[0] == 400
+    assert server.reviewed == []
 
 
 async def test_a_new_certificate_is_shown_and_a_bad_one_is_not(

@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import HealthPage
-from proxy.admin.metrics_page import MetricsPage
-from proxy.admin.server import AdminServer
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from tests.admin.listening import new_server
 
 SECRET = b"canary"
 
@@ -17,7 +15,7 @@ SECRET = b"canary"
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     with ReservedPort() as reserved:
-        server = AdminServer(MetricsPage(CollectorRegistry()), {"livez": HealthPage("livez", [])})
+        server = new_server({"livez": HealthPage("livez", [])})
         await server.start(LOOPBACK, reserved.number)
         yield reserved.number
         await server.stop()

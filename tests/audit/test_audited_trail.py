@@ -13,6 +13,7 @@ from proxy.core.action import parse_action
 from proxy.core.admission import admit_self
 from proxy.core.audit_annotations import DOMAIN
 from proxy.core.audit_event import Stage
+from proxy.core.audit_limits import EventLimits
 from proxy.core.audit_policy import AuditPolicy, Level, PolicyRule
 from proxy.core.errors import (
     BadGateway,
@@ -395,6 +396,82 @@ def test_a_body_that_is_not_recorded_is_noted(
     assert {"requestObject", "responseObject"}.isdisjoint(event)
     for side in ("request", "response"):
         assert event["annotations"].get(f"kube-understudy.io/{side}-body") == note
+
+
+def test_a_body_that_grows_beyond_the_limit_as_it_is_written_is_noted() -> None:
+    desk = Desk(Level.REQUEST_RESPONSE)
+    trail = desk.admitted(POST)
+    body = b'{"a":"' + b"\xff" * 60 + b'"}'
+
+    send(trail, body)
+    answer(trail, 201, body)
+
+    event = desk.lines.events[1]
+    assert {"requestObject", "responseObject"}.isdisjoint(event)
+    for side in ("request", "response"):
+        note = event["annotations"][f"kube-understudy.io/{side}-body"]
+        assert note == "not recorded: longer than 100 bytes"
+
+
+@pytest.mark.parametrize("value", ['"\\ud800"', "1e999"])
+def test_no_body_can_keep_an_event_from_being_written(value: str) -> None:
+    """Half a character is no text, and an infinite number no JSON; kube-apiserver takes the first.
+
+    Either was an exception, and the event of a request that was carried out was lost.
+    """
+    desk = Desk()
+    desk.book.policy = AuditPolicy([PolicyRule(Level.REQUEST_RESPONSE, omit_managed_fields=True)])
+    sent = f'{{"a":{value},"metadata":{{"managedFields":[]}}}}'.encode()
+    trail = desk.admitted(POST)
+
+    send(trail, sent)
+    answer(trail, 201, sent)
+
+    events = [json.loads(line, parse_constant=pytest.fail) for line in desk.lines.written]
+    assert [event["stage"] for event in events] == ["RequestReceived", "ResponseComplete"]
+
+
+@pytest.mark.parametrize("details", ["1e999", "[" * 900 + "]" * 900, '"\\ud800"'])
+def test_no_status_can_keep_an_event_from_being_written(details: str) -> None:
+    desk = Desk()
+    desk.book.body_bytes = 4096
+    trail = desk.admitted()
+
+    answer(trail, 404, f'{{"kind":"Status","message":"gone","details":{{"a":{details}}}}}'.encode())
+
+    event = json.loads(desk.lines.written[-1], parse_constant=pytest.fail)
+    assert event["responseStatus"]["message"] == "gone"
+
+
+def test_a_cut_event_is_not_plain_and_is_counted_each_time() -> None:
+    desk = Desk(omit=[Stage.REQUEST_RECEIVED])
+    times: list[None] = []
+    desk.book.when_truncated = lambda: times.append(None)
+    desk.book.limit(EventLimits(uri_bytes=600))
+    request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 1000, notes={})
+
+    for _ in range(3):
+        answer(desk.admitted(request))
+    answer(desk.admitted())
+
+    *cut, whole = desk.lines.events
+    assert len(times) == len(cut) == 3
+    for event in cut:
+        assert event["requestURI"].endswith("...TRUNCATED")
+        assert event["annotations"]["audit.k8s.io/truncated"] == "true"
+    assert "audit.k8s.io/truncated" not in whole["annotations"]
+
+
+def test_new_limits_count_for_heads_that_came_before() -> None:
+    desk = Desk(omit=[Stage.REQUEST_RECEIVED])
+    request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 400)
+
+    answer(desk.admitted(request))
+    desk.book.limit(EventLimits(uri_bytes=300))
+    answer(desk.admitted(request))
+
+    whole, cut = (event["requestURI"] for event in desk.lines.events)
+    assert (len(whole), len(cut)) == (415, 300)
 
 
 def test_a_refused_body_is_nobodys_business() -> None:

@@ -6,6 +6,9 @@ import pytest
 
 from proxy.audit.join import Flag, Join, Joined
 from proxy.audit.join_records import UnreadableEvent, read_record, read_time
+from proxy.core.audit_annotations import DOMAIN
+from proxy.core.cut_text import MARKER
+from proxy.core.truncation import cut_of, cuts_text
 
 BEGIN = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)
 PROXY = "system:serviceaccount:understudy:proxy"
@@ -41,6 +44,9 @@ class Logs:
                 event["responseStatus"] = {"metadata": {}, "code": facts.get("code", 200)}
                 if facts.get("target"):
                     event["impersonatedUser"] = {"username": facts["target"]}
+                if facts.get("cuts"):
+                    told = {f"{DOMAIN}/truncated": cuts_text(facts["cuts"])}
+                    event["annotations"] = told
                 if facts.get("constraint"):
                     event["authenticationMetadata"] = {
                         "impersonationConstraint": facts["constraint"]
@@ -361,3 +367,84 @@ def test_a_zero_window_ends() -> None:
     logs.cluster("bob", lasts=5, stages=STAGES)
 
     assert len(logs.joined(window=0)) == 1
+
+
+LONG_URI = "/api/v1/namespaces/a/pods/b/exec?command=" + "x" * 20_000
+CUT_URI = LONG_URI[:1000] + MARKER
+
+
+def test_a_uri_that_our_log_cut_is_found_by_its_digest() -> None:
+    logs = Logs()
+    logs.ours(
+        "bob", uri=CUT_URI, stages=["ResponseComplete"], cuts=[cut_of("requestURI", LONG_URI)]
+    )
+    logs.cluster("bob", uri=LONG_URI)
+
+    (request,) = logs.joined(our_user=PROXY)
+
+    assert request.cluster is not None
+    assert request.cluster.uri == LONG_URI
+    assert request.flags == ()
+
+
+@pytest.mark.parametrize(
+    "uri", [LONG_URI + "&command=more", LONG_URI[:-1] + "y", CUT_URI, LONG_URI[:1000]]
+)
+def test_a_uri_that_only_begins_like_a_cut_one_is_another(uri: str) -> None:
+    logs = Logs()
+    logs.ours(
+        "bob", uri=CUT_URI, stages=["ResponseComplete"], cuts=[cut_of("requestURI", LONG_URI)]
+    )
+    logs.cluster("bob", uri=uri)
+
+    flags = [one.flags for one in logs.joined(our_user=PROXY)]
+
+    assert flags == [(Flag.NOT_IN_CLUSTER,), (Flag.NOT_IN_OURS,)]
+
+
+def test_a_uri_that_a_client_ended_in_the_marker_is_whole() -> None:
+    logs = Logs()
+    logs.ours("bob", uri=CUT_URI)
+    logs.cluster("bob", uri=LONG_URI)
+
+    flags = [one.flags for one in logs.joined(our_user=PROXY)]
+
+    assert flags == [(Flag.NOT_IN_CLUSTER,), (Flag.NOT_IN_OURS,)]
+
+
+@pytest.mark.parametrize(
+    ("target", "flags"),
+    [("a" * 20_000, ()), ("a" * 19_999 + "b", (Flag.TARGET_DIFFERS,)), (None, (Flag.ALONE,))],
+    ids=["same", "other", "nobody"],
+)
+def test_a_name_that_our_log_cut_is_compared_by_its_digest(
+    target: str | None, flags: tuple[Flag, ...]
+) -> None:
+    logs = Logs()
+    cut = cut_of("impersonatedUser.username", "a" * 20_000)
+    logs.ours("bob", "a" * 1000 + MARKER, cuts=[cut])
+    logs.cluster(target)
+
+    (request,) = logs.joined(our_user=PROXY)
+
+    assert request.flags == flags
+
+
+def test_a_caller_whose_name_was_cut_acts_as_itself() -> None:
+    logs = Logs()
+    cut = cut_of("user.username", "a" * 20_000)
+    logs.ours("a" * 1000 + MARKER, cuts=[cut])
+    logs.cluster("a" * 20_000)
+
+    (request,) = logs.joined(our_user=PROXY)
+
+    assert request.flags == ()
+
+
+def test_an_event_that_does_not_say_what_was_cut_is_none() -> None:
+    logs = Logs()
+    logs.ours("bob")
+    event = logs.entries[-1][0] | {"annotations": {f"{DOMAIN}/truncated": "{"}}
+
+    with pytest.raises(UnreadableEvent):
+        read_record(event)

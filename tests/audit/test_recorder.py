@@ -215,3 +215,21 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
 
 
 ADMISSIONS = {name: Admission(Caller(Identity(name)), Identity(name)) for name in NAMES}
+
+
+@pytest.mark.parametrize("step_seconds", [-315_360_000, -3600, -1, 3600, 315_360_000])
+def test_a_step_of_the_wall_clock_does_not_change_how_long_a_request_took(
+    caplog: pytest.LogCaptureFixture, step_seconds: int
+) -> None:
+    clock = Clock()
+    trail = Recorder(clock, clock=seconds()).open(REQUEST, Peer("10.1.2.3"), b"id-1")
+    trail.acts(parse_action(REQUEST.method, REQUEST.target))
+    trail.is_called_by(BOB)
+    trail.is_admitted(admit_self(BOB))
+    clock.now += step_seconds * 1_000_000_000
+
+    with caplog.at_level(logging.INFO):
+        trail.ended(Outcome(200, 85, is_complete=True))
+
+    (record,) = caplog.records
+    assert vars(record)["understudy_fields"]["seconds"] == 0.75

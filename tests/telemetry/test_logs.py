@@ -9,7 +9,15 @@ from typing import Literal
 
 import pytest
 
-from proxy.telemetry.logs import EventLog, configure_logs, fields
+from proxy.core.cut_text import MARKER
+from proxy.telemetry.logs import (
+    MOST_LINE_BYTES,
+    MOST_TRACEBACK_BYTES,
+    EventLog,
+    configure_logs,
+    fields,
+    members,
+)
 from tests.support.restored_logging import restored_logging
 
 log = logging.getLogger("understudy.test")
@@ -158,3 +166,64 @@ def test_a_log_that_cannot_be_written_does_not_fail_the_request() -> None:
     configured("json").close()
 
     EventLog("understudy.test", "request").write(time.time_ns(), {"code": 200})
+
+
+ODD = ["x", "<", "\x01", "é", "😀", '"', "\ud800", "\n"]
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+def test_a_line_has_a_longest_size_whatever_is_in_it(
+    style: Literal["json", "text"], odd: str
+) -> None:
+    stream = configured(style)
+
+    log.info("request refused", extra=fields(code=400, reason=odd * 100_000, user=odd * 9000))
+    log.info("of a library: %s", odd * 100_000)
+
+    for line in stream.getvalue().splitlines():
+        assert MOST_LINE_BYTES // 4 < len(line) <= MOST_LINE_BYTES
+        assert MARKER in line
+        assert "truncated" in line
+
+
+def test_a_line_that_fits_is_not_cut_and_long_values_share_what_short_ones_leave() -> None:
+    stream = configured("json")
+    whole = "x" * (MOST_LINE_BYTES - 150)
+
+    log.info("event", extra=fields(code=1, reason=whole))
+    log.info("event", extra=fields(code=1, reason=whole * 3, listed=["y" * 9999], user="bob"))
+
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert first["reason"] == whole
+    assert "truncated" not in first
+    assert (second["code"], second["user"], second["truncated"]) == (1, "bob", True)
+    assert second["reason"].endswith(MARKER)
+    assert second["listed"].startswith('["yyy')
+    assert abs(len(second["reason"]) - len(second["listed"])) < 10
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_the_end_of_a_long_traceback_is_kept(style: Literal["json", "text"]) -> None:
+    class Failed(Exception):
+        pass
+
+    Failed.__module__ = "proxy.test"
+    stream = configured(style)
+
+    log.error("request failed", exc_info=Failed("x" * 50_000 + "THE END"))
+
+    (line,) = stream.getvalue().splitlines()
+    assert len(line) <= MOST_LINE_BYTES + MOST_TRACEBACK_BYTES
+    assert "THE END" in line
+    assert MARKER in line
+
+
+def test_the_members_of_a_repeated_line_leave_room_for_the_rest_of_it() -> None:
+    plain = members({"caller": "bob", "resource": "pods"})
+
+    long = members({"caller": "b" * 70_000, "acting": "a" * 70_000, "resource": "pods"})
+
+    assert plain == '"caller":"bob","resource":"pods"'
+    assert json.loads(f"{{{long}}}")["resource"] == "pods"
+    assert len(long) <= MOST_LINE_BYTES - 700
