@@ -9,6 +9,7 @@ What it costs is what is left of us if everything is taken away that a proxy is 
 
 import argparse
 import asyncio
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from proxy.wire.server_tls import ServerTLS, server_context
 from proxy.wire.tls import TLSStream
 
 _IDENTITY = (b"authorization:", b"impersonate-")
+_HEAD_END = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Ends:
 
     def rewrite(self, head: bytes) -> bytes:
         """Return a head under our own credential, and as who we are told to say."""
-        lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+        lines = head.removesuffix(_HEAD_END).split(b"\r\n")
         kept = [line for line in lines if not line.lower().startswith(_IDENTITY)]
         return b"\r\n".join((*kept, *self.identity, b"", b""))
 
@@ -109,12 +112,15 @@ class _Upstream(_End):
 
 
 class _Client(_End):
-    __slots__ = ("_connecting", "_ends", "_rewritten", "_upstream")
+    __slots__ = ("_body_left", "_connecting", "_ends", "_partial", "_rewritten", "_upstream")
 
     def __init__(self, ends: Ends) -> None:
         super().__init__(ServerTLS(ends.serving))
         self._ends = ends
         self._rewritten: dict[bytes, bytes] = {}
+        # A head may arrive in pieces, and a body may follow it.
+        self._partial = b""
+        self._body_left = 0
         self._upstream = _Upstream(ends)
         self._connecting: object = None
 
@@ -127,9 +133,32 @@ class _Client(_End):
 
     def plaintext_received(self, data: bytes) -> None:
         rewritten = self._rewritten.get(data)
-        if rewritten is None:
-            rewritten = self._rewritten[data] = self._ends.rewrite(data)
+        if rewritten is not None:
+            self._upstream.send(rewritten)
+            return
+        data, self._partial = self._partial + data, b""
+        while data:
+            data = self._forward_body(data) if self._body_left else self._forward_head(data)
+
+    def _forward_body(self, data: bytes) -> bytes:
+        body, rest = data[: self._body_left], data[self._body_left :]
+        self._body_left -= len(body)
+        self._upstream.send(body)
+        return rest
+
+    def _forward_head(self, data: bytes) -> bytes:
+        head, end, rest = data.partition(_HEAD_END)
+        if not end:
+            self._partial = data
+            return b""
+        rewritten = self._ends.rewrite(head + end)
+        length = _LENGTH.search(head)
+        if length is not None:
+            self._body_left = int(length[1])
+        else:
+            self._rewritten[head + end] = rewritten
         self._upstream.send(rewritten)
+        return rest
 
 
 async def _serve(ends: Ends) -> None:

@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,8 +13,8 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import HealthCheck, Heartbeat
-from proxy.admin.side import AdminSide
-from proxy.audit_wiring import limit_audit
+from proxy.admin.side import AdminSide, HealthChecks
+from proxy.audit_wiring import event_limits, limit_audit
 from proxy.authentication.trust import Trust, TrustKeeper
 from proxy.core.errors import Refusal, SetupError
 from proxy.generation import Counters, Generation, Nowhere, Workshop
@@ -22,15 +23,25 @@ from proxy.retirement import Retirement
 from proxy.serving.certificates import ServingCertificates
 from proxy.serving.drain import Drain
 from proxy.serving.in_flight import PlacesPerCaller
+from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
-from proxy.serving.open_files import allow_open_files
+from proxy.serving.open_files import fit_open_files
 from proxy.settings.model import Settings
 from proxy.settings.restart import check_needs_no_restart
+from proxy.telemetry.freed_memory import freed_memory
 from proxy.telemetry.logs import fields
+from proxy.telemetry.loop_watchdog import LoopWatchdog
 from proxy.upstream.own_account import Clocks
 from proxy.upstream.side import UpstreamSide
 from proxy.wire.tasks import Tasks
-from proxy.wiring import Tools, connection_limits, drain_times, forwarding_rules, nameless_guards
+from proxy.wiring import (
+    Tools,
+    connection_limits,
+    drain_times,
+    files_beside_clients,
+    forwarding_rules,
+    nameless_guards,
+)
 
 log = logging.getLogger(__name__)
 
@@ -80,28 +91,33 @@ class Proxy:
         self._keeping: list[asyncio.Task[None]] = []
         self._retirement = Retirement(self._tasks, on_failure=_report_failure)
         self._heartbeat = Heartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
-        guard = metrics_guard(lambda: self._upstream.reviewer.client)
+        self._watchdog = LoopWatchdog(counters.blocked_loop, time.monotonic)
+        guard = metrics_guard(lambda: self._upstream.reviewer.client, clock=self._clock)
         self._admin = AdminSide(
             first.settings.admin,
             registry=counters.registry,
-            live=[HealthCheck("event-loop", self._heartbeat.fault)],
-            ready=[
-                HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
-                HealthCheck("listener", lambda: None if self._is_accepting else "not open yet"),
-                self._check("upstream", lambda now: now.upstream.side.reachability.fault()),
-                self._check("own-identity", lambda now: now.upstream.side.knowledge.fault()),
-                self._check("own-credential", lambda now: now.upstream.side.credential_fault()),
-                self._check("canary", lambda now: now.upstream.side.knowledge.canary.fault()),
-                self._check("client-cas", lambda now: now.trust.fault()),
-                self._check("audit", lambda now: now.audit.fault()),
-            ],
+            checks=HealthChecks(
+                live=[HealthCheck("event-loop", self._heartbeat.fault)],
+                ready=[
+                    HealthCheck("shutdown", lambda: "draining" if self.drain.has_begun else None),
+                    HealthCheck("listener", lambda: None if self._is_accepting else "not open yet"),
+                    self._check("upstream", lambda now: now.upstream.side.reachability.fault()),
+                    self._check("own-identity", lambda now: now.upstream.side.knowledge.fault()),
+                    self._check("own-credential", lambda now: now.upstream.side.credential_fault()),
+                    self._check("canary", lambda now: now.upstream.side.knowledge.canary.fault()),
+                    self._check("client-cas", lambda now: now.trust.fault()),
+                    self._check("audit", lambda now: now.audit.fault()),
+                ],
+            ),
             counter=counters.serving,
             guard=lambda: guard if self.settings.admin.metrics_need_token else None,
+            clock=self._clock,
         )
         self._listener = Listener(
             context=first.certificates.context,
             handler=first.pipeline,
-            limits=connection_limits(first.settings),
+            limits=self._fitting_limits(first.settings),
+            budget=workshop.budget,
             clock=self._clock,
         )
         self._certificates = ServingCertificates(
@@ -140,6 +156,7 @@ class Proxy:
     async def start(self) -> None:
         """Listen, and keep house."""
         settings = self.settings
+        self._watchdog.watch(settings.admin.blocked_loop_seconds)
         refresh_seconds = settings.serving.certificate_refresh_seconds
         await self._admin.start(self._tasks, refresh_seconds=refresh_seconds)
         self.address = await self._listener.bind(*settings.serving.address)
@@ -157,6 +174,7 @@ class Proxy:
 
     async def stop(self) -> None:
         """Close everything, clients first; whoever is to leave in peace was drained before."""
+        self._watchdog.stop()
         await self._listener.stop()
         self._upstream.pool.close()
         await self._tasks.stop()
@@ -203,7 +221,8 @@ class Proxy:
         self._take_limits(settings)
         self._workshop.trace_by(new)
         self._tasks.keep(self._admin.look(settings.admin))
-        self._listener.hold_to(connection_limits(settings))
+        self._listener.hold_to(self._fitting_limits(settings))
+        self._watchdog.watch(settings.admin.blocked_loop_seconds)
         self.drain.take_times(drain_times(settings))
         self._certificates.use(new.certificates)
         new.trust.tell(self._believe)
@@ -220,18 +239,28 @@ class Proxy:
         book.sink = Nowhere() if audit.sink is None else audit.sink
         book.policy = new.policy
         book.body_bytes = new.settings.audit.body_bytes
+        book.limit(event_limits(new.settings.audit))
         new.pipeline.audit_room = audit.room
         for backlog in audit.backlogs:
             metrics.watch_waiting(backlog.name, backlog.__len__)
 
     def _take_limits(self, settings: Settings) -> None:
         limits = settings.serving.limits
-        allow_open_files(limits.connections)
+        self._workshop.budget.limit(
+            limits.unauthenticated_bytes, limits.unauthenticated_address_percent
+        )
         self._workshop.in_flight.limit(
             reads=limits.reads_in_flight,
             writes=limits.writes_in_flight,
             per_caller=PlacesPerCaller(limits.caller_percent, limits.caller_long_running),
         )
+
+    def _fitting_limits(self, settings: Settings) -> ConnectionLimits:
+        """Return what clients are held to, with no more connections than open files suffice for."""
+        reserved = files_beside_clients(settings)
+        limits = fit_open_files(connection_limits(settings), reserved=reserved)
+        self._counters.serving.connections_limited(limits.connections)
+        return limits
 
     def _keep_fresh(self) -> None:
         """Follow certificates and CAs as often as the settings say."""
@@ -258,20 +287,34 @@ class Proxy:
 
     async def _keep_house(self) -> None:
         """Close who is late, idle or dead, and show that the event loop turns."""
+        freed = None
+        with _failure_logged():
+            freed = await asyncio.to_thread(freed_memory, self._clock)
         for turn in itertools.count(1):
             asleep_since = self._clock()
             await asyncio.sleep(_SWEEP_SECONDS)
             self._heartbeat.beat()
             self._counters.serving.loop_lagged(self._clock() - asleep_since - _SWEEP_SECONDS)
-            self._listener.close_late()
-            self._upstream.pool.close_old()
-            if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
-                self._listener.close_unreachable()
-                self._upstream.pool.close_unreachable()
-                self._retirement.close_unreachable()
-            if turned_away := self._listener.take_turned_away():
-                self._counters.serving.connections_turned_away(turned_away)
-                log.warning("too many connections", extra=fields(turned_away=turned_away))
+            for chore in self._chores(turn):
+                with _failure_logged():
+                    chore()
+            if freed is not None:
+                with _failure_logged():
+                    await asyncio.to_thread(freed.look)
+
+    def _chores(self, turn: int) -> list[Callable[[], None]]:
+        """Return what is done in this turn; the failure of one keeps no other from being done."""
+        listener, pool = self._listener, self._upstream.pool
+        chores: list[Callable[[], None]] = [listener.close_late, pool.close_old]
+        if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
+            chores += (listener.close_unreachable, pool.close_unreachable)
+            chores.append(self._retirement.close_unreachable)
+        return [*chores, self._count_turned_away]
+
+    def _count_turned_away(self) -> None:
+        if turned_away := self._listener.take_turned_away():
+            self._counters.serving.connections_turned_away(turned_away)
+            log.warning("too many connections", extra=fields(turned_away=turned_away))
 
     def _believe(self, trust: Trust) -> None:
         self._upstream.forwarder.rules = forwarding_rules(trust)
@@ -290,6 +333,19 @@ class Proxy:
                 own_names=knowledge.own_names,
                 takes_uids=knowledge.takes_uids,
             )
+
+
+@contextmanager
+def _failure_logged() -> Iterator[None]:
+    """Log what one part of the housekeeping raises, and go on.
+
+    Without it one fault would end every deadline, and the heartbeat: the kubelet would then end a
+    process that serves.
+    """
+    try:
+        yield
+    except Exception:
+        log.exception("housekeeping failed")
 
 
 def _report_failure(error: BaseException) -> None:

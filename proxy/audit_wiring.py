@@ -13,6 +13,7 @@ from proxy.audit.old_log_files import Keeping, OldLogFiles
 from proxy.audit.sinks import AuditBackends
 from proxy.audit.webhook import Batching, WebhookBackend
 from proxy.audit.webhook_target import WebhookTarget
+from proxy.core.audit_limits import EventLimits
 from proxy.settings.audit import AuditSettings
 from proxy.settings.audit_backends import AuditLogSettings, AuditWebhookSettings
 from proxy.telemetry.audit_metrics import AuditMetrics
@@ -51,6 +52,17 @@ def limit_audit(settings: AuditSettings, backends: AuditBackends) -> None:
         backends.log.backlog.limit(_limits(settings.log))
     if backends.webhook is not None:
         backends.webhook.backlog.limit(_limits(settings.webhook))
+
+
+def event_limits(settings: AuditSettings) -> EventLimits:
+    """Return how long the values of events may be."""
+    limits = settings.limits
+    return EventLimits(
+        uri_bytes=limits.uri_bytes,
+        user_bytes=limits.user_bytes,
+        message_bytes=limits.message_bytes,
+        unauthenticated_bytes=limits.unauthenticated_bytes,
+    )
 
 
 def _is_same_file(old: AuditLogSettings, new: AuditLogSettings) -> bool:

@@ -31,11 +31,13 @@ from proxy.observation import VERSION, dressing_by, tracing_by
 from proxy.pipeline import Pipeline
 from proxy.serving.certificates import LoadedCertificates, load_again, load_certificates
 from proxy.serving.in_flight import InFlight
+from proxy.serving.unauthenticated_budget import UnauthenticatedBudget
 from proxy.settings.audit_policy import load_audit_policy
 from proxy.settings.model import Settings
 from proxy.stages import Decisions
 from proxy.telemetry.audit_metrics import AuditMetrics
 from proxy.telemetry.audit_policy_metrics import AuditPolicyMetrics
+from proxy.telemetry.loop_watchdog import BlockedLoopMetrics
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.program_metrics import ProgramMetrics
 from proxy.telemetry.request_metrics import RequestMetrics
@@ -77,6 +79,7 @@ class Counters:
         self.policy = AuditPolicyMetrics(self.registry)
         self.requests = RequestMetrics(self.registry)
         self.shadow = ShadowMetrics(self.registry)
+        self.blocked_loop = BlockedLoopMetrics(self.registry)
         ProgramMetrics(self.registry, version=VERSION)
 
 
@@ -109,10 +112,20 @@ class Workshop:
         self._on_failure = on_failure
         # One for all generations: events of a request that lasts follow the sink of the moment,
         # so that a backend which is gone is not written to.
-        self.book = AuditBook(Nowhere(), AuditPolicy([]), body_bytes=0, clock=time.monotonic)
+        self.book = AuditBook(
+            Nowhere(),
+            AuditPolicy([]),
+            body_bytes=0,
+            clock=time.monotonic,
+            when_truncated=counters.audit.event_truncated,
+        )
         self._audited = AuditRecorder(time.time_ns, self.book, counter=counters.requests)
         self._unaudited = Recorder(time.time_ns, counter=counters.requests)
         self.in_flight = InFlight(reads=0, writes=0, counter=counters.serving)
+        # One for every listener there is; `Proxy` holds it to the settings in force.
+        unauthenticated = counters.serving.unauthenticated
+        budget = self.budget = UnauthenticatedBudget(0, 0, counter=unauthenticated)
+        unauthenticated.watch_budget(lambda: budget.held_bytes, lambda: budget.limit_bytes)
         # Whether reviews are answered is a matter of an API server, not of the rules.
         self._breakers = WeakKeyDictionary[Tenure, Breaker]()
         # Hears of each change of what is known of ourselves.
@@ -206,9 +219,17 @@ class Workshop:
             upstream.side.reviewer.client,
             self.counters.core,
             self.counters.tokens,
-            self._breakers.setdefault(upstream, Breaker(self.clocks.monotonic)),
+            self._breaker_for(upstream),
             self.counters.shadow,
         )
+
+    def _breaker_for(self, upstream: Tenure) -> Breaker:
+        breaker = self._breakers.get(upstream)
+        if breaker is None:
+            probing = upstream.side.reachability
+            breaker = self._breakers[upstream] = Breaker(probing.request_probe)
+            probing.add_listener(breaker.on_probe)
+        return breaker
 
     async def _upstream(
         self, settings: Settings, current: Generation | None, undo: AsyncExitStack
@@ -286,8 +307,8 @@ def _authenticates_alike(settings: Settings, trust: TrustKeeper, current: Genera
 
 def _decides_alike(settings: Settings, upstream: Tenure, current: Generation) -> bool:
     """Tell whether nothing that a decision depends on has changed."""
-    before = current.settings
-    return upstream is current.upstream and (settings.impersonation, settings.authentication) == (
-        before.impersonation,
-        before.authentication,
-    )
+    return upstream is current.upstream and _decided_by(settings) == _decided_by(current.settings)
+
+
+def _decided_by(settings: Settings) -> tuple[object, ...]:
+    return settings.impersonation, settings.authentication, settings.serving.limits.selector_terms

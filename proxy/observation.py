@@ -11,6 +11,7 @@ from proxy.admin.metrics_guard import MetricsGuard
 from proxy.authentication.bearer_token import KubernetesTokenReviewer
 from proxy.authorization.access_reviews import KubernetesAccessReviewer
 from proxy.core.access_check import AccessCheck
+from proxy.core.admission import Admission
 from proxy.core.evaluation import Answer
 from proxy.core.identity import Identity
 from proxy.serving.carrier import Kind
@@ -43,10 +44,10 @@ class _OfTheMoment:
         return await KubernetesAccessReviewer(self._client()).review(check)
 
 
-def metrics_guard(client: Callable[[], ApiClient]) -> MetricsGuard:
+def metrics_guard(client: Callable[[], ApiClient], *, clock: Callable[[], float]) -> MetricsGuard:
     """Return who decides about scrapers, asking as the reviewer of the moment."""
     asking = _OfTheMoment(client)
-    return MetricsGuard(asking.owner, asking.answer)
+    return MetricsGuard(asking.owner, asking.answer, clock=clock)
 
 
 async def tracing_by(settings: TracingSettings) -> Tracing | None:
@@ -54,7 +55,12 @@ async def tracing_by(settings: TracingSettings) -> Tracing | None:
     if settings.endpoint is None:
         return None
     rate = settings.sampling_rate_per_million
-    start = partial(start_tracing, settings.endpoint, sampling_rate_per_million=rate)
+    start = partial(
+        start_tracing,
+        settings.endpoint,
+        sampling_rate_per_million=rate,
+        trusted_groups=settings.trusted_groups,
+    )
     return await asyncio.to_thread(start)
 
 
@@ -63,8 +69,11 @@ def dressing_by(tracing: Tracing | None) -> HeadDressing | None:
     if tracing is None:
         return None
 
-    def dress(exchange: ClientExchange, audit_id: bytes, head: bytes) -> bytes:
-        return tracing.dress((audit_id, id(exchange.request)), head)
+    def dress(
+        exchange: ClientExchange, audit_id: bytes, head: bytes, admission: Admission
+    ) -> bytes:
+        groups = admission.caller.identity.groups
+        return tracing.dress((audit_id, id(exchange.request)), head, groups)
 
     return dress
 
@@ -86,3 +95,8 @@ def watch_clients(metrics: ServingMetrics, listener: Listener, in_flight: InFlig
         },
     )
     metrics.watch_handshakes(lambda: listener.handshake_failures)
+    metrics.unauthenticated.watch_connections(
+        lambda: listener.unauthenticated,
+        lambda: listener.evictions,
+        lambda: listener.stalled_responses,
+    )

@@ -4,17 +4,23 @@ Each stage returns a value that the next one needs. Forwarding takes an Admissio
 decision core makes, so there is no way down that skips the decision.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.core.action import Action, parse_action
+from proxy.core.action import (
+    Action,
+    Outline,
+    outline_action,
+    whole_action,
+)
 from proxy.core.admission import Admission
 from proxy.core.audit_id import adopted_audit_id
 from proxy.core.endless import is_endless
 from proxy.core.errors import InternalError, Refusal, TooManyRequests
-from proxy.core.identity import Caller, Identity
+from proxy.core.identity import ANONYMOUS, Caller, Identity
 from proxy.core.repeatable_decision import RepeatableDecision
 from proxy.core.request_timeout import check_timeout
 from proxy.core.status import refusal_response
@@ -112,6 +118,8 @@ class Pipeline:
                 audit_id=trail.audit_id,
                 refuse=lambda refusal: self._answer(exchange, trail, refusal),
             ):
+                is_anonymous = walk.caller.identity.name == ANONYMOUS
+                exchange.mark_authenticated(is_anonymous=is_anonymous)
                 self._start(exchange, self._forward(exchange, admission, trail))
         except TooManyRequests as refusal:
             # Where it stands on the whole way it is known who is calling, and not more.
@@ -154,6 +162,11 @@ class Pipeline:
             return
         try:
             await self._walk(exchange, trail)
+        except asyncio.CancelledError:
+            # The connection has ended the wait of a caller that is not authenticated.
+            if exchange.refusal is not None and exchange.is_open:
+                self._answer(exchange, trail, exchange.refusal)
+            raise
         except Exception as error:  # noqa: BLE001 - likewise
             self._fail(exchange, trail, error)
 
@@ -170,13 +183,17 @@ class Pipeline:
         if self.audit_room is not None and not self.audit_room.is_free():
             await self.audit_room.wait()
         request = exchange.request
-        action = parse_action(request.method, request.target)
-        trail.acts(action)
-        check_timeout(action, request.target)
+        outline = outline_action(request.method, request.target)
+        trail.acts(outline.action)
+        check_timeout(outline.action, request.target)
         caller = await self._authenticator.authenticate(
             exchange.peer, request.headers, target=request.target, upgrade=request.upgrade
         )
-        trail.is_called_by(caller)
+        exchange.mark_authenticated(is_anonymous=caller.identity.name == ANONYMOUS)
+        try:
+            action = self._whole_action(outline, exchange, trail)
+        finally:
+            trail.is_called_by(caller)
         self._in_flight.enter(exchange, action, caller)
         wanted = request.headers.derive(self._decisions.read_wanted)
         admission = await self._decisions.gate.admit(
@@ -184,8 +201,10 @@ class Pipeline:
         )
         trail.is_admitted(admission)
         is_long_running = action.is_long_running
-        if is_long_running and is_endless(action, request.target):
-            exchange.mark_endless()
+        if is_long_running:
+            exchange.mark_long_running()
+            if is_endless(action, request.target):
+                exchange.mark_endless()
         if request.expects_continue:
             exchange.send_continue()
         await self._forwarder.forward(
@@ -197,6 +216,15 @@ class Pipeline:
         )
         if request.notes is not None and not is_long_running:
             self._note(exchange, action, caller, wanted)
+
+    def _whole_action(self, outline: Outline, exchange: ClientExchange, trail: Trail) -> Action:
+        """Return all that the request does: long selectors are read for known callers only."""
+        if outline.is_whole:
+            return outline.action
+        request, most_terms = exchange.request, self._decisions.selector_terms
+        action = whole_action(outline, request.method, request.target, most_terms=most_terms)
+        trail.acts(action)
+        return action
 
     def _note(
         self, exchange: ClientExchange, action: Action, caller: Caller, wanted: Identity | None
@@ -222,6 +250,9 @@ class Pipeline:
         return trail
 
     def _answer(self, exchange: ClientExchange, trail: Trail, refusal: Refusal) -> None:
+        # Its frames refer to the trail, which refers to the refusal: a cycle that would keep the
+        # head, up to 1 MB, until the garbage collector comes.
+        refusal.__traceback__ = None
         trail.is_refused(refusal)
         if exchange.has_started:
             exchange.abort()

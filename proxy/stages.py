@@ -9,6 +9,7 @@ from proxy.core.admission import Admission
 from proxy.core.errors import Refusal
 from proxy.core.header_lines import Header, HeaderLines
 from proxy.core.identity import Caller, Identity
+from proxy.core.list_options import DEFAULT_SELECTOR_TERMS
 from proxy.core.repeatable_decision import RepeatableDecision
 from proxy.wire.exchange import ClientExchange, ExchangeObserver, Outcome
 from proxy.wire.head import RequestHead
@@ -136,6 +137,8 @@ class Decisions:
 
     read_wanted: Callable[[Sequence[Header]], Identity | None]
     gate: DecisionGate
+    selector_terms: int = DEFAULT_SELECTOR_TERMS
+    """How many requirements and values the selectors of one request may have together."""
 
 
 class RequestForwarder(Protocol):

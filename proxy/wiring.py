@@ -19,7 +19,7 @@ from proxy.authorization.breaker import Breaker
 from proxy.authorization.decision_memory import DecisionMemory, Memory, ModeMemory
 from proxy.authorization.gate import Gate
 from proxy.authorization.placement import DecidingGate, PlacingGate
-from proxy.authorization.review_desk import ReviewDesk
+from proxy.authorization.review_desk import ReviewDesk, ReviewLimits
 from proxy.authorization.shadow import ShadowTools
 from proxy.authorization.shadowing import ShadowingGate, build_shadow
 from proxy.core.admission import Guards
@@ -77,6 +77,7 @@ def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) ->
     )
     tokens = TokenAuthenticator(
         desk,
+        token_bytes=reviews.token_bytes,
         success_ttl_seconds=reviews.success_ttl_seconds,
         clock=tools.clock,
         tasks=tools.tasks,
@@ -134,7 +135,7 @@ def build_gate(settings: Settings, tools: Tools) -> Gate:
         rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
         breaker=tools.breaker,
         counter=tools.metrics,
-        limits=(reviews.in_flight, reviews.timeout_seconds),
+        limits=ReviewLimits(reviews.in_flight, reviews.timeout_seconds, reviews.document_bytes),
         tasks=tools.tasks,
     )
     decisions = DecisionMemory(
@@ -163,14 +164,12 @@ def decisions_by(settings: Settings, gate: Gate, tools: Tools) -> Decisions:
             impersonation,
             tools.client,
             metrics=tools.shadow_metrics,
-            tools=ShadowTools(
-                tools.clock, random.random, lambda: tools.breaker.is_open, tools.tasks
-            ),
+            tools=ShadowTools(tools.clock, random.random, tools.breaker, tools.tasks),
         )
         deciding = ShadowingGate(gate, shadow)
     if settings.impersonation.bound_pod_lookup:
-        return Decisions(read_wanted, PlacingGate(deciding, _bound_pods(settings, tools)))
-    return Decisions(read_wanted, deciding)
+        deciding = PlacingGate(deciding, _bound_pods(settings, tools))
+    return Decisions(read_wanted, deciding, settings.serving.limits.selector_terms)
 
 
 @lru_cache(maxsize=8)
@@ -227,12 +226,30 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
     limits = settings.serving.limits
     return ConnectionLimits(
         handshake_seconds=limits.handshake_timeout_seconds,
+        handshake_bytes=limits.handshake_bytes,
         head_seconds=limits.head_timeout_seconds,
         idle_seconds=limits.idle_timeout_seconds,
         age_seconds=settings.serving.connection_age_seconds,
-        unread_head_bytes=limits.unread_head_bytes,
+        header_lines=limits.header_lines,
+        header_line_bytes=limits.header_line_bytes,
+        target_bytes=limits.target_bytes,
+        unauthenticated_idle_seconds=limits.unauthenticated_idle_timeout_seconds,
+        response_progress_seconds=limits.response_progress_timeout_seconds,
         connections=limits.connections,
         connections_per_address=limits.connections_per_address,
+        handshake_slice_seconds=limits.handshake_slice_seconds,
+    )
+
+
+def files_beside_clients(settings: Settings) -> int:
+    """Return how many files the admin port and reviews may need at a time."""
+    impersonation = settings.impersonation
+    return (
+        settings.admin.limits.connections
+        + settings.authentication.token_review.in_flight
+        # Reviews and look-ups of pods have a limit each, of the same number.
+        + impersonation.reviews.in_flight * 2
+        + impersonation.shadow.in_flight
     )
 
 

@@ -18,11 +18,13 @@ from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.errors import SandboxError
 from tests.support.build_once import report_missing
 from tests.support.control_plane import TOKEN_USERS
-from tests.support.ran import FAILED, PASSED
+from tests.support.maps import unshown_tests
 from tests.support.sizes import IS_SOAKING, SOAK_SECONDS
 
 FOUND = pytest.StashKey[Binaries | SandboxError]()
 START_SECONDS = pytest.StashKey[float]()
+PASSED = pytest.StashKey[set[str]]()
+UNSHOWN = pytest.StashKey[list[str]]()
 REAL_SERVERS = {"binaries", "control_plane"}
 
 
@@ -79,7 +81,9 @@ def plain_api_server(api_servers: tuple[ApiServer, ApiServer]) -> ApiServer:
     return api_servers[1]
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[PASSED] = set()
+    config.pluginmanager.register(_Passed(config.stash[PASSED]))
     # A run in the background inherits ignored interrupts and hands them on to the programs it
     # starts, which then could not be interrupted by the tests that do so.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -92,33 +96,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.e2e)
         if IS_SOAKING and item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.timeout(SOAK_SECONDS), append=False)
-    # What looks back at the run comes last.
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    test = report.nodeid.partition("[")[0]
-    if report.failed:
-        FAILED.add(test)
-    elif report.when == "call" and report.passed:
-        PASSED.add(test)
+class _Passed:
+    """Notes which tests have passed, without their parameters, in every process of the run."""
+
+    def __init__(self, passed: set[str]) -> None:
+        self._passed = passed
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._passed.add(report.nodeid.partition("[")[0])
 
 
 @pytest.hookimpl(tryfirst=True)  # before the terminal asks for lines about the outcome
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find or build the programs before the first test: a build outlasts any test's timeout."""
-    config = session.config
-    if config.option.collectonly or not any(
+    if not session.config.option.collectonly and any(
         item.get_closest_marker("e2e") for item in session.items
     ):
-        return
+        _find_programs(session.config)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    # Of several processes only the first has a terminal, and it collects no tests.
+    if not config.getoption("numprocesses", None):
+        return []
+    _find_programs(config)
+    return _origin(config)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    return _origin(config)
+
+
+def _find_programs(config: pytest.Config) -> None:
+    """Find or build the programs before the first test: a build outlasts any test's timeout."""
     try:
         config.stash[FOUND] = find_binaries()
     except SandboxError as error:
         config.stash[FOUND] = error
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+def _origin(config: pytest.Config) -> list[str]:
     match config.stash.get(FOUND, None):
         case None:
             return []
@@ -128,9 +147,23 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
             return f"control plane: {error}".splitlines()
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a run of all tests in which a test that a document relies on has not passed."""
+    config = session.config
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
+        config.option.keyword or config.option.markexpr or config.option.collectonly
+    )
+    if exitstatus == pytest.ExitCode.OK and is_whole and not hasattr(config, "workerinput"):
+        config.stash[UNSHOWN] = unshown_tests(config.stash[PASSED])
+        if config.stash[UNSHOWN]:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    for test in config.stash.get(UNSHOWN, []):
+        terminalreporter.write_line(f"NOT PASSED, but named in docs/: {test}")
     seconds = config.stash.get(START_SECONDS, None)
     if seconds is not None:
         terminalreporter.write_line(f"control plane: two API servers were ready in {seconds:.1f} s")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from proxy.act.heads import own_authorization
-from proxy.core.action import parse_action
+from proxy.core.action import outline_action
 from proxy.core.admission import Admission
 from proxy.core.audit_id import adopted_audit_id, new_audit_id
 from proxy.core.endless import is_endless
@@ -67,12 +67,17 @@ class ActingHandler:
 
     async def _pass_on(self, exchange: ClientExchange, audit_id: bytes) -> None:
         request = exchange.request
+        # The proxy behind us authenticates; here every local client is served alike.
+        exchange.mark_authenticated(is_anonymous=False)
         # Before the client is told to send its body; the head is written by the same answer.
         request.headers.derive(own_authorization)
-        action = parse_action(request.method, request.target)
+        # What the selectors ask for is for the proxy to read.
+        action = outline_action(request.method, request.target).action
         is_long_running = action.is_long_running
-        if is_long_running and is_endless(action, request.target):
-            exchange.mark_endless()
+        if is_long_running:
+            exchange.mark_long_running()
+            if is_endless(action, request.target):
+                exchange.mark_endless()
         if request.expects_continue:
             exchange.send_continue()
         await self._forwarder.forward(

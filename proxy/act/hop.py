@@ -24,6 +24,7 @@ from proxy.serving.drain import Drain
 from proxy.serving.drain_schedule import DrainTimes
 from proxy.serving.limits import ConnectionLimits
 from proxy.serving.listener import Listener
+from proxy.serving.unauthenticated_budget import UnauthenticatedBudget
 from proxy.telemetry.logs import fields
 from proxy.upstream.endpoints import Endpoints
 from proxy.upstream.forwarder import Forwarder
@@ -37,6 +38,8 @@ _SWEEPS_PER_LOOK = 10
 _CONNECT_SECONDS = 5.0
 # More than the proxy's own: it tells what kept it from answering, and we do not know.
 _RESPONSE_SECONDS = 120.0
+# Of all clients, who have one address: they are on this machine.
+_UNFINISHED_HEAD_BYTES = 64 * 1024 * 1024
 # The application beside us is what clients wait for, not we: watches end at once, requests that are
 # under way are waited for.
 _DRAIN_TIMES = DrainTimes(delay_seconds=0.0, watch_window_seconds=0.0, grace_seconds=20.0)
@@ -107,6 +110,7 @@ class Hop:
             context=context,
             handler=ActingHandler(pass_on_as(wanted), forwarder, self._tasks),
             limits=ConnectionLimits(),
+            budget=UnauthenticatedBudget(_UNFINISHED_HEAD_BYTES, 100),
             clock=clock,
         )
         self.drain = Drain(self._listener, _DRAIN_TIMES, clock=clock)

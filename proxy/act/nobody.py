@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from proxy.core.errors import Refusal
 from proxy.upstream.endpoints import Endpoint
+from proxy.upstream.own_denials import DeniedRequest
 from proxy.upstream.standing import Standing
 
 
@@ -18,9 +19,19 @@ class Nobody:
         """Tell which denials are about us: none."""
         return self
 
-    def refusal(self, _media_type: str, _body: bytes) -> Refusal | None:
+    def is_own(self, _name: str) -> bool:
+        """Return that no name is ours."""
+        return False
+
+    def judge(
+        self,
+        _media_type: str,
+        _body: bytes,
+        _request: DeniedRequest,
+        tell: Callable[[Refusal | None], None],
+    ) -> None:
         """Let every denial pass."""
-        return None
+        tell(None)
 
     def ask(self, _endpoint: Endpoint, _version: int, tell: Callable[[Standing], None]) -> None:
         """Tell that nothing is wrong with us: a 401 is about the application, which is to see it.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from proxy.advice.usage_events import (
     Impersonation,
     ImpersonationReader,
+    TruncatedEvent,
     UnreadableEvent,
     UsedAction,
     caller_groups,
@@ -125,6 +126,8 @@ class Usage:
         self.impersonators: dict[str, Impersonator] = {}
         self.beyond = 0
         """Requests of impersonators that the bound left no room for."""
+        self.truncated = 0
+        """Events that hold only a part of who acted as whom, or on what."""
         self.first = self.last = ""
         """When the first and the last of these requests came."""
 
@@ -132,7 +135,11 @@ class Usage:
         """Count an event, if somebody acted as somebody else; UnreadableEvent if it is none."""
         if not isinstance(event, dict):
             raise UnreadableEvent
-        seen = self._reader.read(event)
+        try:
+            seen = self._reader.read(event)
+        except TruncatedEvent:
+            self.truncated += 1
+            return
         if seen is None or not self._is_meant(seen.caller):
             return
         self._note_time(seen.received_at)

@@ -45,6 +45,7 @@ def report_head(report: Report) -> dict[str, object]:
         "read": {
             "events": report.lines,
             "unreadable": report.unreadable,
+            "truncated": report.usage.truncated,
             "requestsBeyondTheBound": usage.beyond,
         },
         "impersonators": [],
@@ -232,6 +233,11 @@ def _summary(report: Report) -> Iterator[str]:
     yield f"{report.lines} events read{period}"
     if report.unreadable:
         yield f"{report.unreadable} lines are no audit events"
+    if report.usage.truncated:
+        yield (
+            f"{report.usage.truncated} events are left out: a name in them was cut because it is "
+            "longer than audit.limits allow"
+        )
     if usage.beyond:
         yield f"{usage.beyond} requests of further impersonators are not told (--most)"
 

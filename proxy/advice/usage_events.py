@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from proxy.core.action import Action
+from proxy.core.audit_annotations import read_event_cuts
 from proxy.core.hopeless import hopeless_reason
 from proxy.core.identity import (
     ANONYMOUS,
@@ -20,6 +21,7 @@ from proxy.core.legacy_policy import LegacyAction, LegacyPolicy
 from proxy.core.modes import Mode, applicable_modes
 from proxy.core.original_user import is_reserved_key
 from proxy.core.plan import DecisionRules, plan_attempts
+from proxy.core.truncation import UnreadableCuts
 
 NO_MODE = "none"
 """Where no constrained mode can make the identity, whatever is granted."""
@@ -37,12 +39,17 @@ PATTERNS = frozenset(f"{root}/*" for root in _DISCOVERY)
 """Paths that stand for all below them."""
 _WITHOUT_LEGACY = DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY))
 _ANYTHING = Action("get", "/")
+_GRANTED = ("user.", "impersonatedUser.", "objectRef")
 _MOST_REMEMBERED = 10_000
 _LONGEST_REMEMBERED = 1024
 
 
 class UnreadableEvent(ValueError):
     """Something is no audit event."""
+
+
+class TruncatedEvent(UnreadableEvent):
+    """An event holds only a part of what a grant would have to name."""
 
 
 class UsedAction(NamedTuple):
@@ -103,6 +110,8 @@ class ImpersonationReader:
         user = _mapping(event, "user")
         if not _text(user, "username") or not _text(acting, "username"):
             raise UnreadableEvent
+        if "annotations" in event:
+            _check_whole(event)
         constraint = _text(_mapping(event, "authenticationMetadata"), "impersonationConstraint")
         wanted, mode = self._resolved(user, acting, constraint)
         action, namespace = _action(event)
@@ -133,6 +142,19 @@ class ImpersonationReader:
                 self._known.clear()
             known = self._known[says] = _resolve(says, extra)
         return known
+
+
+def _check_whole(event: Event) -> None:
+    """Refuse an event whose identities, object or path were cut: each would be another one."""
+    try:
+        cuts = read_event_cuts(_mapping(event, "annotations"))
+    except UnreadableCuts as error:
+        raise UnreadableEvent from error
+    # The cut comes after the path where there is a query.
+    is_path_cut = "requestURI" in cuts and "?" not in _text(event, "requestURI")
+    is_path_used = "objectRef" not in event
+    if (is_path_cut and is_path_used) or any(path.startswith(_GRANTED) for path in cuts):
+        raise TruncatedEvent
 
 
 def caller_groups(event: Event) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ def _application() -> web.Application:
         f"/apis/{GROUP}/v1": _resources,
         f"{VIRTUAL_MACHINE}/console": _console,
         f"{VIRTUAL_MACHINE}/unauthorized": _unauthorized,
+        f"{VIRTUAL_MACHINE}/forbidden": _forbidden,
     }
     application = web.Application()
     application.add_routes([web.get(path, handler) for path, handler in routes.items()])
@@ -59,7 +60,7 @@ async def _group(_request: web.Request) -> web.Response:
 
 
 async def _resources(_request: web.Request) -> web.Response:
-    subresources = ("console", "unauthorized")
+    subresources = ("console", "forbidden", "unauthorized")
     return web.json_response(
         {
             "kind": "APIResourceList",
@@ -108,6 +109,25 @@ async def _unauthorized(request: web.Request) -> web.Response:
         },
         status=401,
         headers={"WWW-Authenticate": 'Basic realm="console"'},
+    )
+
+
+async def _forbidden(request: web.Request) -> web.Response:
+    """Deny the user of the query something, in the very words of the API server."""
+    user = request.query["user"]
+    cannot = 'impersonate resource "users" in API group "" at the cluster scope'
+    return web.json_response(
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": f'users "erin" is forbidden: User "{user}" cannot {cannot}',
+            "reason": "Forbidden",
+            "details": {"name": "erin", "kind": "users"},
+            "code": 403,
+        },
+        status=403,
     )
 
 

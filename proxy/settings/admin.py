@@ -1,9 +1,22 @@
 """The section `admin`: the port for operators and their tools."""
 
-from pydantic import model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from proxy.settings.strict import StrictModel
-from proxy.settings.values import Address, FilePath
+from proxy.settings.values import Address, Duration, FilePath, Timeout
+
+
+class AdminLimitSettings(StrictModel):
+    """How many connections the admin port has, and how long they may wait."""
+
+    connections: PositiveInt = 64
+    """Connections at a time. One more closes another: of the address with the most, the oldest."""
+
+    head_timeout_seconds: Timeout = Field(default=10.0, alias="headTimeout")
+    """A new connection without a whole request by then is closed, TLS handshake included."""
+
+    idle_timeout_seconds: Timeout = Field(default=90.0, alias="idleTimeout")
+    """A connection without a whole new request for this long after a response is closed."""
 
 
 class AdminSettings(StrictModel):
@@ -23,6 +36,12 @@ class AdminSettings(StrictModel):
 
     kep_metric_names: bool = False
     """On: durations also under the names of the KEP's text, which no server ever had."""
+
+    limits: AdminLimitSettings = AdminLimitSettings()
+    """How many connections this port has, and how long they may wait."""
+
+    blocked_loop_seconds: Duration = Field(default=0.25, alias="blockedLoop")
+    """An event loop blocked for longer is counted, and logged with the code location. 0s: off."""
 
     @model_validator(mode="after")
     def _tokens_are_not_sent_in_the_clear(self) -> "AdminSettings":

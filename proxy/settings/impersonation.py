@@ -8,6 +8,8 @@ from proxy.settings.shadow import ShadowSettings
 from proxy.settings.strict import StrictModel
 from proxy.settings.values import Duration, Timeout
 
+# JSON may make a text six times as long, and the API server takes no request above 3 MiB.
+MOST_REVIEW_BYTES = 524288
 LegacyChoice = Literal["allow", "warn", "deny"]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
@@ -69,6 +71,10 @@ class ReviewSettings(StrictModel):
 
     per_caller_burst: PositiveInt = 2500
     """Reviews one caller may cost at once after a quiet time."""
+
+    document_bytes: Annotated[int, Field(gt=0, le=MOST_REVIEW_BYTES)] = 262144
+    """Size of one review: the caller's identity, one part of the wanted identity, and the selectors
+    and names of the request. A request that needs a larger one is a 400."""
 
 
 class ImpersonationSettings(StrictModel):

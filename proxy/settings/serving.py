@@ -8,6 +8,16 @@ from proxy.settings.strict import StrictModel
 from proxy.settings.values import Address, Duration, FilePath, Timeout
 
 Percent = Annotated[int, Field(ge=1, le=100)]
+# No more than the parser takes of anybody, and enough for every client that sends no identity.
+HeaderLineCount = Annotated[int, Field(ge=64, le=4096)]
+# From what a token of the default size needs, in a WebSocket subprotocol too, to a whole head.
+HeaderLineBytes = Annotated[int, Field(ge=96 * 1024, le=1024 * 1024)]
+# Selectors and continue tokens of real clients need some kilobytes; a head has 1 MiB.
+TargetBytes = Annotated[int, Field(ge=8192, le=1024 * 1024)]
+# As many as are read before authentication, up to what a review of the default size can carry.
+SelectorTerms = Annotated[int, Field(ge=64, le=10_000)]
+# From what one certificate needs to what the judge of chains reads.
+HandshakeBytes = Annotated[int, Field(ge=4096, le=32_768)]
 
 
 class ServingLimitSettings(StrictModel):
@@ -22,11 +32,30 @@ class ServingLimitSettings(StrictModel):
     idle_timeout_seconds: Timeout = Field(default=90.0, alias="idleTimeout")
     """A connection without a request for this long is closed."""
 
-    unread_head_bytes: PositiveInt = 64 * 1024 * 1024
-    """Unfinished heads of all clients together; beyond it whoever holds most is told 429."""
+    unauthenticated_idle_timeout_seconds: Timeout = Field(
+        default=10.0, alias="unauthenticatedIdleTimeout"
+    )
+    """The same for a connection that has had no authenticated request yet."""
+
+    response_progress_timeout_seconds: Timeout = Field(
+        default=60.0, alias="responseProgressTimeout"
+    )
+    """In this time a client must take 64 KiB of a response, or all that is pending of it; else it
+    is cut off. Watches, logs, exec and the like are exempt."""
+
+    handshake_bytes: HandshakeBytes = 16 * 1024
+    """What a client may send in its TLS handshake, above all certificates; more is cut off."""
+
+    unauthenticated_bytes: PositiveInt = 64 * 1024 * 1024
+    """Memory held for callers that are not authenticated yet: handshakes, heads, tokens under
+    review. Beyond it the connection that holds most is told 429 and closed."""
+
+    unauthenticated_address_percent: Percent = 50
+    """How much of it, in percent, one address (IPv6: one /64 network) may hold."""
 
     connections: PositiveInt = 10_000
-    """Connections at a time; more are closed before the handshake. Each may need two files."""
+    """Connections at a time. A newcomer beyond it gets the place of an unauthenticated connection,
+    the one silent for longest, or is closed before the handshake. Each may need two files."""
 
     connections_per_address: PositiveInt = 5_000
     """The same for one address (IPv6: one /64 network), so that no one takes all places."""
@@ -40,8 +69,25 @@ class ServingLimitSettings(StrictModel):
     caller_percent: Percent = 75
     """How much of both, in percent, one caller may take; more of its requests are told 429."""
 
+    handshake_slice_seconds: Timeout = Field(default=0.002, alias="handshakeSlice")
+    """Of each turn of the event loop, for TLS handshakes; more wait for the next turns."""
+
     caller_long_running: NonNegativeInt = 0
     """Watches, logs, exec and the like of one caller; more are told 429. 0: any number."""
+
+    header_lines: HeaderLineCount = 1200
+    """Header lines of one request; more is a 431."""
+
+    header_line_bytes: HeaderLineBytes = 128 * 1024
+    """Longest header line of a request; a longer one is a 431, before the rest of it is read."""
+
+    target_bytes: TargetBytes = 64 * 1024
+    """Longest path and query of a request; more is a 414. The query of exec, attach, portforward
+    and proxy may have any length that fits a head."""
+
+    selector_terms: SelectorTerms = 1000
+    """Requirements and values in label and field selector of one request together; more is a 400.
+    Not counted in targets of up to 256 bytes."""
 
 
 class ShutdownSettings(StrictModel):

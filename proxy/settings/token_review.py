@@ -31,3 +31,7 @@ class TokenReviewSettings(StrictModel):
 
     per_address_burst: PositiveInt = 500
     """The same at once, after a quiet time. Reviews that are under way count as well."""
+
+    token_bytes: PositiveInt = 64 * 1024
+    """The largest token that is reviewed; a larger one is told 431. Tokens of service accounts have
+    1 to 2 KB, OIDC tokens with hundreds of groups up to about 30 KB."""

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from proxy.settings.impersonation import Names
 from proxy.settings.strict import StrictModel
 
 PerMillion = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -25,4 +26,7 @@ class TracingSettings(StrictModel):
     """Where spans are sent, by OTLP over HTTP; needs the extra `otel`. Absent: there are none."""
 
     sampling_rate_per_million: PerMillion = 0
-    """How many of the requests that come without a trace begin one; one that comes is kept."""
+    """How many requests begin a trace, of those whose caller's trace is not continued."""
+
+    trusted_groups: Names = ("system:masters", "system:monitoring")
+    """Whose `traceparent` is continued, sampled if it says so: callers of these groups."""

@@ -8,7 +8,10 @@ import pytest
 from proxy.advice.usage import Count, Usage, UsageLimits
 from proxy.advice.usage_events import OWN_NODE, UnreadableEvent, UsedAction
 from proxy.advice.usage_grants import Outlook, needed_by, outlook_of
+from proxy.core.audit_annotations import DOMAIN
+from proxy.core.cut_text import MARKER
 from proxy.core.identity import Identity
+from proxy.core.truncation import cut_of, cuts_text
 
 ROBOT = "system:serviceaccount:ci:robot"
 LIST_PODS = UsedAction("list", resource="pods")
@@ -388,3 +391,36 @@ def test_impersonators_can_be_chosen_and_left_out() -> None:
 
     assert list(chosen.impersonators) == ["bob"]
     assert list(others.impersonators) == ["carol"]
+
+
+def cut(path: str) -> dict[str, str]:
+    return {"audit.k8s.io/truncated": "true", f"{DOMAIN}/truncated": cuts_text([cut_of(path, "x")])}
+
+
+@pytest.mark.parametrize(
+    "path", ["user.groups", "impersonatedUser.username", "impersonatedUser.groups", "objectRef"]
+)
+def test_nothing_is_granted_by_a_name_that_was_cut(path: str) -> None:
+    usage = usage_of(event(), event("carol", annotations=cut(path)))
+
+    assert usage.truncated == 1
+    assert list(identities(usage, "user-info")) == [Identity("alice")]
+
+
+def test_a_cut_after_the_path_says_all_that_a_grant_needs() -> None:
+    usage = usage_of(
+        event(uri=f"/api/v1/pods?labelSelector=x{MARKER}", annotations=cut("requestURI")),
+        event(uri=f"/metrics?x{MARKER}", ref={"resource": ""}, annotations=cut("requestURI")),
+        event(uri=f"/metrics{MARKER}", ref={"resource": ""}, annotations=cut("requestURI")),
+        # kube-apiserver leaves out bodies, and says no more than that.
+        event(annotations={"audit.k8s.io/truncated": "true"}),
+    )
+
+    actions = usage.impersonators["bob"].modes["user-info"].actions
+    assert usage.truncated == 1
+    assert set(actions) == {LIST_PODS, UsedAction("list", path="/metrics")}
+
+
+def test_an_event_that_does_not_say_what_was_cut_is_none() -> None:
+    with pytest.raises(UnreadableEvent):
+        usage_of(event(annotations={f"{DOMAIN}/truncated": "[]"}))

@@ -147,6 +147,10 @@ CASES = {
         one(LOST, "0x55 8x100", backend="log", reason="buffer-full"),
         one(LOST, "8" + LONG, backend="log", reason="buffer-full"),
     ),
+    "UnderstudyAuditEventsTruncated": Case(
+        one("understudy_audit_events_truncated_total", "0+20" + LONG),
+        one("understudy_audit_events_truncated_total", "0+1" + LONG),
+    ),
     "UnderstudyAuditBehind": Case(
         one("understudy_audit_events_waiting", "4000" + LONG, backend="log"),
         one("understudy_audit_events_waiting", "40" + LONG, backend="log"),
@@ -171,9 +175,27 @@ CASES = {
         one("understudy_connections_turned_away_total", "0" + LONG)
         | one("understudy_requests_turned_away_total", "0+1" + LONG, kind="read"),
     ),
+    "UnderstudyUnauthenticatedFlood": Case(
+        one("understudy_unauthenticated_refusals_total", "0+120" + LONG, reason="address")
+        | one("understudy_connections_evicted_total", "0" + LONG, reason="total"),
+        one("understudy_unauthenticated_refusals_total", "0+6" + LONG, reason="address")
+        | one("understudy_connections_evicted_total", "0+6" + LONG, reason="total"),
+    ),
     "UnderstudyEventLoopLags": Case(
         slow("understudy_event_loop_lag_seconds", quick=False),
         slow("understudy_event_loop_lag_seconds", quick=True),
+    ),
+    "UnderstudyEventLoopBlocked": Case(
+        one("understudy_event_loop_blocked_total", "0x55 1x100"),
+        # It was blocked long ago, and is late now and then without being blocked.
+        one("understudy_event_loop_blocked_total", "3" + LONG)
+        | slow("understudy_event_loop_lag_seconds", quick=False),
+    ),
+    "UnderstudyConnectionsNearLimit": Case(
+        one("understudy_client_connections", "900" + LONG)
+        | one("understudy_client_connections_limit", "1000" + LONG),
+        one("understudy_client_connections", "900" + LONG)
+        | one("understudy_client_connections_limit", "10000" + LONG),
     ),
     "UnderstudyOpenFiles": Case(
         one("process_open_fds", "900" + LONG)

@@ -11,7 +11,6 @@ from tests.parity import deviations as parity
 from tests.support.maps import (
     ROOT,
     TEST_ID,
-    check_that_they_ran,
     collected_tests,
     missing_modules,
     named_tests,
@@ -52,11 +51,6 @@ def test_every_test_that_the_map_names_would_run() -> None:
     assert named - collected_tests() == set()
 
 
-@pytest.mark.last
-def test_every_test_that_the_map_names_has_run(request: pytest.FixtureRequest) -> None:
-    check_that_they_ran(named_tests(DOCUMENT), request.session)
-
-
 def test_every_test_of_the_kep_is_on_the_map() -> None:
     kep = {test for test in collected_tests() if test.startswith(KEP_TESTS)}
 
@@ -93,7 +87,7 @@ def test_the_letters_of_deviations_are_an_unbroken_list() -> None:
     letters = [letter for letter, _, _ in DEVIATION.findall(DOCUMENT)]
 
     assert letters == list(string.ascii_lowercase[: len(letters)])
-    assert letters[-1] == "j"
+    assert letters[-1] == "q"
 
 
 @pytest.mark.parametrize("module", [oracle, parity], ids=["oracle", "parity"])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.maps import ROOT, check_that_they_ran, collected_tests, named_tests
+from tests.support.maps import ROOT, collected_tests, named_tests
 
 pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
 
@@ -65,8 +65,3 @@ def test_every_shown_limit_is_in_the_list() -> None:
 
 def test_every_test_that_it_names_would_run() -> None:
     assert named_tests(DOCUMENT) - collected_tests() == set()
-
-
-@pytest.mark.last
-def test_every_test_that_it_names_has_run(request: pytest.FixtureRequest) -> None:
-    check_that_they_ran(named_tests(DOCUMENT), request.session)

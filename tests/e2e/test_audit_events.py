@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from proxy.core.audit_annotations import DOMAIN, read_event_cuts
+from proxy.core.cut_text import MARKER
+from proxy.core.truncation import is_cut_from, json_size
 from proxy.sandbox.api_client import ApiClient, client_context
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
@@ -306,6 +309,33 @@ def test_a_new_object_of_the_cluster_is_named_by_its_body(
         "name": "brand-new",
         "apiVersion": "v1",
     }
+    compare(ours, native)
+
+
+@pytest.mark.parametrize("most", [16_384, 1024], ids=["known", "unknown"])
+@pytest.mark.parametrize(
+    "query", ["x=" + "a" * 20_000, "x=" + "<&>" * 8_000], ids=["plain", "escapes"]
+)
+def test_a_long_value_is_cut_and_the_native_event_has_the_whole_of_it(
+    query: str, most: int, both: Both, callers: dict[str, Caller]
+) -> None:
+    is_known = most > 1024
+    credential = callers["Metadata"].credential if is_known else None
+    status, stages = (200, SHORT) if is_known else (401, UNKNOWN)
+    step = Step("", "GET", f"{CONFIG_MAPS}?{query}", status=status, stages=stages)
+
+    ours, native = both.ask(credential, step)
+
+    for our, their in zip(ours, native, strict=True):
+        cut = read_event_cuts(our["annotations"])
+        assert list(cut) == ["requestURI"]
+        assert is_cut_from(cut["requestURI"], their["requestURI"])
+        assert our["annotations"].pop("audit.k8s.io/truncated") == "true"
+        kept = our.pop("requestURI").removesuffix(MARKER)
+        assert most - 32 < json_size(kept) + len(MARKER) <= most
+        assert their.pop("requestURI").startswith(kept)
+        if not our["annotations"].keys() - {f"{DOMAIN}/truncated"}:
+            del our["annotations"]
     compare(ours, native)
 
 

@@ -179,3 +179,22 @@ def test_whoever_uses_our_credential_alone_is_found(
     for flag, count in (("NOT-IMPERSONATED", 1), ("not-in-ours", 1), ("TARGET-DIFFERS", 0)):
         series = f'understudy_audit_join_flagged_events{{flag="{flag}"}} {count}.0'
         assert series in metrics.read_text().splitlines()
+
+
+def test_a_request_whose_uri_was_cut_is_joined_by_its_digest(run: Run, caller: Caller) -> None:
+    client = run.understudy.client(caller.credential)
+    targets = [f"/api/v1/pods?x={'y' * 20_000}{odd}" for odd in ("", "z", "<&>", "%C3%A9")]
+    targets.append(f"/version/{'|' * 20_000}")  # Go escapes it anew
+    answers = [client.request("GET", target) for target in targets]
+    answers += [client.request("GET", target, headers=as_user("bob")) for target in targets[:4]]
+    run.settle(client)
+
+    result = run.join("-o", "json")
+
+    assert result.returncode == 0, result.stderr
+    lines = {line["auditID"]: line for line in lines_of(result)}
+    for answer in answers:
+        line = lines[audit_id(answer)]
+        assert line["requestURI"].endswith("...TRUNCATED")
+        assert line["clusterTarget"] == line["target"]
+        assert line["flags"] == []

@@ -130,8 +130,10 @@ def test_a_stopped_kubelet_leaves_no_command_behind(
     with ExitStack() as clients:
         with running_kubelet(control_plane, native_api_server, node="stopping-node") as kubelet:
             command = ("exec", kubelet.create_pod(), "--", "sh", "-c", "sleep 600 & echo $!; wait")
-            background = Path("/proc", clients.enter_context(kubectl.started(*command)).line())
-            assert background.exists()
+            background = clients.enter_context(kubectl.started(*command)).line()
+            assert streaming.is_running(background)
 
         # The client is still there, so nothing but the kubelet's end can have ended it.
-        streaming.wait_until(lambda: not background.exists(), "a command survived its kubelet")
+        streaming.wait_until(
+            lambda: not streaming.is_running(background), "a command survived its kubelet"
+        )

@@ -1,4 +1,4 @@
-"""The guards of the sixteen regressions, and how each is taken away.
+"""The guards of the sixteen regressions and of the findings, and how each is taken away.
 
 A guard that has two layers loses both: what remains would otherwise hide that a test looks away.
 """
@@ -7,7 +7,6 @@ import base64
 import json
 import posixpath
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote_to_bytes
 
@@ -32,20 +31,14 @@ from proxy.sandbox import own_rules
 from proxy.telemetry import logs
 from proxy.upstream import forwarder
 from proxy.wire.head import encode_head
+from tests.guards.findings import FINDINGS
+from tests.guards.guard import Guard
 from tests.support.mistakes import put
 from tests.support.sent_heads import lines_of
 
 _DOTS_OF_A_JWT = 2
 _ANY_ID = b"-the-audit-id-"
 Rewrite = Callable[[Sequence[Header], list[Header]], list[Header]]
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """What protects from one regression; `remove` holds for the rest of the process."""
-
-    name: str
-    remove: Callable[[], None]
 
 
 def forward(rewrite: Rewrite) -> None:
@@ -215,4 +208,4 @@ GUARDS = {
     14: Guard("talkative libraries are quiet", _libraries_talk),
     15: Guard("we alone may do nothing", _we_may_do_everything),
     16: Guard("an underscore is a hyphen", _underscores_are_no_hyphens),
-}
+} | FINDINGS

@@ -3,6 +3,7 @@
 The letters are those of the list in the conformance document, in its order.
 """
 
+import re
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
@@ -27,6 +28,7 @@ _KNOWN = frozenset({b"impersonate-user", b"impersonate-uid", b"impersonate-group
 _EXTRA = b"impersonate-extra-"
 _PROTECTED = b"system:masters"
 _BLANK, _DELETE = 0x20, 0x7F
+_DIGITS = re.compile(rb"[0-9A-Fa-f]{2}")
 _OWN_NAMES = (REVIEWER_NAME, forwarder_name([ALL_EXTRAS]))
 
 
@@ -34,6 +36,8 @@ def claimed_deviation(case: Case) -> str | None:
     """Return the letter of the deviation by which we refuse a request, or None."""
     if _is_refused_request(case):
         return REFUSED_REQUEST
+    if _has_broken_escape(case.target.partition(b"?")[0]):
+        return None  # Both sides refuse the target before they look at any header.
     lines = [(name.lower(), value.strip(b" \t")) for name, value in case.headers]
     # What every request carries already.
     sent = [b"audit-id"]
@@ -107,11 +111,11 @@ def _refused_identity(lines: list[tuple[bytes, bytes]]) -> str | None:
 def _decoded(name: bytes) -> bytes:
     """Return the decoded extra key; one that does not decode is kept as it is, which is ASCII."""
     encoded = name.removeprefix(_EXTRA)
-    digits = b"0123456789abcdef"
-    for part in encoded.split(b"%")[1:]:
-        if len(part) < 2 or part[0] not in digits or part[1] not in digits:
-            return encoded
-    return unquote_to_bytes(encoded)
+    return encoded if _has_broken_escape(encoded) else unquote_to_bytes(encoded)
+
+
+def _has_broken_escape(encoded: bytes) -> bool:
+    return any(_DIGITS.match(part) is None for part in encoded.split(b"%")[1:])
 
 
 def _is_text(raw: bytes) -> bool:

@@ -14,15 +14,17 @@ import pytest
 from proxy.app import running_proxy
 from proxy.settings.model import Settings
 from tests.support.certificates import Certificates, new_certificates
-from tests.support.event_loops import BOTH_LOOPS
+from tests.support.event_loops import BOTH_LOOPS, PRODUCTION_LOOP
 from tests.support.http_client import HttpClient, Response, connected
 from tests.support.scripted_api_server import ScriptedApiServer, scripted_api_server
+from tests.support.sizes import IS_SOAKING
 
 Connect = Callable[..., AbstractAsyncContextManager[HttpClient]]
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return BOTH_LOOPS
+    """A whole proxy runs on uvloop alone; the parts that depend on a loop are tested on both."""
+    return BOTH_LOOPS if IS_SOAKING else PRODUCTION_LOOP
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.load import load_on, write_user
+from proxy.app import running_proxy
+from tests.scenarios.conftest import settings_for, wait_until_it_admits
+from tests.scenarios.load import REFRESH, load_on, write_user
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 from tests.support.http_client import connected, request_bytes
@@ -249,3 +251,163 @@ async def test_a_new_credential_of_another_identity_is_guarded_as_ours(
 
     assert refused.status == 403
     assert set(load.statuses) == {200}
+
+
+@asynccontextmanager
+async def rotating(
+    api: ScriptedApiServer, certificates: Certificates, directory: Path
+) -> AsyncIterator[tuple[tuple[str, int], Path]]:
+    """Run a proxy whose token is in a file, and return its address and that file."""
+    token_file = directory / "token"
+    await in_thread(token_file.write_text, OWN_TOKEN)
+    kubeconfig = write_user(api, directory, {"tokenFile": str(token_file)})
+    settings = settings_for(
+        api, certificates, directory / "proxy", upstream={"credentialRefresh": REFRESH}
+    )
+    own = settings.upstream.model_copy(update={"kubeconfig": kubeconfig})
+    async with running_proxy(settings.model_copy(update={"upstream": own})) as proxy:
+        await wait_until_it_admits(proxy.address, certificates.client_context("early"))
+        yield proxy.address, token_file
+
+
+def asked_who(api: ScriptedApiServer, token: str) -> bool:
+    """Return whether the proxy has asked who it is by this token; the answer may be held."""
+    return any(
+        seen.target.endswith("/selfsubjectreviews")
+        and seen.values("authorization") == [f"Bearer {token}"]
+        for seen in api.reviews
+    )
+
+
+NEXT_NAME = "system:serviceaccount:understudy:next"
+AS_NEXT = [("Impersonate-User", NEXT_NAME)]
+
+
+def as_itself(api: ScriptedApiServer, token: str) -> list[SeenRequest]:
+    """Return what was forwarded with a credential as the very account that the credential is of."""
+    shown = [f"Bearer {token}"]
+    return [
+        one
+        for one in api.requests
+        if one.values("authorization") == shown and one.user == NEXT_NAME
+    ]
+
+
+async def test_f13_a_new_credential_forwards_nothing_before_its_name_is_guarded(
+    api: ScriptedApiServer, certificates: Certificates, directory: Path
+) -> None:
+    async with (
+        rotating(api, certificates, directory) as (address, token_file),
+        connected(address, certificates.client_context("mallory")) as mallory,
+    ):
+        # From here on this decision is remembered: it needs no answer of the API server.
+        assert (await mallory.request(headers=AS_NEXT)).status == 200
+        api.own_name = NEXT_NAME
+        api.own_tokens.add(TOKENS[0])
+        api.review_gate.clear()
+        await in_thread(token_file.write_text, TOKENS[0])
+        await eventually(lambda: asked_who(api, TOKENS[0]))
+
+        meanwhile = [(await mallory.request(headers=AS_NEXT)).status for _ in range(3)]
+        api.review_gate.set()
+        async with asyncio.timeout(20):
+            while (await mallory.request(headers=AS_NEXT)).status == 200:
+                pass
+        await mallory.request(headers=[("Impersonate-User", "bob")])
+
+    assert set(meanwhile) == {200}  # with the credential of before
+    assert as_itself(api, TOKENS[0]) == []
+    assert api.requests[-1].values("authorization") == [f"Bearer {TOKENS[0]}"]
+
+
+async def test_f13_a_decision_that_is_under_way_is_held_against_the_new_name(
+    api: ScriptedApiServer, certificates: Certificates, directory: Path
+) -> None:
+    async with (
+        rotating(api, certificates, directory) as (address, token_file),
+        connected(address, certificates.client_context("mallory")) as mallory,
+        connected(address, certificates.client_context("bob")) as bob,
+    ):
+        api.held_verbs = "impersonate"
+        await mallory.send(request_bytes(headers=AS_NEXT))
+        await eventually(lambda: api.held)
+        api.own_name = NEXT_NAME
+        api.own_tokens.add(TOKENS[0])
+        await in_thread(token_file.write_text, TOKENS[0])
+        async with asyncio.timeout(20):
+            while api.requests[-1].values("authorization") != [f"Bearer {TOKENS[0]}"]:
+                await bob.request()
+
+        api.held_gate.set()
+        answer = await mallory.read_response()
+
+    assert answer.status == 403
+    assert as_itself(api, TOKENS[0]) == []
+
+
+async def test_f13_a_new_credential_that_the_api_server_does_not_know_is_not_used(
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    directory: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        rotating(api, certificates, directory) as (address, token_file),
+        connected(address, certificates.client_context("alice")) as alice,
+    ):
+        api.withdrawn.add(TOKENS[0])
+        await in_thread(token_file.write_text, TOKENS[0])
+        await eventually(lambda: "own credential not refreshed" in caplog.text)
+
+        statuses = {(await alice.request()).status for _ in range(10)}
+
+        api.withdrawn.discard(TOKENS[0])
+        api.own_tokens.add(TOKENS[0])
+        async with asyncio.timeout(20):
+            while api.requests[-1].values("authorization") != [f"Bearer {TOKENS[0]}"]:
+                statuses.add((await alice.request()).status)
+
+    assert statuses == {200}
+
+
+class SecondReviews:
+    """Holds what the proxy asks about itself by a token, but for the first time."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.gates = {token: asyncio.Event() for token in tokens}
+        self.asked = dict.fromkeys(tokens, 0)
+
+    def __call__(self, request: SeenRequest) -> asyncio.Event | None:
+        token = (request.values("authorization") or [""])[0].removeprefix("Bearer ")
+        if not request.target.endswith("/selfsubjectreviews") or token not in self.asked:
+            return None
+        self.asked[token] += 1
+        return self.gates[token] if self.asked[token] > 1 else None
+
+
+async def test_f13_a_late_answer_about_an_earlier_credential_changes_no_guard(
+    api: ScriptedApiServer, certificates: Certificates, directory: Path
+) -> None:
+    """Each token is of another account; what is told about the second comes after the third."""
+    second, third = TOKENS
+    api.names_of_tokens = {second: "second", third: NEXT_NAME}
+    api.gate_of = held = SecondReviews(second, third)
+    async with (
+        rotating(api, certificates, directory) as (address, token_file),
+        connected(address, certificates.client_context("mallory")) as mallory,
+    ):
+        api.own_tokens |= {second, third}
+        await in_thread(token_file.write_text, second)
+        await eventually(lambda: held.asked[second] == 2)
+        await in_thread(token_file.write_text, third)
+        async with asyncio.timeout(20):
+            while (await mallory.request(headers=AS_NEXT)).status == 200:
+                pass
+
+        held.gates[second].set()
+        await eventually(lambda: held.asked[third] == 2)
+        answer = await mallory.request(headers=AS_NEXT)
+        held.gates[third].set()
+
+    assert answer.status == 403
+    assert as_itself(api, third) == []

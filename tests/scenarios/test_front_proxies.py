@@ -69,7 +69,7 @@ async def running(document: dict[str, Any], certificates: Certificates) -> Async
 
 def front_context(certificates: Certificates, front_proxies: trustme.CA) -> ssl.SSLContext:
     context = certificates.client_context()
-    leaf = front_proxies.issue_cert(common_name="front")
+    leaf = front_proxies.issue_cert("front.test", common_name="front")
     leaf.configure_cert(context)
     return context
 

@@ -5,7 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from proxy.serving.open_files import allow_open_files
+from proxy.serving.limits import ConnectionLimits
+from proxy.serving.open_files import fit_open_files
 from tests.scenarios.conftest import Connect
 from tests.support.event_loops import eventually
 from tests.support.http_client import HttpClient, request_bytes
@@ -40,7 +41,8 @@ async def watch(stack: AsyncExitStack, connect: Connect) -> None:
 async def test_with_any_number_of_watches_open_the_next_request_is_answered(
     api: ScriptedApiServer, connect: Connect, client: HttpClient
 ) -> None:
-    allow_open_files(2 * WATCHES)  # both ends of every connection are ours
+    # Both ends of every connection are ours.
+    fit_open_files(ConnectionLimits(connections=2 * WATCHES), reserved=0)
     api.script = watch_or_echo
     async with AsyncExitStack() as stack:
         for _ in range(WATCHES // AT_A_TIME):

@@ -1,6 +1,7 @@
 """What a running proxy shows of itself, and that nobody else has a say in how it is called."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import ssl
@@ -11,9 +12,12 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.admin.connections import CLOSE_REASONS
 from proxy.app import running_proxy
 from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.serving.doorkeeper import EVICTION_REASONS
 from proxy.serving.handshakes import REASONS as HANDSHAKE_REASONS
+from proxy.serving.unauthenticated_budget import REASONS as HOLDING_REASONS
 from proxy.settings.model import Settings
 from proxy.telemetry.request_metrics import CODES, MODES, REASONS, VERBS
 from tests.scenarios.conftest import Connect, settings_document, wait_until_it_admits
@@ -37,7 +41,20 @@ CLOSED: dict[str, frozenset[str] | set[str]] = {
     "decision": {"allowed", "denied"},
     "reason": REASONS
     | set(HANDSHAKE_REASONS)
-    | {"timeout", "tls", "refused", "address", "turn", "buffer-full", "shutdown"},
+    | set(CLOSE_REASONS)
+    | set(EVICTION_REASONS)
+    | set(HOLDING_REASONS)
+    | {
+        "timeout",
+        "tls",
+        "refused",
+        "address",
+        "turn",
+        "abandoned",
+        "size",
+        "buffer-full",
+        "shutdown",
+    },
     "outcome": OUTCOMES,
     "kind": {"read", "write", "caller", "stream", "tunnel"},
     "state": {"idle", "busy"},
@@ -206,12 +223,14 @@ async def test_the_breaker_shows_when_it_opens_and_when_it_closes(
     shown: Shown, client: HttpClient, api: ScriptedApiServer
 ) -> None:
     assert await shown.value("understudy_review_breaker_open") == 0
-    api.access_status = None
+    api.access_status, api.own_calls.answers_canaries = None, False
     for _ in range(6):
         assert (await client.request(headers=AS_CAROL)).status == 503
-    assert await shown.value("understudy_review_breaker_open") == 1
+    async with asyncio.timeout(10):
+        while await shown.value("understudy_review_breaker_open") != 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
-    api.access_status = {"allowed": True}
+    api.access_status, api.own_calls.answers_canaries = {"allowed": True}, True
     async with asyncio.timeout(10):
         while (await client.request(headers=AS_CAROL)).status != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -245,6 +264,14 @@ def shake_hands_as_a_stranger(address: tuple[str, int]) -> None:
         context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
+def shake_hands_with_too_much(address: tuple[str, int]) -> None:
+    """Send the head of a record, and more of it than a handshake may have."""
+    record = b"\x16\x03\x01\x40\x00" + b"\x01\x00\x7f\xff" + b"\0" * (16 * 1024 - 4)
+    with socket.create_connection(address) as plain, contextlib.suppress(OSError):
+        plain.sendall(2 * record)
+        plain.recv(1)
+
+
 async def test_handshakes_that_fail_are_counted_by_reason(
     shown: Shown, proxy: tuple[str, int]
 ) -> None:
@@ -262,6 +289,9 @@ async def test_handshakes_that_fail_are_counted_by_reason(
     with pytest.raises(ssl.SSLCertVerificationError):
         await asyncio.to_thread(shake_hands_as_a_stranger, proxy)
     await shown.wait_for(1, name, reason="alert")
+
+    await asyncio.to_thread(shake_hands_with_too_much, proxy)
+    await shown.wait_for(1, name, reason="certificate")
 
     _, writer = await asyncio.open_connection(*proxy)
     await shown.wait_for(1, name, reason="timeout")

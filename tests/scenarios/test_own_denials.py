@@ -1,4 +1,8 @@
-"""A 403 from upstream: a denial of whom we speak for passes as it is, one of us never does."""
+"""A 403 from upstream: a denial of whom we speak for passes as it is, one of us never does.
+
+Whose it is, only the API server tells. Kubelets, applications and aggregated servers may write what
+they like.
+"""
 
 import asyncio
 import json
@@ -30,10 +34,38 @@ def denial_of(user: str) -> str:
     return f'users "alice" is forbidden: User "{user}" cannot {RIGHT}'
 
 
+def json_denial_of(verb: str) -> bytes:
+    """Return a denial of the proxy that is no secret to anybody who knows Kubernetes."""
+    resource = "users" if verb == "impersonate" else "secrets"
+    cannot = f'cannot {verb} resource "{resource}" in API group "" at the cluster scope'
+    message = f'{resource} "alice" is forbidden: User "{OWN_NAME}" {cannot}'
+    return json.dumps(status(message, name="alice", kind=resource)).encode()
+
+
 def json_denial(user: str) -> bytes:
     return json.dumps(status(denial_of(user), name="alice", kind="users")).encode()
 
 
+def lose_rights(api: ScriptedApiServer) -> None:
+    """Take from the proxy the right to be anybody."""
+    api.own_calls.grants = lambda attributes: attributes["verb"] != "impersonate"
+
+
+# Where somebody else than the API server may have answered.
+RELAYED = {
+    "node": "/api/v1/nodes/n1/proxy/pods",
+    "old node proxy": "/api/v1/proxy/nodes/n1/pods",
+    "service": "/api/v1/namespaces/a/services/s/proxy/x",
+    "pod": "/api/v1/namespaces/a/pods/p/proxy/x",
+    "log": "/api/v1/namespaces/a/pods/p/log",
+    "aggregated": "/apis/metrics.example/v1/namespaces/a/things/b",
+    "discovery": "/apis/metrics.example/v1",
+    "no resource": "/openapi/v3/apis/metrics.example/v1",
+}
+FORGED = {
+    "another identity": json_denial_of("impersonate"),
+    "another right": json_denial_of("list"),
+}
 DENIALS: dict[str, tuple[str, Callable[[str], bytes]]] = {
     "json": ("application/json", json_denial),
     "protobuf": (
@@ -105,6 +137,7 @@ async def test_a_denial_of_us_is_an_error_of_ours(
     *,
     chunked: bool,
 ) -> None:
+    lose_rights(api)
     media_type, body_for = DENIALS[kind]
     body = body_for(OWN_NAME)
     api.script = Denier(media_type, body[:3], body[3:50], body[50:], chunked=chunked)
@@ -230,6 +263,7 @@ async def test_who_leaves_while_its_denial_is_held_is_forgotten(
 async def test_a_refused_upgrade_of_ours_is_an_error_of_ours_too(
     api: ScriptedApiServer, client: HttpClient
 ) -> None:
+    lose_rights(api)
     api.script = Denier("application/json", json_denial(OWN_NAME))
 
     await client.send(
@@ -256,3 +290,146 @@ async def test_a_denial_of_us_may_come_before_the_body_has_ended(
     await client.send(request_bytes("PUT", headers=[("Content-Length", "8")]) + b"half")
 
     assert status_of(await client.read_response()) == (500, "InternalError", 500)
+
+
+@pytest.mark.parametrize("body", FORGED.values(), ids=FORGED)
+@pytest.mark.parametrize("target", RELAYED.values(), ids=RELAYED)
+async def test_f11_a_backend_that_denies_something_to_the_proxy_forges_no_error_of_ours(
+    api: ScriptedApiServer,
+    client: HttpClient,
+    running: Proxy,
+    target: str,
+    body: bytes,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    api.script = Denier("application/json", body)
+
+    answer = await client.request(target=target)
+
+    assert (answer.status, answer.body) == (403, body)
+    assert answer.values("x-mark") == ["1"]
+    assert counted(running) == 0
+    assert "own right missing" not in caplog.text
+
+
+async def test_f11_a_kubelet_that_refuses_an_upgrade_forges_no_error_of_ours(
+    api: ScriptedApiServer,
+    client: HttpClient,
+    running: Proxy,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What an adversarial kubelet did: case `ws403own`."""
+    api.script = Denier("application/json", json_denial(OWN_NAME))
+
+    await client.send(
+        request_bytes(
+            target="/api/v1/namespaces/a/pods/b/exec?command=id",
+            headers=[
+                ("Connection", "Upgrade"),
+                ("Upgrade", "websocket"),
+                ("Sec-WebSocket-Protocol", "v5.channel.k8s.io"),
+            ],
+        )
+    )
+    answer = await client.read_response()
+
+    assert (answer.status, answer.body) == (403, json_denial(OWN_NAME))
+    assert counted(running) == 0
+    assert "own right missing" not in caplog.text
+
+
+@pytest.mark.parametrize("target", RELAYED.values(), ids=RELAYED)
+async def test_f11_a_right_that_is_really_missing_is_an_error_of_ours_everywhere(
+    api: ScriptedApiServer, client: HttpClient, running: Proxy, target: str
+) -> None:
+    lose_rights(api)
+    api.script = Denier("application/json", json_denial(OWN_NAME))
+
+    answer = await client.request(target=target)
+
+    assert status_of(answer) == (500, "InternalError", 500)
+    assert counted(running) == 1
+
+
+async def test_f11_a_right_that_is_missing_for_somebody_else_confirms_nothing(
+    api: ScriptedApiServer, client: HttpClient, running: Proxy
+) -> None:
+    """The forwarder may only be some users; the request's own one is among them."""
+    own = {"alice"}
+    api.own_calls.grants = lambda attributes: (
+        attributes["resource"] != "users" or attributes.get("name") in own
+    )
+    api.script = Denier("application/json", json_denial(OWN_NAME))
+
+    allowed = await client.request(target=RELAYED["node"])
+    own.remove("alice")
+    await asyncio.sleep(1.1)  # so long an answer about a right is believed
+    missing = await client.request(target=RELAYED["node"])
+
+    assert (allowed.status, missing.status) == (403, 500)
+    assert counted(running) == 1
+
+
+async def test_f11_in_doubt_a_denial_passes_and_is_not_counted(
+    api: ScriptedApiServer, client: HttpClient, running: Proxy
+) -> None:
+    lose_rights(api)
+    api.own_calls.grants_status = "500 Internal Server Error"
+    api.script = Denier("application/json", json_denial(OWN_NAME))
+
+    assert (await client.request(target=RELAYED["service"])).status == 403
+    assert counted(running) == 0
+
+
+async def test_f11_a_text_that_is_only_searched_proves_nothing(
+    api: ScriptedApiServer, client: HttpClient, running: Proxy
+) -> None:
+    """A policy's message may repeat what a client has chosen; in YAML it is not told apart."""
+    media_type, body_for = DENIALS["yaml"]
+    api.script = Denier(media_type, body_for(OWN_NAME))
+
+    answer = await client.request("POST", target="/api/v1/namespaces/a/pods", body=b"x")
+
+    assert answer.status == 403
+    assert counted(running) == 0
+
+
+async def test_f11_a_flood_of_forged_denials_is_no_flood_of_questions(
+    api: ScriptedApiServer, client: HttpClient
+) -> None:
+    api.script = Denier("application/json", json_denial(OWN_NAME))
+    right = {"verb": "impersonate", "resource": "users"}
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    statuses = {(await client.request(target=RELAYED["node"])).status for _ in range(200)}
+
+    assert statuses == {403}
+    # Once a second, and once by the check of all our rights at the start.
+    assert api.own_calls.asked_rights.count(right) <= 3 + loop.time() - started
+
+
+async def test_f11_a_backends_401_never_renews_our_credential(
+    api: ScriptedApiServer,
+    client: HttpClient,
+    running: Proxy,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def refuse(connection: ScriptedConnection, request: SeenRequest) -> None:
+        await connection.read_body(request)
+        body = json.dumps({"kind": "Status", "reason": "Unauthorized", "code": 401}).encode()
+        await connection.respond(
+            body, status="401 Unauthorized", headers=("Content-Type: application/json",)
+        )
+
+    api.script = refuse
+    before = api.probes
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    statuses = {(await client.request(target=RELAYED["node"])).status for _ in range(200)}
+
+    assert statuses == {401}
+    assert api.probes - before <= 2 + loop.time() - started
+    assert running._upstream.credential_fault() is None
+    assert "own credential refused" not in caplog.text

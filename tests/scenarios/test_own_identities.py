@@ -186,6 +186,33 @@ async def test_a_uid_is_refused_where_it_would_be_lost(
         assert len(stage.api.requests) == 1
 
 
+async def test_a_caller_with_a_uid_of_its_own_is_refused_before_an_old_server(
+    stage: Stage, context_of: Context
+) -> None:
+    """It would be forwarded without its uid, so as another user. Its sibling has none."""
+    stage.api.own_calls.version = {"major": "1", "minor": "21"}
+    stage.api.token_statuses["with"] = _reviewed({"username": "bob", "uid": "7"})
+    stage.api.token_statuses["without"] = _reviewed({"username": "bob"})
+    async with stage.running({}) as (proxy, _):
+        await ask(proxy, context_of)
+        stage.api.requests.clear()
+        async with connected(proxy.address, context_of(None)) as client:
+            with_uid = await client.request(headers=[("Authorization", "Bearer with")])
+            as_carol = [("Impersonate-User", "carol"), ("Authorization", "Bearer with")]
+            impersonating = await client.request(headers=as_carol)
+            without_uid = await client.request(headers=[("Authorization", "Bearer without")])
+
+    assert status_of(with_uid) == (403, "Forbidden", 403)
+    # The uid of a caller is not part of whom it acts as.
+    assert (impersonating.status, without_uid.status) == (200, 200)
+    assert [one.user for one in stage.api.requests] == ["carol", "bob"]
+    assert all(one.values("impersonate-uid") == [] for one in stage.api.requests)
+
+
+def _reviewed(user: Document) -> dict[str, object]:
+    return {"authenticated": True, "user": user}
+
+
 async def test_before_1_28_our_own_tokens_are_reviewed_to_know_who_we_are(
     stage: Stage, context_of: Context, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.scenarios.conftest import Connect, status_of
+from tests.support.event_loops import eventually
 from tests.support.http_client import Headers, HttpClient
 from tests.support.scripted_api_server import ScriptedApiServer
 
@@ -17,6 +18,18 @@ UNAVAILABLE = (503, "ServiceUnavailable", 503)
 @pytest.fixture
 def impersonation_settings() -> dict[str, str]:
     return {"successTTL": f"{TTL_SECONDS:.0f}s"}
+
+
+def take_down(api: ScriptedApiServer) -> None:
+    """Answer no review any more, not even about a made-up user."""
+    api.review_status = "500 Internal Server Error"
+    api.own_calls.answers_canaries = False
+
+
+async def until_it_is_open(client: HttpClient, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(10):
+        await client.request(headers=acting_as(f"user-{number}"))
+    await eventually(lambda: "review breaker opened" in caplog.text)
 
 
 def acting_as(user: str) -> Headers:
@@ -68,11 +81,14 @@ async def test_what_was_allowed_is_served_until_its_time_and_not_longer(
 
 
 async def test_an_open_breaker_answers_at_once_and_lets_others_pass(
-    api: ScriptedApiServer, client: HttpClient, connect: Connect
+    api: ScriptedApiServer,
+    client: HttpClient,
+    connect: Connect,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    api.review_status = "500 Internal Server Error"
-    for number in range(10):
-        await client.request(headers=acting_as(f"user-{number}"))
+    take_down(api)
+    await until_it_is_open(client, caplog)
+    reviewed = len(api.reviewed_access)
 
     seconds = []
     for number in range(20):
@@ -85,19 +101,57 @@ async def test_an_open_breaker_answers_at_once_and_lets_others_pass(
 
     assert sorted(seconds)[len(seconds) // 2] < OPEN_BREAKER_SECONDS
     assert as_herself.status == 200
+    assert len(api.reviewed_access) == reviewed
 
 
 async def test_reviews_that_come_back_are_asked_again(
-    api: ScriptedApiServer, client: HttpClient
+    api: ScriptedApiServer, client: HttpClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    api.review_status = "500 Internal Server Error"
-    for number in range(10):
-        await client.request(headers=acting_as(f"user-{number}"))
+    caplog.set_level("INFO")
+    take_down(api)
+    await until_it_is_open(client, caplog)
 
     api.review_status = "201 Created"
+    api.own_calls.answers_canaries = True
 
     async with asyncio.timeout(5):
         while (  # noqa: ASYNC110 - only its answers tell
             await client.request(headers=acting_as("bob"))
         ).status != 200:
             await asyncio.sleep(0.05)
+    assert "review breaker closed" in caplog.text
+
+
+async def test_an_open_breaker_is_probed_by_no_request(
+    api: ScriptedApiServer, client: HttpClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While it is open, only the canary asks: at most two times a second, whoever calls."""
+    take_down(api)
+    await until_it_is_open(client, caplog)
+    reviewed, probed = len(api.reviewed_access), len(api.own_calls.canaries)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    while loop.time() < started + 1.5:
+        assert (await client.request(headers=acting_as("bob"))).status == 503
+
+    assert len(api.reviewed_access) == reviewed
+    assert 1 <= len(api.own_calls.canaries) - probed <= 4
+
+
+async def test_a_dead_api_server_costs_milliseconds(
+    api: ScriptedApiServer, client: HttpClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.stop_listening()
+    for connection in list(api.connections.values()):
+        connection.close()
+    await until_it_is_open(client, caplog)
+
+    seconds = []
+    for number in range(20):
+        started = time.perf_counter()
+        answer = await client.request(headers=acting_as(f"other-{number}"))
+        seconds.append(time.perf_counter() - started)
+        assert status_of(answer) == UNAVAILABLE
+
+    assert sorted(seconds)[len(seconds) // 2] < OPEN_BREAKER_SECONDS

@@ -32,7 +32,8 @@ def serving_settings() -> dict[str, object]:
             "writesInFlight": 1,
             "connections": 12,
             "connectionsPerAddress": 10,
-            "unreadHeadBytes": 100_000,
+            "unauthenticatedBytes": 100_000,
+            "unauthenticatedAddressPercent": 100,
         }
     }
 
@@ -150,6 +151,8 @@ async def test_who_finds_no_place_is_closed_before_the_handshake(
 ) -> None:
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connect()) for _ in range(10)]
+        for client in clients:
+            assert (await client.request()).status == 200
         with pytest.raises(ConnectionError):
             async with connect():
                 pass
@@ -187,7 +190,9 @@ async def test_who_is_turned_away_is_counted_and_told_to_whoever_runs_us(
 ) -> None:
     settings = settings_for(api, certificates, tmp_path, serving={"limits": {"connections": 1}})
     context = certificates.client_context("alice")
-    async with running_proxy(settings) as proxy, connected(proxy.address, context):
+    async with running_proxy(settings) as proxy, connected(proxy.address, context) as client:
+        while (await client.request()).status != 200:  # noqa: ASYNC110 - only its answers tell
+            await asyncio.sleep(0.01)
         for _ in range(3):
             assert not await can_connect(proxy.address, context)
 

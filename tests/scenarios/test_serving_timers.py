@@ -13,7 +13,12 @@ from tests.support.http_client import connected
 def serving_settings() -> dict[str, object]:
     # The handshake must succeed on a busy machine, too; the other two need only run out.
     return {
-        "limits": {"handshakeTimeout": "2s", "headTimeout": "200ms", "idleTimeout": "200ms"},
+        "limits": {
+            "handshakeTimeout": "2s",
+            "headTimeout": "200ms",
+            "idleTimeout": "200ms",
+            "unauthenticatedIdleTimeout": "200ms",
+        },
     }
 
 

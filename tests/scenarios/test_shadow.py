@@ -97,6 +97,40 @@ async def test_failing_reviews_of_the_shadow_do_not_open_the_breaker_of_decision
     assert await shadowed.statuses(range(100, 103)) == {200}
 
 
+async def test_a_flood_of_shadowed_requests_is_bounded_and_delays_no_decision(
+    api: ScriptedApiServer,
+    shadowed: Shadowed,
+    context_of: Callable[[str | None], ssl.SSLContext],
+) -> None:
+    """Many callers, each as many others, while no review of the shadow is answered."""
+    api.held_verbs = "impersonate:"
+    gate: Any = shadowed.proxy._generation.decisions.gate
+    loop = asyncio.get_running_loop()
+    slowest = 0.0
+
+    async def flood(caller: str) -> set[int]:
+        nonlocal slowest
+        statuses = set()
+        async with connected(shadowed.proxy.address, context_of(caller)) as client:
+            for number in range(40):
+                began = loop.time()
+                wanted = [("Impersonate-User", f"{caller}-{number}-{'x' * 200}")]
+                statuses.add((await client.request(headers=wanted)).status)
+                slowest = max(slowest, loop.time() - began)
+        return statuses
+
+    assert await asyncio.gather(*(flood(f"caller-{n}") for n in range(5))) == [{200}] * 5
+
+    assert len(gate._shadow._pending) <= IN_FLIGHT + QUEUE
+    assert len(gate._shadow._judged) == 0
+    assert shadowed.count("dropped") >= 200 - IN_FLIGHT - QUEUE
+    assert shadowed.proxy._tools.breaker.is_open is False
+    # A review of the shadow hangs for up to 60 s here: a decision that waited for one would, too.
+    assert slowest < 5
+    api.held_gate.set()
+    await until(lambda: not gate._shadow._pending)
+
+
 async def test_equal_requests_cost_one_judgement(
     api: ScriptedApiServer, shadowed: Shadowed
 ) -> None:

@@ -101,10 +101,12 @@ async def story(
     document = settings_document(api, certificates, tmp_path)
     document["tracing"] = {"endpoint": collector[1]}
     sent = [TRACEPARENT, ("tracestate", "a=1"), ("tracestate", "b=2"), ("baggage", "k=v")]
+    document["tracing"]["trustedGroups"] = ["tracers"]
     async with running_proxy(Settings.model_validate(document)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
-        async with connected(proxy.address, context_of("alice")) as client:
+        tracer = certificates.client_context("alice", group="tracers")
+        async with connected(proxy.address, tracer) as client:
             answer = await client.request(headers=[*sent, ("Impersonate-User", "carol")])
             api.access_status = {"allowed": False}
             await client.request("PUT", headers=[*sent, ("Impersonate-User", "dave")])
@@ -178,7 +180,8 @@ async def test_spans_come_and_go_with_the_config_file(
 ) -> None:
     document = settings_document(api, certificates, tmp_path)
     without = Settings.model_validate(document)
-    with_spans = Settings.model_validate({**document, "tracing": {"endpoint": collector[1]}})
+    tracing = {"endpoint": collector[1], "trustedGroups": ["system:authenticated"]}
+    with_spans = Settings.model_validate({**document, "tracing": tracing})
     async with running_proxy(without) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
@@ -191,6 +194,37 @@ async def test_spans_come_and_go_with_the_config_file(
     parents = [seen.values("traceparent")[0] for seen in api.requests]
     assert [parent == TRACEPARENT[1] for parent in parents] == [True] * 2 + [False] * 2 + [True] * 2
     assert [span.name for span in collector[0].spans].count("upstream") == 2
+
+
+async def test_what_a_collector_is_told_of_one_request_is_bounded(
+    api: ScriptedApiServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    context_of: Callable[[str | None], ssl.SSLContext],
+    collector: tuple[Collector, str],
+) -> None:
+    document = settings_document(api, certificates, tmp_path)
+    trusted = ["system:authenticated"]
+    document["tracing"] = {"endpoint": collector[1], "trustedGroups": trusted}
+    state = ("tracestate", ",".join(f"k{number}={'v' * 250}" for number in range(32)))
+    async with running_proxy(Settings.model_validate(document)) as proxy:
+        await wait_until_it_admits(proxy.address, context_of("early"))
+        api.requests.clear()
+        async with connected(proxy.address, context_of("alice")) as client:
+            target = f"/apis/a/v1/{'r' * 60_000}"
+            assert (await client.request("GET", target, headers=[TRACEPARENT, state])).status == 200
+            long = ("traceparent", TRACEPARENT[1] + "-" + "0" * 100_000)
+            assert (await client.request(headers=[long])).status == 200
+
+    spans = collector[0].spans
+    assert {"authentication", "upstream", f"list {'r' * 251}...TRUNCATED"} <= {
+        span.name for span in spans
+    }
+    assert sum(len(span.SerializeToString()) for span in spans) < 2048
+    # What is too long is left out, and the trace goes on without it.
+    assert api.requests[0].values("tracestate") == []
+    assert TRACE in api.requests[0].values("traceparent")[0]
+    assert TRACE not in api.requests[1].values("traceparent")[0]
 
 
 def test_nothing_is_imported_unless_spans_are_wanted() -> None:

@@ -297,7 +297,7 @@ def test_limits_of_serving_can_be_said_one_by_one() -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "unreadHeadBytes",
+        "unauthenticatedBytes",
         "connections",
         "connectionsPerAddress",
         "readsInFlight",

@@ -24,7 +24,9 @@ from proxy.sandbox.objects import (
     token_for,
 )
 from proxy.sandbox.proxy_process import ProxyProcess
+from tests.support.chain_table import ROOTS as CHAIN_ROOTS
 from tests.support.chains import CN, FOR_SERVERS, Issuer, Window
+from tests.support.forging import pem_of
 
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -88,7 +90,13 @@ def running_api_server(control_plane: ControlPlane) -> Iterator[ApiServer]:
     directory = control_plane.directory
     bundle = directory / "many-client-cas.crt"
     bundle.write_bytes(
-        b"".join([control_plane.clients.certificate_pem, *(root.pem for root in MORE_ROOTS)])
+        b"".join(
+            [
+                control_plane.clients.certificate_pem,
+                *(root.pem for root in MORE_ROOTS),
+                pem_of(*CHAIN_ROOTS),
+            ]
+        )
     )
     configuration = directory / "anonymous.yaml"
     conditions = [f"{{path: {path}}}" for path in OPEN_PATHS]

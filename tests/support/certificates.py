@@ -43,7 +43,8 @@ class Certificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self.servers.configure_trust(context)
         if user is not None:
-            leaf = self.clients.issue_cert(common_name=user, organization_name=group)
+            # Without a name trustme adds an empty list of names, critical, which Go does not take.
+            leaf = self.clients.issue_cert("client.test", common_name=user, organization_name=group)
             leaf.configure_cert(context)
         return context
 

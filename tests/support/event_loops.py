@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import uvloop
 
-BOTH_LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
-    "asyncio": asyncio.new_event_loop,
-    "uvloop": uvloop.new_event_loop,
-}
+Loops = dict[str, Callable[[], asyncio.AbstractEventLoop]]
+PRODUCTION_LOOP: Loops = {"uvloop": uvloop.new_event_loop}
+BOTH_LOOPS: Loops = {"asyncio": asyncio.new_event_loop, **PRODUCTION_LOOP}
 
 
 async def eventually(condition: Callable[[], object], *, seconds: float = 5.0) -> None:

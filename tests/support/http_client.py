@@ -221,10 +221,17 @@ class HttpClient:
 
 @contextlib.asynccontextmanager
 async def connected(
-    address: tuple[str, int], context: ssl.SSLContext | None = None
+    address: tuple[str, int],
+    context: ssl.SSLContext | None = None,
+    *,
+    source: str | None = None,
 ) -> AsyncIterator[HttpClient]:
-    """Connect, and speak TLS if a context is given; gone afterwards."""
-    client = HttpClient(*await asyncio.open_connection(*address))
+    """Connect, and speak TLS if a context is given; gone afterwards.
+
+    `source` is the address to come from, if any other than everybody's.
+    """
+    local = None if source is None else (source, 0)
+    client = HttpClient(*await asyncio.open_connection(*address, local_addr=local))
     try:
         if context is not None:
             await client.shake_hands(context)

@@ -13,6 +13,7 @@ from proxy.upstream.canary import USER_PREFIX
 
 Document = dict[str, Any]
 SELF_CHECKS = "/selfsubjectaccessreviews"
+PUBLISHED_CAS = "/configmaps/extension-apiserver-authentication"
 
 
 def is_needed(attributes: Document) -> bool:
@@ -28,8 +29,15 @@ class OwnCalls:
     version: Document = field(default_factory=lambda: {"major": "1", "minor": "37+"})
     version_status: str = "200 OK"
     grants: Callable[[Document], bool] = is_needed
+    grants_status: str = "201 Created"
+    asked_rights: list[Document] = field(default_factory=list)
     canary_status: object = field(default_factory=lambda: {"allowed": False})
+    answers_canaries: bool = True
+    """Off: reviews about nobody are answered 500."""
     canaries: list[Document] = field(default_factory=list)
+    published: object = None
+    """The data of the ConfigMap with the cluster's CAs; None: there is no such ConfigMap."""
+    published_reads: int = 0
     issues_tokens: bool = True
     token_seconds: float = 3600
     token_requests: list[str] = field(default_factory=list)
@@ -41,15 +49,21 @@ class OwnCalls:
 
     def concern(self, target: str) -> bool:
         """Tell whether a request without an identity is such a call."""
-        return target == "/version" or target.endswith((SELF_CHECKS, "/token"))
+        return target == "/version" or target.endswith((SELF_CHECKS, "/token", PUBLISHED_CAS))
 
     def answer(self, target: str, asked: Document) -> tuple[str, Document]:
         """Return status and body."""
         if target == "/version":
             return self.version_status, self.version
+        if target.endswith(PUBLISHED_CAS):
+            self.published_reads += 1
+            if self.published is None:
+                return "404 Not Found", {"kind": "Status", "code": 404}
+            return "200 OK", {"kind": "ConfigMap", "data": self.published}
         if target.endswith(SELF_CHECKS):
-            allowed = self.grants(asked["spec"]["resourceAttributes"])
-            return "201 Created", {**asked, "status": {"allowed": allowed}}
+            attributes = asked["spec"]["resourceAttributes"]
+            self.asked_rights.append(attributes)
+            return self.grants_status, {**asked, "status": {"allowed": self.grants(attributes)}}
         if not self.issues_tokens:
             return "403 Forbidden", {"kind": "Status", "code": 403}
         self.token_requests.append(target)

@@ -20,6 +20,7 @@ OWN_TOKEN = "the-token-of-the-proxy"
 OWN_NAME = "system:serviceaccount:understudy:proxy"
 REVIEWER_NAME = "system:serviceaccount:understudy:reviewer"
 REVIEWS = "/apis/auth"
+NO_ANSWER = "no answer"
 UNAUTHORIZED = (
     b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
     b'"message":"Unauthorized","reason":"Unauthorized","code":401}\n'
@@ -147,6 +148,8 @@ class ScriptedApiServer:
     access_status: object = field(default_factory=lambda: {"allowed": True})
     review_status: str = "201 Created"
     review_headers: tuple[str, ...] = ()
+    review_script: Script | None = None
+    """Answers access and token reviews in the place of the server, once the request was read."""
     seen_reviews: list[SeenRequest] = field(default_factory=list)
     review_gate: asyncio.Event = field(default_factory=asyncio.Event)
     held_verbs: str = ""
@@ -155,7 +158,13 @@ class ScriptedApiServer:
     held: int = 0
     refused_verbs: str = ""
     """Access reviews of verbs that begin so are answered 500."""
+    review_faults: dict[str, str] = field(default_factory=dict)
+    """Statuses of the reviews of some users; NO_ANSWER: answered when `held_gate` opens."""
     own_name: str = OWN_NAME
+    names_of_tokens: dict[str, str] = field(default_factory=dict)
+    """Who the proxy is by some of its tokens, if not `own_name`."""
+    gate_of: Callable[[SeenRequest], asyncio.Event | None] = lambda _: None
+    """What a review waits for besides the gate of all, if anything."""
     own_groups: list[str] = field(default_factory=list)
     has_self_reviews: bool = True
     own_calls: OwnCalls = field(default_factory=OwnCalls)
@@ -285,21 +294,33 @@ class ScriptedApiServer:
             self.violations.append("a review carries an impersonation")
         if self.own_calls.is_canary(review):
             answer = json.dumps(self.own_calls.canary(review)).encode()
-            await connection.respond(answer, headers=("Content-Type: application/json",))
+            is_answered = self.own_calls.answers_canaries
+            await connection.respond(
+                answer,
+                status="201 Created" if is_answered else "500 Internal Server Error",
+                headers=("Content-Type: application/json",),
+            )
             return
         self.seen_reviews.append(request)
         self.reviews.append(request)
         self.under_review.append(request.target)
         await self.review_gate.wait()
-        if self.held_verbs and _verb(review).startswith(self.held_verbs):
+        if (gate := self.gate_of(request)) is not None:
+            await gate.wait()
+        fault = self.review_faults.get(review.get("spec", {}).get("user", ""))
+        is_held = self.held_verbs and _verb(review).startswith(self.held_verbs)
+        if is_held or fault == NO_ANSWER:
             self.held += 1
             await self.held_gate.wait()
         self.under_review.remove(request.target)
+        if self.review_script is not None and not request.target.endswith("/selfsubjectreviews"):
+            await self.review_script(connection, request)
+            return
         review["status"] = self._review_status(request, review)
         is_refused = self.refused_verbs and _verb(review).startswith(self.refused_verbs)
         await connection.respond(
             json.dumps(review).encode(),
-            status="500 Internal Server Error" if is_refused else self.review_status,
+            status="500 Internal Server Error" if is_refused else fault or self.review_status,
             headers=("Content-Type: application/json", *self.review_headers),
         )
 
@@ -307,8 +328,9 @@ class ScriptedApiServer:
         target = request.target
         if target.endswith("/selfsubjectreviews"):
             shown = (request.values("authorization") or [""])[0]
-            is_reviewer = shown.removeprefix("Bearer ") in self.reviewer_tokens
-            name = REVIEWER_NAME if is_reviewer else self.own_name
+            token = shown.removeprefix("Bearer ")
+            own_name = self.names_of_tokens.get(token, self.own_name)
+            name = REVIEWER_NAME if token in self.reviewer_tokens else own_name
             return {"userInfo": {"username": name, "groups": self.own_groups}}
         if self.reviewer_tokens and not self._is_reviewers(request):
             self.violations.append(f"{target} does not come from the reviewer")
@@ -324,7 +346,7 @@ class ScriptedApiServer:
 
 
 def _verb(review: dict[str, dict[str, Any]]) -> str:
-    spec = review["spec"]
+    spec = review.get("spec", {})
     attributes = spec.get("resourceAttributes") or spec.get("nonResourceAttributes") or {}
     verb: str = attributes.get("verb", "")
     return verb

@@ -125,12 +125,24 @@ def check_a_command_ends_when_its_client_leaves(kubectl: Kubectl, pod: str) -> N
     # at a silent connection there, and a command that only sleeps would sleep on.
     arguments, program = (("exec", "-i"), "cat") if kubectl.websockets else (("exec",), "sleep 600")
     with kubectl.started(*arguments, pod, "--", "sh", "-c", f"echo $$; exec {program}") as running:
-        command = Path("/proc", running.line())  # the pod's programs are this machine's
-        assert command.exists()
+        command = running.line()
+        assert is_running(command)
 
         running.process.kill()
 
-        wait_until(lambda: not command.exists(), "the command runs on without its client")
+        wait_until(lambda: not is_running(command), "the command runs on without its client")
+
+
+def is_running(process_id: str) -> bool:
+    """Return whether a program of a pod runs: the pod's programs are this machine's.
+
+    A zombie has ended. An orphan stays one until init reaps it, which some inits do late or never.
+    """
+    try:
+        status = Path("/proc", process_id, "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
 def wait_until(condition: Callable[[], bool], complaint: str) -> None:

@@ -202,6 +202,24 @@ def test_f_more_identity_than_the_caps_allow_is_refused(
     assert "more than" in message_of(ours)
 
 
+def test_o_a_request_whose_review_would_be_too_large_is_refused(
+    former: Caller, doors: Doors, understudy: Understudy
+) -> None:
+    target = f"/api/v1/namespaces/default/pods/{'p' * 20_000}"
+
+    # A target of the default size cannot reach the default limit with a caller of few groups.
+    understudy.reload(reviews={"documentBytes": 16_384})
+    try:
+        ours, native = at_both(doors, former.credential, as_user("bob"), target=target)
+    finally:
+        understudy.reload()
+
+    assert native.status == 403
+    assert 'User "bob" cannot get' in message_of(native)
+    assert ours.status == 400
+    assert "more than 16384 bytes" in message_of(ours)
+
+
 DOUBTFUL = {
     "absolute form": ("GET", "http://127.0.0.1/version"),
     "fragment": ("GET", "/version#fragment"),
@@ -298,3 +316,35 @@ def is_open(connection: ApiConnection) -> bool:
         return connection.request("GET", VERSION).status == 200
     except (OSError, HTTPException):
         return False
+
+
+COSTLY: dict[str, tuple[str, list[Header], int]] = {
+    "selector terms": ("/api/v1/pods?labelSelector=" + "a," * 1000 + "a", [], 400),
+    "timeout": ("/version?timeout=" + "1ns" * 100, [], 400),
+    "connection options": (VERSION, [("Connection", "a," * 100 + "a")], 400),
+    "header lines": (VERSION, [("X-Line", "a")] * 1200, 431),
+    "header line": (VERSION, [("X-Line", "a" * 131_072)], 431),
+    "target": (VERSION + "?" + "a" * 65_536, [], 414),
+}
+
+
+@pytest.mark.parametrize(("target", "headers", "status"), COSTLY.values(), ids=COSTLY.keys())
+def test_k_what_costs_more_than_its_bytes_is_refused(
+    target: str, headers: list[Header], status: int, former: Caller, doors: Doors
+) -> None:
+    ours, native = at_both(doors, former.credential, headers, target=target)
+
+    assert native.status not in {400, 414, 431}
+    assert ours.status == status
+
+
+def test_l_a_long_text_is_cut_in_a_message(cast: Cast, doors: Doors) -> None:
+    target = f"/api/v1/namespaces/{'n' * 2000}/pods"
+    powerless = cast.user("powerless")
+
+    ours, native = at_both(doors, powerless.credential, as_user("bob"), target=target)
+
+    assert native.status == ours.status == 403
+    assert "n" * 2000 in message_of(native)
+    assert "n" * 1024 + "...TRUNCATED" in message_of(ours)
+    assert "n" * 1025 not in message_of(ours)

@@ -1,0 +1,37 @@
+"""`python -m tests.support.blocking_proxy CONFIG`: a proxy that a header can block.
+
+`X-Block: SECONDS` makes its event loop sleep for so long, in the middle of a request.
+"""
+
+import sys
+import time
+
+from proxy.authentication.authenticator import Authenticator
+from proxy.cli.main import main
+from proxy.core.header_lines import HeaderLines
+from proxy.core.identity import Caller
+from proxy.wire.peer import Peer
+from tests.support.mistakes import put
+
+
+def _block_in_the_authenticator() -> None:
+    original = Authenticator.authenticate
+
+    async def authenticate(
+        authenticator: Authenticator,
+        peer: Peer,
+        headers: HeaderLines,
+        *,
+        target: bytes = b"/",
+        upgrade: bytes | None = None,
+    ) -> Caller:
+        seconds = next((value for name, value in headers if name == b"X-Block"), b"0")
+        time.sleep(float(seconds))  # noqa: ASYNC251 - the very mistake
+        return await original(authenticator, peer, headers, target=target, upgrade=upgrade)
+
+    put(Authenticator, "authenticate", authenticate)
+
+
+if __name__ == "__main__":
+    _block_in_the_authenticator()
+    sys.exit(main(["serve", "--config", sys.argv[1]]))
