@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DRAWING := build/drawing
 
-.PHONY: help setup demo test check fix coverage parity fuzz mutants bench bench-audit bench-peers bench-report compiled \
+.PHONY: help setup demo test check fix coverage parity fuzz complexity mutants bench bench-audit bench-peers bench-report compiled \
 	dashboard-picture test-compiled soak wheel image \
 	lock clean
 
@@ -30,8 +30,11 @@ setup: $(READY) ## Make the virtual environment from the lock file
 demo: $(READY) ## Start a real control plane and the proxy, play the KEP's stories (ONCE=1: exit after the tour)
 	$(BIN)/understudy dev $(if $(ONCE),--once)
 
-test: $(READY) ## Run every test, those against the real control plane included
-	$(BIN)/python -m pytest $(ARGS)
+# With workers, each has a control plane of its own, and a file is run by one of them: its tests share
+# servers. Tests that measure CPU time want the machine for themselves, so there are none by default.
+WORKERS ?= 0
+test: $(READY) ## Run every test, those against the real control plane included (WORKERS, ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(READY) ## Format, lint, types, layers, contracts
 	$(BIN)/ruff format --check .
@@ -62,6 +65,10 @@ parity: $(READY) ## Compare the proxy with the native server (CASES, SEED, SELF,
 N ?= 1000000
 fuzz: $(READY) ## Compare the decision core with the native server's own code (N, SEED)
 	$(BIN)/python -m tests.fuzz --cases $(N) --seed $(SEED)
+
+# CPU time and memory of every parser and of whole requests at n, 2n and 4n bytes. ARGS: --help.
+complexity: $(READY) ## What hostile requests cost the event loop; 1 if one misses a bar (ARGS)
+	$(BIN)/python -m tests.complexity $(ARGS)
 
 mutants: $(READY) ## Take each security guard away in turn; its tests must notice (ARGS: numbers)
 	$(BIN)/python -m tests.guards $(ARGS)
@@ -95,8 +102,9 @@ $(DRAWING)/.ready: requirements-docs.lock | $(READY)
 dashboard-picture: $(READY) $(DRAWING)/.ready ## Play a drama before two proxies and draw the Grafana dashboard of it
 	PYTHONPATH=$(DRAWING) $(BIN)/python -m bench.dashboard docs/images/dashboard.png
 
-soak: $(READY) ## The same tests with full sizes
+soak: $(READY) ## The same tests with full sizes; scenarios on asyncio's own loop, too
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
+	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m "not soak" -k asyncio tests/scenarios $(ARGS)
 
 # A trial, not for use: the same source with its hot path compiled (docs/decisions/0009). Tests that
 # put something in the place of a function of ours are marked `interpreted`: compiled callers would
