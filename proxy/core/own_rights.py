@@ -61,8 +61,8 @@ def impersonating(identity: Identity) -> list[tuple[Right, list[Right]]]:
         kind = Right("impersonate", "groups")
         needed.append((kind, [replace(kind, name=group) for group in identity.groups]))
     for key, values in identity.extra:
-        # Header names have no case, so the API server reads every key in small letters.
-        kind = _impersonate_extra(key.lower())
+        # The header encodes capitals, so the API server checks the key in its own case.
+        kind = _impersonate_extra(key)
         needed.append((kind, [replace(kind, name=value) for value in values]))
     return needed
 

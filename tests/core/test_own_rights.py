@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.core.own_rights import FORWARDING, NOBODY_NEEDS, Right, token_request
+from proxy.core.identity import Identity
+from proxy.core.own_rights import FORWARDING, NOBODY_NEEDS, Right, impersonating, token_request
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,12 @@ def test_a_right_is_one_line(right: Right, text: str) -> None:
 
 def test_nothing_is_needed_and_dangerous_at_once() -> None:
     assert set(FORWARDING).isdisjoint(NOBODY_NEEDS)
+
+
+def test_extra_key_keeps_its_case() -> None:
+    """The header encodes capitals, so the API server checks the key as it is written here."""
+    identity = Identity("alice", extra=(("accessKeyId", ("k1",)),))
+
+    (_, (_, (right,))) = impersonating(identity)
+
+    assert (right.subresource, right.name) == ("accessKeyId", "k1")

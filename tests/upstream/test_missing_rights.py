@@ -74,8 +74,8 @@ async def test_with_every_right_nothing_is_missing(api: Asked) -> None:
         ),
         (
             Identity("bob", extra=extra_of({"Team": ["blue"]})),
-            Right("impersonate", "userextras", "authentication.k8s.io", "team"),
-            Right("impersonate", "userextras", "authentication.k8s.io", "team", name="blue"),
+            Right("impersonate", "userextras", "authentication.k8s.io", "Team"),
+            Right("impersonate", "userextras", "authentication.k8s.io", "Team", name="blue"),
         ),
     ],
 )
