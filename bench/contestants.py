@@ -187,7 +187,7 @@ def _write_config(
                 "readsInFlight": _IN_FLIGHT,
                 "writesInFlight": _IN_FLIGHT,
                 "callerPercent": 100,
-                "connections": 2 * _CONNECTIONS,
+                "connections": _CONNECTIONS,
                 "connectionsPerAddress": _CONNECTIONS,
             },
             "shutdown": {"delay": "0s"},
