@@ -19,8 +19,8 @@ async def watched_loop() -> AsyncIterator[LoopLag]:
     """Measure for the time of the context.
 
     A delay counts only as far as this process used the CPU in it: on a shared machine a process
-    that is not scheduled sees delays above a second. Blocking calls use no CPU, but blockbuster
-    raises an error for each of them in every test.
+    that is not scheduled sees delays above a second. So a call that blocks without using the CPU is
+    not seen here. blockbuster reports those that it knows, if code of `proxy` makes them.
     """
     lag = LoopLag()
     clock = asyncio.get_running_loop().time
