@@ -1,4 +1,4 @@
-"""`docs/why-was-i-denied.md` has every message that a client can be told, and no other.
+"""`docs/troubleshooting-denials.md` has every message that a client can be told, and no other.
 
 Messages are read from the source: what is given to the constructor of a refusal. Where that is no
 literal, `INDIRECT` says which texts it can be; a new place of that kind fails until it is there.
@@ -20,7 +20,7 @@ from proxy.core.go_url import _target_fault
 from proxy.core.identity import Identity
 from tests.support.maps import ROOT
 
-DOCUMENT = (ROOT / "docs" / "why-was-i-denied.md").read_text()
+DOCUMENT = (ROOT / "docs" / "troubleshooting-denials.md").read_text()
 SANDBOX = ROOT / "proxy" / "sandbox"
 GAP = "…"
 # Told to clients elsewhere in the document, as examples that the last tests here make anew.

@@ -34,7 +34,7 @@ from tests.support.kubectl import Kubectl
 # The first test may have to build the fake kubelet or to fetch the old kubectl.
 pytestmark = pytest.mark.timeout(300)
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "act.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "sidecar.md").read_text()
 MANIFESTS = DOCUMENT.partition("```yaml\n")[2].partition("```")[0]
 
 

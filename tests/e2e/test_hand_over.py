@@ -1,4 +1,4 @@
-"""`docs/hand-over.md`: what it says about servers that have the feature themselves."""
+"""`docs/upgrade-to-native.md`: what it says about servers that have the feature themselves."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.support.impersonation import (
     may_do,
 )
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "hand-over.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "upgrade-to-native.md").read_text()
 PATTERN = re.search(r"/metrics \| grep '([^']+)'", DOCUMENT)
 
 

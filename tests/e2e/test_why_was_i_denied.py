@@ -1,4 +1,4 @@
-"""`docs/why-was-i-denied.md`, followed step by step: its messages, its commands, its rules."""
+"""`docs/troubleshooting-denials.md`, followed step by step: its messages, its commands, its rules."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ from tests.e2e.kep.understudy import Understudy, complete_event, running_underst
 from tests.support.impersonation import Caller, Rights, Rule, as_user, may, message_of
 from tests.support.kubectl import Kubectl
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "why-was-i-denied.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "troubleshooting-denials.md").read_text()
 PODS = "/api/v1/namespaces/default/pods"
 FENCE = re.compile(r"^```(yaml)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
