@@ -21,6 +21,7 @@ from tests.complexity.path_cases import path_cases
 from tests.complexity.served_proxy import served_proxy
 
 KINDS = ("parser", "unauthenticated", "authenticated", "impersonating")
+_CASES_PER_PROGRESS_LINE = 100
 _USERS = {"unauthenticated": None, "authenticated": "alice", "impersonating": "alice"}
 
 
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
             measured.append(measure(case, repeats=not options.once))
             if measured[-1].faults:
                 _say(f"MISSED {case.name}: {', '.join(measured[-1].faults)}")
+            if len(measured) % _CASES_PER_PROGRESS_LINE == 0:
+                _say_progress(measured, started)
     if options.json is not None:
         options.json.write_text(json.dumps([one.as_json() for one in measured], indent=1))
     _tell(measured, options.worst)
@@ -79,6 +82,16 @@ def _tell(measured: Sequence[Figures], count: int) -> None:
         for row in rows:
             growth = "-" if row.growth is None else f"{row.growth:.2f} from {row.from_bytes}"
             _say(f"  {row.milliseconds:9.2f}  {growth:>16}  {row.memory_factor:6.1f}  {row.name}")
+
+
+def _say_progress(measured: Sequence[Figures], started: float) -> None:
+    """Write to standard error, so that the table on standard output stays whole."""
+    missed = sum(bool(one.faults) for one in measured)
+    sys.stderr.write(
+        f"{len(measured)} cases after {time.monotonic() - started:.0f} s, {missed} missed; last: "
+        f"{measured[-1].name}\n"
+    )
+    sys.stderr.flush()
 
 
 def _say(text: str) -> None:
