@@ -1,4 +1,4 @@
-# Understudy: every target sets up what it needs. `make help` lists them.
+# Understudy. Every target installs what it needs. `make help` lists the targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
@@ -14,9 +14,9 @@ DRAWING := build/drawing
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 16
 
-# The lock pins every package by hash. It is complete, and so nothing is resolved anew: a pip that
-# does takes a newer release for a package with an extra, which no hash vouches for. Our own package
-# is installed in place, without fetching.
+# The lock file pins every package by hash and is complete, so --no-deps disables resolution: pip would
+# choose a newer release for a package with an extra, which has no hash in the file. The project itself
+# is installed in editable mode, without a download.
 $(READY): requirements-dev.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
@@ -25,84 +25,84 @@ $(READY): requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip --disable-pip-version-check check
 	@touch $@
 
-setup: $(READY) ## Make the virtual environment from the lock file
+setup: $(READY) ## Create the virtual environment from the lock file
 
-demo: $(READY) ## Start a real control plane and the proxy, play the KEP's stories (ONCE=1: exit after the tour)
+demo: $(READY) ## Start a real control plane and the proxy, run the KEP's stories (ONCE=1: exit afterwards)
 	$(BIN)/understudy dev $(if $(ONCE),--once)
 
-# With workers, each has a control plane of its own, and a file is run by one of them: its tests share
-# servers. Tests that measure CPU time want the machine for themselves, so there are none by default.
+# Each worker has its own control plane and runs whole files, whose tests share servers. Tests that
+# measure CPU time need an idle machine, so the default is no workers.
 WORKERS ?= 0
-test: $(READY) ## Run every test, those against the real control plane included (WORKERS, ARGS)
+test: $(READY) ## Run all tests, including those against the real control plane (WORKERS, ARGS)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-check: $(READY) ## Format, lint, types, layers, contracts
+check: $(READY) ## Check format, lint, types, layers and contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/contracts
 
-fix: $(READY) ## Format, and mend what the linter can mend
+fix: $(READY) ## Format and apply the linter's fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-coverage: $(READY) ## Branch coverage: 100 % of the core, 90 % of the whole
+coverage: $(READY) ## Measure branch coverage: 100 % of the core, 90 % in total
 	$(BIN)/python -m pytest --cov --cov-report= $(ARGS)
 	$(BIN)/coverage report --include 'proxy/core/*' --fail-under 100 --show-missing
 	$(BIN)/coverage report --fail-under 90 --show-missing --skip-covered
 
-# A cluster without the feature behind the proxy must answer as one with it, case by case.
-# SELF=1: native against itself. MUTANTS=1: find each seeded mistake. GATE=off: the filter of old.
-# UPSTREAM=on: the native filter behind the proxy, too. VERSION=1.34: an emulated upstream.
+# The proxy in front of a cluster without the feature must return the same as kube-apiserver with it.
+# SELF=1: kube-apiserver against itself. MUTANTS=1: find each seeded fault. GATE=off: the pre-1.35
+# filter. UPSTREAM=on: the feature is also on behind the proxy. VERSION=1.34: an emulated upstream.
 CASES ?= 10000
 SEED ?= 1
-parity: $(READY) ## Compare the proxy with the native server (CASES, SEED, SELF, MUTANTS, GATE, UPSTREAM, VERSION)
+parity: $(READY) ## Compare the proxy with kube-apiserver (CASES, SEED, SELF, MUTANTS, GATE, UPSTREAM, VERSION)
 	$(BIN)/python -m tests.parity --cases $(CASES) --seed $(SEED) $(if $(SELF),--self) \
 	  $(if $(MUTANTS),--mutants) $(if $(GATE),--gate $(GATE)) \
 	  $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(VERSION),--upstream-version $(VERSION))
 
 N ?= 1000000
-fuzz: $(READY) ## Compare the decision core with the native server's own code (N, SEED)
+fuzz: $(READY) ## Compare the decision core with kube-apiserver's code (N, SEED)
 	$(BIN)/python -m tests.fuzz --cases $(N) --seed $(SEED)
 
 # CPU time and memory of every parser and of whole requests at n, 2n and 4n bytes. ARGS: --help.
-complexity: $(READY) ## What hostile requests cost the event loop; 1 if one misses a bar (ARGS)
+complexity: $(READY) ## Measure the event-loop cost of hostile requests; exit 1 if a limit is exceeded (ARGS)
 	$(BIN)/python -m tests.complexity $(ARGS)
 
-mutants: $(READY) ## Take each security guard away in turn; its tests must notice (ARGS: numbers)
+mutants: $(READY) ## Remove each security guard and expect its tests to fail (ARGS: numbers)
 	$(BIN)/python -m tests.guards $(ARGS)
 
-# Ratios inside one run only; 1 if a bar is missed. ONLY: rows by how their names start. CONTESTANTS:
-# only these. BESIDE: another checkout of ours to compare with. ARGS: `python -m bench --help`.
-bench: $(READY) $(DRAWING)/.ready ## What the proxy costs beside others (QUICK=1: 3 minutes; ONLY, CONTESTANTS, BESIDE, ARGS)
+# Compare only ratios within one run. Exit 1 if a limit is exceeded. ONLY: prefixes of row names.
+# CONTESTANTS: a subset. BESIDE: another checkout to compare with. ARGS: `python -m bench --help`.
+bench: $(READY) $(DRAWING)/.ready ## Compare the proxy's cost with others (QUICK=1: 3 minutes; ONLY, CONTESTANTS, BESIDE, ARGS)
 	$(BIN)/python -m bench --drawing $(DRAWING) $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(CONTESTANTS),--contestants $(CONTESTANTS)) $(if $(BESIDE),--beside $(BESIDE)) $(ARGS)
 
 CONNECTIONS ?= 64
 SECONDS ?= 5
 ROUNDS ?= 5
-bench-audit: $(READY) ## CPU of an audit event, with and without in one run (CONNECTIONS, SECONDS, ROUNDS)
+bench-audit: $(READY) ## Measure the CPU time of an audit event (CONNECTIONS, SECONDS, ROUNDS)
 	$(BIN)/python -m bench.audit --connections $(CONNECTIONS) --seconds $(SECONDS) \
 	  --rounds $(ROUNDS)
 
-# The first time this takes minutes; `make bench` does the same when it first needs them.
-bench-peers: $(READY) ## Build or fetch the benchmark's peers, and test that each does its work
+# The first run takes minutes. `make bench` also builds or fetches peers that are missing.
+bench-peers: $(READY) ## Build or fetch the benchmark's peers and test each
 	UNDERSTUDY_PEERS=1 $(BIN)/python -m pytest -m peers tests/bench $(ARGS)
 
-bench-report: $(READY) ## A week of audit, a million events: seconds of CPU and memory of `understudy report`
+bench-report: $(READY) ## Measure CPU time and memory of `understudy report` for a million events, one week
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak --log-cli-level=info tests/cli/test_report.py $(ARGS)
 
-# matplotlib is for pictures alone, so it stays beside the environment of everything else.
+# matplotlib only draws images, so it is installed outside the virtual environment.
 $(DRAWING)/.ready: requirements-docs.lock | $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
 	  --upgrade --target $(DRAWING) -r requirements-docs.lock
 	@touch $@
 
-dashboard-picture: $(READY) $(DRAWING)/.ready ## Play a drama before two proxies and draw the Grafana dashboard of it
+dashboard-picture: $(READY) $(DRAWING)/.ready ## Run a scenario on two proxies and draw the Grafana dashboard
 	PYTHONPATH=$(DRAWING) $(BIN)/python -m bench.dashboard docs/images/dashboard.png
 
-soak: $(READY) ## The same tests with full sizes; scenarios on asyncio's own loop, too
+soak: $(READY) ## Run tests in full size, and scenarios on asyncio's own event loop
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m "not soak" -k asyncio tests/scenarios $(ARGS)
 
@@ -125,7 +125,7 @@ test-compiled: compiled ## The tests on that, and a parity run (CASES, SEED, ARG
 wheel: $(READY) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
-# Needs a container engine, which nothing else here does (docs/image.md).
+# The only target that needs a container engine (docs/image.md).
 ENGINE ?= docker
 IMAGE ?= understudy:0.1.0
 image: ## Build the container image (ENGINE, IMAGE, PYTHON_IMAGE)
@@ -133,7 +133,7 @@ image: ## Build the container image (ENGINE, IMAGE, PYTHON_IMAGE)
 
 LOCK := uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --quiet
-lock: ## Resolve the newest versions anew into the lock files (needs uv on the PATH)
+lock: ## Resolve the newest versions into the lock files (needs uv on the PATH)
 	$(LOCK) pyproject.toml -o requirements.lock
 	$(LOCK) --extra otel -c requirements.lock pyproject.toml -o requirements-otel.lock
 	$(LOCK) --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
@@ -141,5 +141,5 @@ lock: ## Resolve the newest versions anew into the lock files (needs uv on the P
 	$(LOCK) --group build -c requirements-dev.lock -o requirements-build.lock
 	$(LOCK) --group bench -c requirements-dev.lock -o requirements-bench.lock
 
-clean: ## Remove what the other targets made here (the built control plane stays in its cache)
+clean: ## Remove the output of the other targets (the control plane stays in its cache)
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*

@@ -1,7 +1,7 @@
 """`python -m bench.capacity RESULTS.json`: what a large cluster needs, from what a run measured.
 
 On paper: rates times costs. It prints the costs it took and the plan, as they stand in
-`docs/performance.md`; a contract test holds that the two agree there.
+`docs/capacity-planning.md`; a contract test holds that the two agree there.
 """
 
 import argparse

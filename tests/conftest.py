@@ -18,7 +18,7 @@ from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.errors import SandboxError
 from tests.support.build_once import report_missing
 from tests.support.control_plane import TOKEN_USERS
-from tests.support.maps import unshown_tests
+from tests.support.doc_references import unshown_tests
 from tests.support.sizes import IS_SOAKING, SOAK_SECONDS
 
 FOUND = pytest.StashKey[Binaries | SandboxError]()

@@ -35,8 +35,8 @@ class Findings:
         registry = CollectorRegistry()
         flagged = Gauge(
             "understudy_audit_join_flagged_events",
-            "Requests that the last join has flagged, by flag: "
-            "same-id, not-in-cluster, not-in-ours, TARGET-DIFFERS or NOT-IMPERSONATED.",
+            "Requests flagged by the last join, by flag: same-id, not-in-cluster, not-in-ours, "
+            "TARGET-DIFFERS or NOT-IMPERSONATED.",
             ["flag"],
             registry=registry,
         )
@@ -44,12 +44,12 @@ class Findings:
             flagged.labels(flag.value).set(self.by_flag[flag])
         Gauge(
             "understudy_audit_join_requests",
-            "Requests that the last join has found, in either log.",
+            "Requests that the last join found in either log.",
             registry=registry,
         ).set(self.requests)
         Gauge(
             "understudy_audit_join_last_run_timestamp_seconds",
-            "When the last join that came to its end did so, in seconds since 1970.",
+            "When the last completed join ended, in seconds since 1970.",
             registry=registry,
         ).set(now)
         return generate_latest(registry)

@@ -17,33 +17,34 @@ class AuditMetrics:
         )
         self._lost = Counter(
             "understudy_audit_events_lost_total",
-            "Audit events a backend will never have, by reason: buffer-full, refused (the webhook "
-            "does not take them) or shutdown.",
+            "Audit events that a backend lost, by reason: buffer-full, refused (rejected by the "
+            "webhook) or shutdown.",
             ("backend", "reason"),
             registry=registry,
         )
         self._failures = Counter(
             "understudy_audit_backend_failures_total",
-            "Failed attempts, by reason: write, rotate, tidy, send or credential. Nothing is lost "
-            "by that alone.",
+            "Failed attempts of an audit backend, by reason: write, rotate, tidy, send or "
+            "credential. A failure alone loses no event.",
             ("backend", "reason"),
             registry=registry,
         )
         self._waiting = Gauge(
-            "understudy_audit_events_waiting",
-            "Audit events in memory that a backend has not stored yet.",
+            "understudy_audit_events_queued",
+            "Audit events in memory that the backend has not stored yet.",
             ("backend",),
             registry=registry,
         )
         self._rejected = Counter(
             "understudy_audit_requests_rejected_total",
-            "Requests answered 500 because a backend in the mode blocking-strict could not store.",
+            "Requests answered 500 because a backend in mode blocking-strict could not store "
+            "events.",
             registry=registry,
         )
 
         self._truncated = Counter(
             "understudy_audit_events_truncated_total",
-            "Audit events in which a value was cut because it is longer than audit.limits allow.",
+            "Audit events with a value truncated because it exceeds audit.limits.",
             registry=registry,
         )
 

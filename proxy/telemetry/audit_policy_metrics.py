@@ -9,7 +9,7 @@ class AuditPolicyMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._reads = Counter(
             "understudy_audit_policy_reloads_total",
-            "Audit policy files read again, by outcome: used or refused.",
+            "Reloads of the audit policy file, by outcome: used or refused.",
             ("outcome",),
             registry=registry,
         )

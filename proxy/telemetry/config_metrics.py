@@ -9,9 +9,8 @@ class ConfigMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._reloads = Counter(
             "understudy_config_reloads_total",
-            "New contents of the config file or the audit policy, by outcome: used, refused or "
-            "restart (they change what only a new process can use). What stays unusable counts at "
-            "every look.",
+            "Reloads of the config file or the audit policy, by outcome: used, refused or restart "
+            "(requires a new process). An unusable file is counted at every check.",
             ("outcome",),
             registry=registry,
         )
@@ -19,12 +18,12 @@ class ConfigMetrics:
             self._reloads.labels(outcome)
         self._last_success = Gauge(
             "understudy_config_last_success_timestamp_seconds",
-            "When the config in force was taken, in seconds since 1970.",
+            "When the config in force was loaded, in seconds since 1970.",
             registry=registry,
         )
         self._active = Gauge(
             "understudy_config_info",
-            "1 for the config in force; `hash` is the SHA-256 of its file.",
+            "Always 1; `hash` is the SHA-256 of the config file in force.",
             ("hash",),
             registry=registry,
         )

@@ -45,13 +45,14 @@ class BlockedLoopMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._count = Counter(
             "understudy_event_loop_blocked_total",
-            "Times that the event loop was blocked for longer than admin.blockedLoop. The log says "
-            "where: event loop blocked.",
+            "Times the event loop was blocked for longer than admin.blockedLoop. The log event "
+            "names the code location.",
             registry=registry,
         )
         self._seconds = Counter(
             "understudy_event_loop_blocked_seconds_total",
-            "Seconds for which the event loop was blocked at these times.",
+            "Seconds for which the event loop was blocked, summed over the blocks in "
+            "understudy_event_loop_blocked_total.",
             registry=registry,
         )
 

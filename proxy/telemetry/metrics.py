@@ -70,41 +70,41 @@ class Metrics:
         )
         self._reviews = Counter(
             "understudy_access_reviews_total",
-            "SubjectAccessReviews sent, by outcome: allowed, denied, refused (the API server does "
-            "not accept what they contain) or error.",
+            "SubjectAccessReviews sent, by outcome: allowed, denied, refused (the API server "
+            "rejected the review itself) or error.",
             ("outcome",),
             registry=registry,
         )
         self._review_seconds = Histogram(
             "understudy_access_review_duration_seconds",
-            "SubjectAccessReviews, waiting included, by outcome: allowed, denied, refused or "
-            "error.",
+            "Duration of SubjectAccessReviews, including queueing, by outcome: allowed, denied, "
+            "refused or error.",
             ("outcome",),
             buckets=_BUCKETS,
             registry=registry,
         )
         self._breaker = Gauge(
             "understudy_review_breaker_open",
-            "1 while access reviews fail at once because the API server does not answer them, "
-            "else 0.",
+            "1 while the circuit breaker fails access reviews at once because the API server does "
+            "not answer, else 0.",
             registry=registry,
         )
         self._breakers = WeakSet[Breaker]()
         self._breaker.set_function(lambda: any(one.is_open for one in self._breakers))
         self._unused_reviews = Counter(
             "understudy_access_reviews_unused_total",
-            "SubjectAccessReviews asked ahead whose answer the decision did not need.",
+            "Prefetched SubjectAccessReviews whose result the decision did not need.",
             registry=registry,
         )
         self._cache_lookups = CounterTally(
             "understudy_decision_cache_lookups_total",
-            "Look-ups of earlier decisions, by cache (request, identity) and result (hit, miss).",
+            "Lookups of cached decisions, by cache (request, identity) and result (hit, miss).",
             ("cache", "result"),
             registry=registry,
         )
         self._pod_lookups = Counter(
             "understudy_pod_lookups_total",
-            "Pods looked up for the node they run on, by outcome: found, none or error.",
+            "Pod lookups to find the caller's node, by outcome: found, none or error.",
             ("outcome",),
             registry=registry,
         )

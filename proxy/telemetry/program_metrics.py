@@ -23,12 +23,14 @@ class ProgramMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return how it is now."""
         build = GaugeMetricFamily(
-            "understudy_build_info", "1, by the version that runs.", labels=("version",)
+            "understudy_build_info",
+            "Always 1; the label is the running version.",
+            labels=("version",),
         )
         build.add_metric((self._version,), 1)
         suppressed = CounterMetricFamily(
             "understudy_log_lines_suppressed_total",
-            "Warnings and errors that are not in the log because they repeat others.",
+            "Warnings and errors not written to the log because they repeat earlier ones.",
         )
         suppressed.add_metric((), suppressed_lines())
         return [build, suppressed]

@@ -83,14 +83,15 @@ class RequestMetrics(Collector):
         # How many took how long, by bucket, and at the end the sum of seconds.
         self._ended: dict[RequestKey, list[float]] = {}
         self._refusals = CounterTally(
-            "understudy_refusals_total",
-            "Requests answered by us and not by the API server, by reason.",
+            "understudy_request_errors_total",
+            "Requests answered with an error by the proxy and not by the API server, by reason.",
             ("reason",),
             registry=registry,
         )
         self._denials = CounterTally(
             "understudy_impersonation_denials_total",
-            "Requests we denied, by the mode of the check that failed first; none: no check did.",
+            "Requests that the proxy denied, by the mode of the first failed check; none: no "
+            "check failed.",
             ("mode",),
             registry=registry,
         )
@@ -163,25 +164,26 @@ def _families() -> tuple[
     return (
         CounterMetricFamily(
             "understudy_requests_total",
-            "Requests that have ended, by verb, code of the answer (none: the client left before "
-            "it) and whether they are long-running: watches, logs, exec, proxies and tunnels.",
+            "Completed requests by verb, response code and whether they are long-running (watch, "
+            "log, exec, proxy, tunnel).",
             labels=("verb", "code", "long_running"),
         ),
         CounterMetricFamily(
             "understudy_requests_by_mode_total",
-            "Requests that have ended, by the mode of impersonation that admitted them; self: as "
-            "the caller, none: not admitted.",
+            "Completed requests by impersonation mode; self: no impersonation, none: not "
+            "permitted.",
             labels=("mode",),
         ),
         CounterMetricFamily(
             "understudy_legacy_impersonations_total",
-            "Requests admitted by the unrestricted verb impersonate, by what the rules say to it: "
-            "allow or warn.",
+            "Requests permitted by the unrestricted verb impersonate, by the action of the legacy "
+            "rule: allow or warn.",
             labels=("action",),
         ),
         HistogramMetricFamily(
             "understudy_request_duration_seconds",
-            "Requests that are not long-running, from the head to the end of the answer, by verb.",
+            "Duration of requests that are not long-running, from the request head to the end of "
+            "the response, by verb.",
             labels=("verb",),
         ),
     )

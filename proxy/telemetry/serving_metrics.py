@@ -17,12 +17,12 @@ class ServingMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._connections = Counter(
-            "understudy_connections_turned_away_total",
-            "Connections closed before the handshake because there were too many.",
+            "understudy_connections_rejected_total",
+            "Connections closed before the TLS handshake because the connection limit was reached.",
             registry=registry,
         )
         self._requests = Counter(
-            "understudy_requests_turned_away_total",
+            "understudy_requests_rejected_total",
             "Requests answered 429 because too many were in flight, by kind: read, write, or "
             "caller (too many of one caller).",
             ("kind",),
@@ -30,46 +30,46 @@ class ServingMetrics:
         )
         self._reloads = Counter(
             "understudy_certificate_reloads_total",
-            "New contents of certificate or key, by outcome: used or refused. A file that stays "
-            "unusable counts at every look.",
+            "Reloads of the serving certificate or key, by outcome: used or refused. An unusable "
+            "file is counted at every check.",
             ("outcome",),
             registry=registry,
         )
         self._trust = Counter(
             "understudy_client_ca_reloads_total",
-            "New contents of the CAs of clients and front proxies, by outcome: used or refused. A "
-            "source that stays unusable counts at every look.",
+            "Reloads of the client and front-proxy CAs, by outcome: used or refused. An unusable "
+            "source is counted at every check.",
             ("outcome",),
             registry=registry,
         )
         self._expiry = Gauge(
             "understudy_serving_certificate_expiry_seconds",
-            "When the certificate shown to clients ends, in seconds since 1970.",
+            "Expiry of the serving certificate in seconds since 1970.",
             registry=registry,
         )
 
         self._trust_expiry = Gauge(
             "understudy_client_ca_expiry_seconds",
-            "When the first certificate among the CAs that are believed ends, in seconds since "
-            "1970, by whom they vouch for: clients or front-proxies; 0 if there are none.",
+            "Earliest expiry among the trusted CA certificates in seconds since 1970, by ca: "
+            "clients or front-proxies; 0 without any.",
             ("ca",),
             registry=registry,
         )
         self._admin_reloads = Counter(
             "understudy_admin_certificate_reloads_total",
-            "New contents of certificate or key of the admin port, by outcome: used or refused.",
+            "Reloads of the admin port's certificate or key, by outcome: used or refused.",
             ("outcome",),
             registry=registry,
         )
         self._admin_expiry = Gauge(
             "understudy_admin_certificate_expiry_seconds",
-            "When the certificate of the admin port ends, in seconds since 1970; 0 without one.",
+            "Expiry of the admin port's certificate in seconds since 1970; 0 without one.",
             registry=registry,
         )
         self._admin_closed = Counter(
             "understudy_admin_connections_closed_total",
-            "Connections of the admin port that a limit has ended, by reason: full (a new one "
-            "needed the place), timeout or size.",
+            "Admin port connections closed by a limit, by reason: full (a new connection needed "
+            "the slot), timeout or size.",
             ("reason",),
             registry=registry,
         )
@@ -77,25 +77,26 @@ class ServingMetrics:
             self._admin_closed.labels(reason)
         self._connection_limit = Gauge(
             "understudy_client_connections_limit",
-            "Connections of clients that are accepted at a time: serving.limits.connections, or "
-            "fewer if the process may open too few files for that.",
+            "Maximum number of client connections: serving.limits.connections, or fewer if the "
+            "open file limit is too low.",
             registry=registry,
         )
         self._guests = Gauge(
             "understudy_client_connections",
-            "Connections of clients that are open, those in their handshake included.",
+            "Open client connections, including those in the TLS handshake.",
             registry=registry,
         )
         self._in_flight = Gauge(
             "understudy_requests_in_flight",
-            "Requests being served, by kind: read, write (these two have limits), stream (a watch "
-            "or a followed log whose answer has begun) or tunnel.",
+            "Requests in flight, by kind: read, write (both limited), stream (a watch or followed "
+            "log whose response has started) or tunnel.",
             ("kind",),
             registry=registry,
         )
         self._lag = Histogram(
             "understudy_event_loop_lag_seconds",
-            "How much later than asked for the event loop woke up, measured once a second.",
+            "Delay between the requested and the actual wake-up of the event loop, measured once "
+            "per second.",
             buckets=_LAG_BUCKETS,
             registry=registry,
         )
@@ -173,10 +174,7 @@ class _HandshakeFailures(Collector):
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily(
             "understudy_handshake_failures_total",
-            "TLS handshakes of clients that failed, by reason: timeout, left (without a word), "
-            "alert (the client refused us), not-tls, version or cipher (none in common), "
-            "certificate (too large, or a key that is not taken), evicted (closed for a newcomer "
-            "or because too much memory was held) or other.",
+            "Failed TLS handshakes of clients, by reason.",
             labels=("reason",),
         )
         for reason, count in self.counts().items():

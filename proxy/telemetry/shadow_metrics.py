@@ -11,15 +11,14 @@ class ShadowMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = CounterTally(
             "understudy_shadow_requests_total",
-            "Requests that legacy impersonation allowed, by what the constrained rules would have "
-            "said: would-allow, would-deny, dropped (not judged) or error (no answer). The mode is "
-            "the one that would allow it, or the first that could; none if no grant ever can.",
+            "Requests permitted by legacy impersonation, by the outcome and the mode that the "
+            "constrained rules would give.",
             ("outcome", "mode"),
             registry=registry,
         )
         self._reviews = Counter(
             "understudy_shadow_reviews_total",
-            "SubjectAccessReviews sent to judge such requests, by outcome: allowed, denied, "
+            "SubjectAccessReviews sent for shadow evaluation, by outcome: allowed, denied, "
             "refused or error.",
             ("outcome",),
             registry=registry,

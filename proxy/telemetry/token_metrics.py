@@ -16,16 +16,15 @@ class TokenMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "understudy_token_review_duration_seconds",
-            "TokenReviews, waiting included, by outcome: authenticated, refused or error.",
+            "Duration of TokenReviews, including queueing, by outcome: authenticated, refused or "
+            "error.",
             ("outcome",),
             buckets=_BUCKETS,
             registry=registry,
         )
         self._turned_away = Counter(
-            "understudy_tokens_turned_away_total",
-            "Tokens that were not reviewed, by reason: address (too many unknown ones came from "
-            "it) or turn (too many were under way from everywhere), both told 429; abandoned (the "
-            "client left before its turn); size (too large, told 431).",
+            "understudy_tokens_rejected_total",
+            "Tokens that were not reviewed, by reason: address, turn, abandoned or size.",
             ("reason",),
             registry=registry,
         )
@@ -49,7 +48,7 @@ class _TokenLookups(Collector):
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily(
             "understudy_token_cache_lookups_total",
-            "Look-ups of earlier reviews of tokens, good or bad, by result: hit or miss.",
+            "Lookups of cached TokenReview results, positive or negative, by result: hit or miss.",
             labels=("result",),
         )
         family.add_metric(("hit",), self._metrics.hits)

@@ -13,24 +13,24 @@ class UnauthenticatedMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._held = Gauge(
             "understudy_unauthenticated_held_bytes",
-            "Memory held for callers that are not authenticated yet.",
+            "Memory held for unauthenticated callers.",
             registry=registry,
         )
         self._limit = Gauge(
             "understudy_unauthenticated_limit_bytes",
-            "How much memory may be held for callers that are not authenticated yet.",
+            "Limit of the memory held for unauthenticated callers.",
             registry=registry,
         )
         self._refusals = Counter(
             "understudy_unauthenticated_refusals_total",
-            "Connections refused because they held the most memory before authentication, by "
-            "reason: address (its share was full) or total.",
+            "Connections rejected because they held the most memory before authentication, by "
+            "reason: address (per-address share) or total.",
             ("reason",),
             registry=registry,
         )
         self._connections = Gauge(
             "understudy_unauthenticated_connections",
-            "Connections that have had no authenticated request yet.",
+            "Connections without an authenticated request so far.",
             registry=registry,
         )
         self._counts = _ClosedConnections()
@@ -66,15 +66,15 @@ class _ClosedConnections(Collector):
     def collect(self) -> Iterable[Metric]:
         evictions = CounterMetricFamily(
             "understudy_connections_evicted_total",
-            "Unauthenticated connections closed to make place for newcomers, by reason: address "
-            "(it had too many) or total.",
+            "Unauthenticated connections closed to accept a new connection, by reason: address "
+            "(per-address limit) or total.",
             labels=("reason",),
         )
         for reason, count in self.evictions().items():
             evictions.add_metric((reason,), count)
         stalled = CounterMetricFamily(
             "understudy_stalled_responses_total",
-            "Responses cut off because their client took too little of them in time.",
+            "Responses aborted because the client read too little of them in time.",
         )
         stalled.add_metric((), self.stalled())
         return [evictions, stalled]

@@ -28,32 +28,32 @@ class UpstreamMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._reloads = Counter(
-            "understudy_own_credential_reloads_total",
-            "New credentials of our own, by outcome: used or refused. One that stays unusable "
-            "counts at every look.",
+            "understudy_proxy_credential_reloads_total",
+            "Reloads of the proxy's own credential, by outcome: used or refused. An unusable "
+            "credential is counted at every check.",
             (*_IDENTITY, "outcome"),
             registry=registry,
         )
         self._expiry = Gauge(
-            "understudy_own_credential_expiry_seconds",
-            "When our own credential ends, in seconds since 1970; 0 if it does not tell.",
+            "understudy_proxy_credential_expiry_seconds",
+            "Expiry of the proxy's own credential in seconds since 1970; 0 if unknown.",
             _IDENTITY,
             registry=registry,
         )
         self._rights = Gauge(
-            "understudy_own_rights",
-            "Rights of our own that are missing, or that we had better not have.",
+            "understudy_proxy_permissions",
+            "Permissions of the proxy's own identity that are missing or excessive, by finding.",
             (*_IDENTITY, "finding"),
             registry=registry,
         )
         self._denials = Counter(
-            "understudy_own_rights_missing_total",
-            "Requests that failed because our own identity may not take theirs.",
+            "understudy_proxy_permission_denials_total",
+            "Requests that failed because the proxy's own identity lacks a permission.",
             registry=registry,
         )
         self._canary = Gauge(
             "understudy_canary_allowed",
-            "1 if the API server allowed a made-up user a made-up verb, else 0.",
+            "1 if the API server allowed an unknown user an unknown verb, else 0.",
             registry=registry,
         )
         self._connections = Gauge(
@@ -69,14 +69,14 @@ class UpstreamMetrics:
         )
         self._failures = Counter(
             "understudy_upstream_connect_failures_total",
-            "Connections to forward requests that could not be opened, by reason: timeout, tls or "
-            "refused (anything else).",
+            "Upstream connections that could not be opened, by reason: timeout, tls or refused "
+            "(any other error).",
             ("reason",),
             registry=registry,
         )
         self._reachable = Gauge(
             "understudy_upstream_reachable",
-            "1 if the API server answers our reviews, else 0.",
+            "1 if the API server answers the proxy's reviews, else 0.",
             registry=registry,
         )
         for reason in ("timeout", "tls", "refused"):

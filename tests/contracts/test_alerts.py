@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.maps import ROOT
+from tests.support.doc_references import ROOT
 from tests.support.observed import alerts, groups, run_promtool
 
 pytestmark = pytest.mark.timeout(1200)  # the first one may have to build promtool
 
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+OPERATIONS = (ROOT / "docs" / "alerts.md").read_text()
 ROW = re.compile(r"^\| `(Understudy\w+)` \|", re.MULTILINE)
 SEVERITIES = {"critical", "warning", "info"}
 LONG = "x3000"

@@ -1,4 +1,4 @@
-"""`docs/conformance.md` and the tests agree: nothing is missing on either side."""
+"""Contract between `docs/conformance.md`, its data file and the tests."""
 
 import re
 import string
@@ -8,19 +8,13 @@ import pytest
 
 from tests.oracle import deviations as oracle
 from tests.parity import deviations as parity
-from tests.support.maps import (
-    ROOT,
-    TEST_ID,
-    collected_tests,
-    missing_modules,
-    named_tests,
-)
+from tests.support.doc_references import collected_tests, read_references
 
 pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
 
 KEP_TESTS = "tests/e2e/kep"
-DOCUMENT = (ROOT / "docs" / "conformance.md").read_text()
-DEVIATION = re.compile(r"^\| ([a-z]) \| `([A-Z_]+)` \|(.*)$", re.MULTILINE)
+DOCUMENT = read_references("conformance")
+DEVIATION = re.compile(r"^\| ([a-z]) \| `([A-Z_]+)` \|", re.MULTILINE)
 SECTIONS = (
     "Goals",
     "Non-Goals",
@@ -45,7 +39,7 @@ SECTIONS = (
 
 
 def test_every_test_that_the_map_names_would_run() -> None:
-    named = named_tests(DOCUMENT)
+    named = DOCUMENT.named_tests
 
     assert named
     assert named - collected_tests() == set()
@@ -55,15 +49,15 @@ def test_every_test_of_the_kep_is_on_the_map() -> None:
     kep = {test for test in collected_tests() if test.startswith(KEP_TESTS)}
 
     assert kep
-    assert kep - named_tests(DOCUMENT) == set()
+    assert kep - DOCUMENT.named_tests == set()
 
 
 def test_every_module_on_the_map_exists() -> None:
-    assert missing_modules(DOCUMENT) == []
+    assert DOCUMENT.missing_modules() == []
 
 
 def test_the_map_goes_from_goals_to_troubleshooting() -> None:
-    headings = re.findall(r"^#{2,3} (.*)$", DOCUMENT, re.MULTILINE)
+    headings = re.findall(r"^#{2,3} (.*)$", DOCUMENT.text, re.MULTILINE)
 
     places = [
         next((place for place, heading in enumerate(headings) if section in heading), None)
@@ -75,16 +69,13 @@ def test_the_map_goes_from_goals_to_troubleshooting() -> None:
 
 
 def test_every_clause_names_a_test() -> None:
-    rows = [line for line in DOCUMENT.splitlines() if line.startswith("| ")]
-    clauses = [
-        row for row in rows if not row.startswith(("| ---", "| clause", "| KEP", "| letter"))
-    ]
-
-    assert [row for row in clauses if not TEST_ID.search(row)] == []
+    assert [table[0] for table in DOCUMENT.tables if not table[0].startswith("| id |")] == []
+    assert DOCUMENT.rows_without_id() == []
+    assert [row for row, _ in DOCUMENT.rows if not DOCUMENT.tests[row]] == []
 
 
 def test_the_letters_of_deviations_are_an_unbroken_list() -> None:
-    letters = [letter for letter, _, _ in DEVIATION.findall(DOCUMENT)]
+    letters = [letter for letter, _ in DEVIATION.findall(DOCUMENT.text)]
 
     assert letters == list(string.ascii_lowercase[: len(letters)])
     assert letters[-1] == "q"
@@ -97,17 +88,17 @@ def test_the_runs_count_deviations_by_the_letters_of_the_map(module: ModuleType)
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str) and len(value) == 1
     }
-    on_the_map = {name: letter for letter, name, _ in DEVIATION.findall(DOCUMENT)}
+    on_the_map = {name: letter for letter, name in DEVIATION.findall(DOCUMENT.text)}
 
     assert counted
     assert counted.items() <= on_the_map.items()
 
 
 def test_a_test_of_a_deviation_stands_at_its_letter() -> None:
-    for letter, _, row in DEVIATION.findall(DOCUMENT):
+    for letter, _ in DEVIATION.findall(DOCUMENT.text):
         prefix = f"{KEP_TESTS}/test_deviations.py::test_{letter}_"
         own = {test for test in collected_tests() if test.startswith(prefix)}
-        named = named_tests(row)
+        named = DOCUMENT.tests[letter]
 
-        assert own <= named
+        assert own <= set(named)
         assert all(test.startswith(prefix) for test in named if "test_deviations" in test)

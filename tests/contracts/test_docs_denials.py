@@ -18,9 +18,10 @@ from proxy.core.access_check import AccessCheck
 from proxy.core.forbidden import forbidden_message
 from proxy.core.go_url import _target_fault
 from proxy.core.identity import Identity
-from tests.support.maps import ROOT
+from tests.support.doc_references import ROOT
 
-DOCUMENT = (ROOT / "docs" / "troubleshooting-denials.md").read_text()
+PAGES = ("troubleshooting-denials.md", "error-messages.md", "malformed-requests.md")
+DOCUMENT = "".join((ROOT / "docs" / page).read_text() for page in PAGES)
 SANDBOX = ROOT / "proxy" / "sandbox"
 GAP = "…"
 # Told to clients elsewhere in the document, as examples that the last tests here make anew.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.maps import ROOT
+from tests.support.doc_references import ROOT
 
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("manifests/**/*.md")]

@@ -1,13 +1,13 @@
-"""`docs/operations.md` answers each question of the KEP's Production Readiness Review."""
+"""The operations pages answer each question of the KEP's Production Readiness Review."""
 
 import re
 
 import pytest
 
-from tests.support.maps import ROOT
+from tests.support.doc_references import ROOT
 
-DOCUMENT = (ROOT / "docs" / "operations.md").read_text()
-READINESS = DOCUMENT.partition("## Production readiness, question by question")[2]
+PAGES = ("production-readiness.md", "impersonation-usage.md")
+READINESS = "\n".join((ROOT / "docs" / page).read_text() for page in PAGES)
 # The KEP's question, and the words under which it is answered here.
 QUESTIONS = {
     "How can it be enabled / disabled in a live cluster?": "switched on and off in a live cluster?",
@@ -16,10 +16,10 @@ QUESTIONS = {
     "What happens if we reenable the feature?": "and switched on again?",
     "Are there any tests for feature enablement/disablement?": "tests/e2e/kep/test_upgrade.py",
     "How can a rollout or rollback fail?": "### How can a rollout fail",
-    "What specific metrics should inform a rollback?": "### What should make me roll back?",
-    "Were upgrade and rollback tested?": "goes there and back",
-    "How can an operator determine if the feature is in use?": "### Is it in use, and by whom?",
-    "How can someone know that it is working for their instance?": "### Does it work for me?",
+    "What specific metrics should inform a rollback?": "### Which metrics inform a rollback?",
+    "Were upgrade and rollback tested?": "tests the rollback and the return",
+    "How can an operator determine if the feature is in use?": "### Is it in use, and by which callers?",
+    "How can someone know that it is working for their instance?": "### Does it work for one caller?",
     "What are the reasonable SLOs?": "### Objectives and indicators",
     "What are the SLIs?": "| objective | indicator |",
     "Does this feature depend on any specific services?": "**Services:**",
@@ -35,13 +35,13 @@ QUESTIONS = {
 # Questions whose answer is a figure.
 ASKED = (
     "How can a rollout fail",
-    "What should make me roll back",
+    "Which metrics inform a rollback",
     "Is it in use",
     "Is legacy impersonation",
     "Objectives and indicators",
     "What does it depend on",
     "What if the API server",
-    "Has somebody used our credential",
+    "Is the proxy's credential misused",
 )
 
 

@@ -1,4 +1,4 @@
-"""docs/performance.md names every row and every bar, and its plan is what its costs give."""
+"""The performance pages name every row and every bar, and its plan is what its costs give."""
 
 import json
 import re
@@ -9,9 +9,10 @@ from bench.bars import BARS, Bar
 from bench.capacity import Costs, Fleet, described
 from bench.row import Row
 from bench.rows.catalogue import ROWS
-from tests.support.maps import ROOT
+from tests.support.doc_references import ROOT
 
-DOCUMENT = (ROOT / "docs/performance.md").read_text()
+PAGES = ("performance.md", "performance-method.md", "capacity-planning.md")
+DOCUMENT = "\n".join((ROOT / "docs" / page).read_text() for page in PAGES)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

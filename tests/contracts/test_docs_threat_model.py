@@ -1,30 +1,30 @@
-"""`docs/threat-model.md` and the tests agree: no threat without a test that holds it."""
+"""Contract between `docs/threat-model.md`, its data file and the tests."""
 
 import re
 
 import pytest
 
-from tests.support.maps import ROOT, collected_tests, named_tests
+from tests.support.doc_references import collected_tests, read_references
 
 pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
 
-DOCUMENT = (ROOT / "docs" / "threat-model.md").read_text()
-ROW = re.compile(r"^\| ([TL]\d+) \| (.*)$", re.MULTILINE)
+DOCUMENT = read_references("threat-model")
 REGRESSIONS = {f"R{number}" for number in range(1, 17)}
-# What whoever relies on us must have been told, in these words.
+# Limits that the document must state in these words.
 LIMITS = (
-    "Direct access to the API server bypasses us",
+    "Direct access to the API server bypasses the proxy",
     "Grants are a union",
-    "Grants made for the proxy go live natively",
-    "Whoever can exec, mint tokens or create pods in our namespace owns the cluster",
+    "Grants made for the proxy take effect in kube-apiserver",
+    "Permission to exec, mint tokens or create pods in the proxy's namespace gives control of the"
+    " cluster",
     "Groups of cluster administrators other than the protected ones",
-    "Replicas differ by mode memory",
+    "Replicas have separate mode caches",
     "Service-account mode carries no pod or node extras",
 )
 
 
 def test_threats_and_limits_are_numbered_without_a_gap() -> None:
-    numbers = [number for number, _ in ROW.findall(DOCUMENT)]
+    numbers = [number for number, _ in DOCUMENT.rows]
     threats = [number for number in numbers if number.startswith("T")]
     limits = [number for number in numbers if number.startswith("L")]
 
@@ -34,24 +34,22 @@ def test_threats_and_limits_are_numbered_without_a_gap() -> None:
 
 
 def test_every_threat_and_every_limit_names_a_test() -> None:
-    assert [number for number, row in ROW.findall(DOCUMENT) if not named_tests(row)] == []
+    assert [number for number, _ in DOCUMENT.rows if not DOCUMENT.tests[number]] == []
 
 
 def test_no_row_is_left_unnumbered() -> None:
-    naming = [line for line in DOCUMENT.splitlines() if named_tests(line)]
-
-    assert [line for line in naming if not ROW.match(line)] == []
+    assert DOCUMENT.rows_without_id() == []
 
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_what_we_do_not_protect_against_is_said(limit: str) -> None:
-    rows = [row for number, row in ROW.findall(DOCUMENT) if number.startswith("L")]
+    rows = [row for number, row in DOCUMENT.rows if number.startswith("L")]
 
     assert [row for row in rows if limit in row]
 
 
 def test_every_known_regression_is_somebodys_threat() -> None:
-    named = set(re.findall(r"\bR\d+\b", DOCUMENT))
+    named = set(re.findall(r"\bR\d+\b", DOCUMENT.text))
 
     assert named == REGRESSIONS
 
@@ -60,8 +58,8 @@ def test_every_shown_limit_is_in_the_list() -> None:
     shown = {test for test in collected_tests() if test.startswith("tests/e2e/test_known_limits")}
 
     assert shown
-    assert shown - named_tests(DOCUMENT) == set()
+    assert shown - DOCUMENT.named_tests == set()
 
 
 def test_every_test_that_it_names_would_run() -> None:
-    assert named_tests(DOCUMENT) - collected_tests() == set()
+    assert DOCUMENT.named_tests - collected_tests() == set()

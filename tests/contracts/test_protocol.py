@@ -1,6 +1,5 @@
-"""`docs/protocol.md` and the tests agree: every number has a row, and every row what shows it."""
+"""Contract between `docs/protocol.md`, its data file, the tests and the removable guards."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -8,17 +7,11 @@ from collections.abc import Iterable
 import pytest
 
 from tests.guards.guards import GUARDS
-from tests.support.maps import (
-    ROOT,
-    collected_tests,
-    missing_modules,
-    named_tests,
-)
+from tests.support.doc_references import ROOT, collected_tests, read_references
 
 pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
 
-DOCUMENT = (ROOT / "docs" / "protocol.md").read_text()
-ROW = re.compile(r"^\| ([RA]?[\d.]+) \| (.*)$", re.MULTILINE)
+DOCUMENT = read_references("protocol")
 REASON = "No test: "
 SECTIONS = {
     "1.1": 15,
@@ -45,22 +38,22 @@ ACCEPTANCE = [f"A{number}" for number in range(1, 11)]
 
 
 def test_every_number_has_its_row_in_order() -> None:
-    assert [number for number, _ in ROW.findall(DOCUMENT)] == [*ITEMS, *REGRESSIONS, *ACCEPTANCE]
+    assert [number for number, _ in DOCUMENT.rows] == [*ITEMS, *REGRESSIONS, *ACCEPTANCE]
 
 
 def test_every_row_names_a_test_or_a_reason() -> None:
-    rows = ROW.findall(DOCUMENT)
+    untested = [(number, row) for number, row in DOCUMENT.rows if not DOCUMENT.tests[number]]
 
-    assert [n for n, row in rows if not named_tests(row) and REASON not in row] == []
-    assert [n for n, row in rows if n[0] in "RA" and not named_tests(row)] == []
+    assert [number for number, row in untested if REASON not in row] == []
+    assert [number for number, _ in untested if number[0] in "RA"] == []
 
 
 def test_every_test_that_the_map_names_would_run() -> None:
-    assert named_tests(DOCUMENT) - collected_tests() == set()
+    assert DOCUMENT.named_tests - collected_tests() == set()
 
 
 def test_every_module_on_the_map_exists() -> None:
-    assert missing_modules(DOCUMENT) == []
+    assert DOCUMENT.missing_modules() == []
 
 
 def numbered(number: int, tests: Iterable[str]) -> set[str]:
@@ -70,13 +63,12 @@ def numbered(number: int, tests: Iterable[str]) -> set[str]:
 
 @pytest.mark.parametrize("number", range(1, 17))
 def test_every_test_of_a_regression_stands_in_its_row(number: int) -> None:
-    rows = dict(ROW.findall(DOCUMENT))
     regressions = {one for one in collected_tests() if one.startswith(REGRESSION_TESTS)}
 
     own = numbered(number, regressions)
 
     assert own
-    assert own <= named_tests(rows[f"R{number}"])
+    assert own <= set(DOCUMENT.tests[f"R{number}"])
 
 
 def test_every_regression_has_a_guard_that_can_be_taken_away() -> None:

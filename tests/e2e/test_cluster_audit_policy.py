@@ -1,4 +1,4 @@
-"""What a cluster writes down about requests through us, by the policies of `docs/operations.md`."""
+"""What a cluster writes down about requests through us, by the policies of `docs/cluster-audit-policy.md`."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from tests.support.impersonation import (
     user_subject,
 )
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "cluster-audit-policy.md").read_text()
 POLICIES: Mapping[str, str] = dict(
     re.findall(r"<!-- policy: (\w+) -->\n```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
 )

@@ -39,7 +39,7 @@ from tests.support.observed import TARGET_LABELS, as_prometheus_reads, expressio
 pytestmark = pytest.mark.timeout(1200)  # the first one may have to build Prometheus' parser
 
 ROOT = Path(__file__).parents[2]
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+OPERATIONS = (ROOT / "docs" / "impersonation-usage.md").read_text()
 METRICS = (ROOT / "docs" / "metrics.md").read_text()
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| (.*) \|$", re.MULTILINE)
 SUFFIXES = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("",), "gauge": ("",)}

@@ -1,15 +1,78 @@
-"""Documents that map what must hold to the tests that show it, held against the tests."""
+"""Documents whose table rows are backed by tests, and the data files that list these tests.
+
+`docs/NAME.md` has the tables. `docs/NAME.tests.yaml` maps the id of each row to its tests.
+"""
 
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
-MAPS = ("docs/conformance.md", "docs/protocol.md", "docs/threat-model.md")
-TEST_ID = re.compile(r"`(tests/[\w/]+\.py::(?:Test\w+::)?test_\w+)`")
+DOCUMENTS = ("conformance", "protocol", "threat-model")
+TEST_ID = re.compile(r"tests/[\w/]+\.py::\w+")
 MODULE = re.compile(r"`(proxy/[\w/]+\.py)`")
+ROW = re.compile(r"^\| ([A-Z]\d+|\d+(?:\.\d+)+|[a-z]) \| (.*) \|$", re.MULTILINE)
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReferences:
+    """The text of a document, and the tests of each of its rows in the order of the data file."""
+
+    text: str
+    tests: Mapping[str, tuple[str, ...]]
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the id and the cells of every table row that has an id."""
+        return ROW.findall(self.text)
+
+    @property
+    def named_tests(self) -> set[str]:
+        """Return the tests of all rows."""
+        return {test for tests in self.tests.values() for test in tests}
+
+    def missing_modules(self) -> list[str]:
+        """Return the modules that the text names and that do not exist."""
+        return [name for name in MODULE.findall(self.text) if not (ROOT / name).is_file()]
+
+    @property
+    def tables(self) -> list[list[str]]:
+        """Return the lines of each table: the header, the delimiter and the rows."""
+        return [table.splitlines() for table in TABLE.findall(self.text)]
+
+    def rows_without_id(self) -> list[str]:
+        """Return the rows without an id of the tables that have a column of ids."""
+        tables = [table for table in self.tables if table[0].startswith("| id |")]
+        return [row for table in tables for row in table[2:] if not ROW.match(row)]
+
+
+def read_references(name: str, folder: Path = ROOT / "docs") -> DocumentReferences:
+    """Read a document and its data file."""
+    tests = parse_tests((folder / f"{name}.tests.yaml").read_text())
+    return DocumentReferences((folder / f"{name}.md").read_text(), tests)
+
+
+def parse_tests(text: str) -> dict[str, tuple[str, ...]]:
+    """Parse a data file: row ids with a list of tests each, and no id twice."""
+    # Keys are read as text: `4.1` and `n` must not become a number and a boolean.
+    document = yaml.compose(text, Loader=yaml.SafeLoader)
+    if not isinstance(document, yaml.MappingNode):
+        raise TypeError("expected a mapping of row ids to tests")
+    tests: dict[str, tuple[str, ...]] = {}
+    for key, value in document.value:
+        if not isinstance(value, yaml.SequenceNode):
+            raise TypeError(f"{key.value}: expected a list of tests")
+        if key.value in tests:
+            raise ValueError(f"{key.value}: id is used twice")
+        tests[key.value] = tuple(item.value for item in value.value)
+    return tests
 
 
 @cache
@@ -26,16 +89,7 @@ def collected_tests() -> frozenset[str]:
     return frozenset(line.partition("[")[0] for line in lines if line.startswith("tests/"))
 
 
-def named_tests(text: str) -> set[str]:
-    """Return the tests that a text names."""
-    return set(TEST_ID.findall(text))
-
-
-def missing_modules(text: str) -> list[str]:
-    """Return the modules that a text names and that do not exist."""
-    return [name for name in MODULE.findall(text) if not (ROOT / name).is_file()]
-
-
 def unshown_tests(passed: set[str]) -> list[str]:
-    """Return the tests that a map names and that have not passed."""
-    return sorted(named_tests("".join((ROOT / one).read_text() for one in MAPS)) - passed)
+    """Return the tests that a document relies on and that have not passed."""
+    named = {test for name in DOCUMENTS for test in read_references(name).named_tests}
+    return sorted(named - passed)

@@ -1,4 +1,4 @@
-{{- /* The image, by its digest where there is one. */ -}}
+{{- /* The image reference, by digest if one is set. */ -}}
 {{- define "understudy.image" -}}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
 {{- if .Values.image.digest -}}
@@ -8,8 +8,8 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* A setting of the configuration that needs a right of ours: refuse it without. Otherwise the
-      proxy would start, and serve nobody, or fail for some. */ -}}
+{{- /* Fail if a configuration key needs a permission that is not enabled. Otherwise the proxy would
+      start, but some or all requests would fail. */ -}}
 {{- define "understudy.check" -}}
 {{- $authentication := .Values.config.authentication | default dict -}}
 {{- range $section := list "clientCertificate" "frontProxy" -}}
