@@ -71,7 +71,7 @@ complexity: $(READY) ## Measure the event-loop cost of hostile requests; exit 1 
 	$(BIN)/python -m tests.complexity $(ARGS)
 
 mutants: $(READY) ## Remove each security guard and expect its tests to fail (ARGS: numbers)
-	$(BIN)/python -m tests.guards $(ARGS)
+	$(BIN)/python -m tests.mutation $(ARGS)
 
 # Compare only ratios within one run. Exit 1 if a limit is exceeded. ONLY: prefixes of row names.
 # CONTESTANTS: a subset. BESIDE: another checkout to compare with. ARGS: `python -m bench --help`.

@@ -9,22 +9,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.audit.audit_recorder import AuditRecorder
-from proxy.audit.book import AuditBook
-from proxy.audit.recorder import Recorder
-from proxy.core.action import parse_action
-from proxy.core.admission import Admission, admit_as
-from proxy.core.audit_policy import AuditPolicy, Level, PolicyRule
-from proxy.core.evaluation import Allowed
-from proxy.core.header_lines import HeaderLines
-from proxy.core.identity import Caller, Identity
-from proxy.core.modes import acting_identity
-from proxy.core.plan import DecisionRules, plan_attempts
+from proxy.audit.recorder import AuditRecorder
+from proxy.audit.request_record import Recorder
+from proxy.audit.state import AuditBook
+from proxy.core.audit.policy import AuditPolicy, Level, PolicyRule
+from proxy.core.http.headers import HeaderLines
+from proxy.core.impersonation.checks import DecisionRules, plan_attempts
+from proxy.core.impersonation.evaluation import Allowed
+from proxy.core.impersonation.modes import acting_identity
+from proxy.core.impersonation.permit import Admission, admit_as
+from proxy.core.requestinfo.request_info import parse_action
+from proxy.core.userinfo import Caller, Identity
 from proxy.settings.audit_policy import load_audit_policy
-from proxy.wire.body import NO_BODY
-from proxy.wire.exchange import Outcome
-from proxy.wire.head import RequestHead
-from proxy.wire.peer import Peer
+from proxy.wire.exchange import Outcome, Peer
+from proxy.wire.http1.body import NO_BODY
+from proxy.wire.http1.message import RequestHead
 
 _TARGET = b"/api/v1/namespaces/default/pods/hello"
 _HEADERS = HeaderLines(

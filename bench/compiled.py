@@ -16,8 +16,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from proxy.sandbox.binaries import announce_on_stderr
-from proxy.sandbox.go_program import build_once
+from proxy.sandbox.programs.binaries import announce_on_stderr
+from proxy.sandbox.programs.go_program import build_once
 
 _BUILD_SECONDS = 1200
 _ALSO_NEEDED = ("pyproject.toml", "README.md", "LICENSE")

@@ -21,8 +21,7 @@ from bench.stage import CALLER, WANTED, Stage
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.identities import write_kubeconfig
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.sandbox.processes import ChildProcess, start_child
+from proxy.sandbox.processes import LOOPBACK, ChildProcess, ReservedPort, start_child
 
 _START_SECONDS = 30.0
 _POLL_SECONDS = 0.05

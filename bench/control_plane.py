@@ -23,13 +23,13 @@ from bench.stage import bench_program
 from bench.walking import Walks
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
-from proxy.sandbox.binaries import find_binaries
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import TokenUser, write_secret
 from proxy.sandbox.objects import apply, create_namespace, grant
-from proxy.sandbox.own_rules import REVIEWER_NAME
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
+from proxy.sandbox.programs.binaries import find_binaries
 from proxy.sandbox.proxy_process import ProxyProcess
+from proxy.sandbox.proxy_rbac import REVIEWER_NAME
 
 USER_INFO, NAMED, LEGACY = "bench:user-info", "bench:named", "bench:legacy"
 """Groups of callers: with every group granted by a star, with each by name, and of old."""

@@ -29,7 +29,7 @@ from aiohttp import web
 from proxy.sandbox.api_client import client_context
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.identities import Authority, KeyPair, write_kubeconfig
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 
 _HOLD_SECONDS = 0.05
 _REVIEWS = "/subjectaccessreviews"

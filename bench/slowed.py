@@ -10,7 +10,7 @@ import ast
 import shutil
 from pathlib import Path
 
-_FILE, _CLASS, _METHOD = Path("proxy/pipeline.py"), "Pipeline", "begin"
+_FILE, _CLASS, _METHOD = Path("proxy/pipeline/pipeline.py"), "Pipeline", "begin"
 _DELAY = (
     "import time as _time; _until = _time.perf_counter() + {seconds!r}\n"
     "{indent}while _time.perf_counter() < _until: pass\n{indent}"

@@ -16,10 +16,9 @@ from pathlib import Path
 from bench.generator import Generators
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.errors import SandboxError
-from proxy.sandbox.go_program import go_program
 from proxy.sandbox.identities import Authority, BearerToken, write_secret
-from proxy.sandbox.ports import LOOPBACK
-from proxy.sandbox.processes import ChildProcess, start_child
+from proxy.sandbox.processes import LOOPBACK, ChildProcess, start_child
+from proxy.sandbox.programs.go_program import go_program
 
 CALLER = "bob"
 WANTED = "alice"

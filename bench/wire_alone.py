@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import uvloop
 from OpenSSL import SSL
 
-from proxy.wire.secure_connection import SecureConnection
-from proxy.wire.server_tls import ServerTLS, server_context
-from proxy.wire.tls import TLSStream
+from proxy.wire.tls_client import TLSStream
+from proxy.wire.tls_connection import SecureConnection
+from proxy.wire.tls_server import ServerTLS, server_context
 
 _IDENTITY = (b"authorization:", b"impersonate-")
 _HEAD_END = b"\r\n\r\n"

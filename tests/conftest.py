@@ -13,9 +13,9 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
-from proxy.sandbox.binaries import Binaries, find_binaries
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.errors import SandboxError
+from proxy.sandbox.programs.binaries import Binaries, find_binaries
 from tests.support.build_once import report_missing
 from tests.support.control_plane import TOKEN_USERS
 from tests.support.doc_references import unshown_tests
@@ -35,7 +35,7 @@ def event_loop_guard(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     # The loop apart runs in a thread and is there to be blocked.
-    with blockbuster_ctx("proxy", excluded_modules=["proxy.upstream.loop_apart"]):
+    with blockbuster_ctx("proxy", excluded_modules=["proxy.kubeclient.kubeconfig"]):
         yield
 
 

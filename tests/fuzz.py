@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from subprocess import SubprocessError
 
-from tests.oracle.campaign import Report, run_campaign
+from tests.go_oracle.campaign import Report, run_campaign
 from tests.support.oracle import oracle_program, running_oracle
 
 _CASES_A_PIECE = 20_000

@@ -15,9 +15,9 @@ from bench.dashboard.picture import draw
 from bench.dashboard.programs import Series, Window, evaluate
 from bench.dashboard.recording import Recording
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
-from proxy.sandbox.binaries import find_binaries
 from proxy.sandbox.control_plane import ControlPlane
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
+from proxy.sandbox.programs.binaries import find_binaries
 from proxy.sandbox.proxy_process import ProxyProcess
 
 REPLICAS = ("understudy-1", "understudy-2")

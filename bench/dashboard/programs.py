@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxy.sandbox.go_program import go_program
+from proxy.sandbox.programs.go_program import go_program
 
 SOURCE = Path(__file__).with_name("prometheus")
 _PROMTOOL = "github.com/prometheus/prometheus/cmd/promtool"

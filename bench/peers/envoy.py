@@ -19,9 +19,9 @@ from bench.contestants import Contestant, Entry, wait_until_serving
 from bench.peers.envoy_config import envoy_config
 from bench.peers.listening import wait_for_address
 from bench.stage import Stage
-from proxy.sandbox.binaries import announce_on_stderr
-from proxy.sandbox.go_program import build_once
 from proxy.sandbox.processes import start_child
+from proxy.sandbox.programs.binaries import announce_on_stderr
+from proxy.sandbox.programs.go_program import build_once
 
 _LOCK = Path(__file__).parents[2] / "requirements-bench.lock"
 _PROGRAM = Path("envoy") / "_bin" / "envoy"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.stage import CALLER, Stage
-from proxy.sandbox.ports import LOOPBACK
+from proxy.sandbox.processes import LOOPBACK
 
 _TYPES = "type.googleapis.com/envoy.extensions"
 _UPSTREAM = "upstream"

@@ -18,10 +18,9 @@ from pathlib import Path
 from bench.contestants import Contestant, Entry, wait_until_serving
 from bench.peers.listening import wait_for_address
 from bench.stage import CALLER, Stage
-from proxy.sandbox.go_program import go_program
 from proxy.sandbox.identities import write_kubeconfig
-from proxy.sandbox.ports import LOOPBACK
-from proxy.sandbox.processes import start_child
+from proxy.sandbox.processes import LOOPBACK, start_child
+from proxy.sandbox.programs.go_program import go_program
 
 _SOURCE = Path(__file__).with_name("rbac_proxy")
 _PACKAGE = "github.com/brancz/kube-rbac-proxy/cmd/kube-rbac-proxy"

@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from bench.contestants import Contestant, Entry
 from bench.peers.listening import wait_for_address
 from bench.stage import OWN_NAME, Stage
-from proxy.sandbox.binaries import find_binaries
 from proxy.sandbox.identities import write_kubeconfig
-from proxy.sandbox.ports import LOOPBACK
-from proxy.sandbox.processes import start_child
+from proxy.sandbox.processes import LOOPBACK, start_child
+from proxy.sandbox.programs.binaries import find_binaries
 
 
 @contextmanager

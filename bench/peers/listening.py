@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from proxy.sandbox.errors import SandboxError
-from proxy.sandbox.ports import LOOPBACK
-from proxy.sandbox.processes import ChildProcess
+from proxy.sandbox.processes import LOOPBACK, ChildProcess
 
 _START_SECONDS = 30.0
 _POLL_SECONDS = 0.05

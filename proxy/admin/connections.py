@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from proxy.fairness.origin import origin_of
+from proxy.concurrency.rate_limit import origin_of
 
 CloseReason = Literal["full", "timeout", "size"]
 CLOSE_REASONS: tuple[CloseReason, ...] = ("full", "timeout", "size")

@@ -12,7 +12,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from proxy.core.go_quote import go_quote
+from proxy.core.gocompat.quote import go_quote
 
 _NOT_GUESSED = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
 

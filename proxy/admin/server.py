@@ -10,18 +10,54 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+from prometheus_client import CollectorRegistry
 
-from proxy.admin.connections import AdminConnection, AdminConnections
-from proxy.admin.health import HealthPage
-from proxy.admin.pacing import Pacing
+from proxy.admin.connections import AdminConnection, AdminConnections, AdminLimits, ClosingCounter
+from proxy.admin.health import PING, HealthCheck, HealthPage
+from proxy.admin.metrics_endpoint import Guard, HealthMetrics, MetricsPage
+from proxy.admin.tls import AdminCertificate, AdminFiles, CertificateCounter
+from proxy.concurrency.task_set import Tasks
 from proxy.core.errors import SetupError
-from proxy.wire.tasks import Tasks
+from proxy.settings.admin import AdminSettings
+
+
+class Pacing:
+    """Gives turns in the order of asking, each followed by a pause."""
+
+    def __init__(self) -> None:
+        self._is_pausing = False
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+
+    async def turn(self, pause_seconds: float) -> None:
+        """Wait for a turn; the next one is given not before the pause is over."""
+        if not self._is_pausing:
+            self._pause(pause_seconds)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((turn, pause_seconds))
+        await turn
+
+    def _pause(self, seconds: float) -> None:
+        self._is_pausing = True
+        asyncio.get_running_loop().call_later(seconds, self._next)
+
+    def _next(self) -> None:
+        self._is_pausing = False
+        while self._waiting:
+            turn, pause_seconds = self._waiting.popleft()
+            # A cancelled wait costs no pause: connections that were closed meanwhile delay none.
+            if not turn.done():
+                turn.set_result(None)
+                self._pause(pause_seconds)
+                return
+
 
 log = logging.getLogger(__name__)
 
@@ -231,3 +267,82 @@ async def _listening_sockets(host: str, port: int) -> list[socket.socket]:
             one.settimeout(0)
         opened.pop_all()
     return listening
+
+
+class AdminCounter(CertificateCounter, ClosingCounter, Protocol):
+    """Counts what becomes of the certificate and of connections."""
+
+
+class HealthChecks(NamedTuple):
+    """What /livez and /readyz ask, beside `ping`."""
+
+    live: Sequence[HealthCheck]
+    ready: Sequence[HealthCheck]
+
+
+class AdminSide:
+    """What operators and their tools see of us."""
+
+    def __init__(
+        self,
+        settings: AdminSettings,
+        *,
+        registry: CollectorRegistry,
+        checks: HealthChecks,
+        counter: AdminCounter,
+        guard: Guard,
+        clock: Callable[[], float],
+    ) -> None:
+        """`guard` tells who decides about scrapers."""
+        self._address = settings.address
+        self.certificate: AdminCertificate | None = None
+        if (files := admin_files(settings)) is not None:
+            self.certificate = AdminCertificate(files, counter)
+        pages = {
+            "livez": HealthPage("livez", [PING, *checks.live]),
+            "readyz": HealthPage("readyz", [PING, *checks.ready]),
+        }
+        HealthMetrics(pages, registry)
+        # The API server's own healthz is deprecated. Whoever still asks for ours restarts us for
+        # it, more likely than not: so it says what livez says.
+        healthz = HealthPage("healthz", [PING, *checks.live])
+        self._connections = AdminConnections(admin_limits(settings), counter, clock=clock)
+        self._server = AdminServer(
+            MetricsPage(registry, guard, clock=clock),
+            {**pages, "healthz": healthz},
+            self._connections,
+        )
+
+    async def start(self, tasks: Tasks, *, refresh_seconds: float) -> None:
+        """Listen, if there is an address, and keep the certificate fresh."""
+        if self._address is None:
+            return
+        context = None
+        if self.certificate is not None:
+            await self.certificate.begin()
+            tasks.keep(self.certificate.keep_fresh(refresh_seconds))
+            context = self.certificate.context
+        await self._server.start(*self._address, tls=context)
+
+    async def look(self, settings: AdminSettings) -> None:
+        """Use other limits, and the certificate of other settings; it cannot come or go."""
+        self._connections.limits = admin_limits(settings)
+        if self.certificate is not None and (files := admin_files(settings)) is not None:
+            await self.certificate.look(files)
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        await self._server.stop()
+
+
+def admin_limits(settings: AdminSettings) -> AdminLimits:
+    """Return what connections are held to."""
+    limits = settings.limits
+    return AdminLimits(limits.connections, limits.head_timeout_seconds, limits.idle_timeout_seconds)
+
+
+def admin_files(settings: AdminSettings) -> AdminFiles | None:
+    """Return where certificate and key are, if the port has any."""
+    if settings.certificate_file is None or settings.key_file is None:
+        return None
+    return AdminFiles(settings.certificate_file, settings.key_file)

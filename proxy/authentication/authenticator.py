@@ -5,21 +5,69 @@ that fails does not spoil another one that is good; without any good one the req
 Only who has shown no credential at all may be anonymous, and only where that is allowed.
 """
 
+import binascii
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Protocol
 
-from proxy.authentication.trust import FrontProxies, Trust
-from proxy.authentication.websocket_token import websocket_token
-from proxy.core.errors import BadRequest, Refusal, Unauthorized, UpstreamUnavailable
-from proxy.core.go_url import split_target
-from proxy.core.header_lines import Header, HeaderLines
-from proxy.core.header_safety import check_caller
-from proxy.core.identity import ANONYMOUS, UNAUTHENTICATED, Caller, Identity
-from proxy.core.remote_headers import read_remote_user
-from proxy.wire.peer import Peer
+from proxy.authentication.client_trust import FrontProxies, Trust
+from proxy.core.errors import (
+    BadRequest,
+    Refusal,
+    Unauthorized,
+    UpstreamUnavailable,
+)
+from proxy.core.gocompat.url import split_target
+from proxy.core.http.front_proxy import read_remote_user
+from proxy.core.http.headers import Header, HeaderLines, check_caller
+from proxy.core.http.websocket import TOKEN_PREFIX, offered_protocols
+from proxy.core.userinfo import (
+    ANONYMOUS,
+    UNAUTHENTICATED,
+    Caller,
+    Identity,
+)
+from proxy.wire.exchange import Peer
+
+_ENCODED = re.compile(rb"[A-Za-z0-9_-]*")
+_STANDARD_ALPHABET = bytes.maketrans(b"-_", b"+/")
+
+
+def websocket_token(headers: Sequence[Header], *, upgrade: bytes | None) -> bytes | None:
+    """Return the token among the subprotocols, as the API server reads it; None if there is none.
+
+    It counts only where the request asks for a WebSocket. Unauthorized, unless there is one token,
+    at least one real protocol is left to choose, and the token is UTF-8 in base64url without
+    padding.
+    """
+    if upgrade is None or upgrade.lower() != b"websocket":
+        return None
+    offered = offered_protocols(headers)
+    if len(offered.tokens) > 1:
+        raise Unauthorized
+    if not offered.tokens or not offered.tokens[0].startswith(TOKEN_PREFIX):
+        return None
+    token = _decoded(offered.tokens[0][len(TOKEN_PREFIX) :])
+    if token and not offered.protocols:
+        raise Unauthorized
+    return token or None
+
+
+def _decoded(encoded: bytes) -> bytes:
+    # The pattern first: the decoder would skip what it does not know, and so read many texts alike.
+    if _ENCODED.fullmatch(encoded) is None:
+        raise Unauthorized
+    padding = b"=" * (-len(encoded) % 4)
+    try:
+        token = binascii.a2b_base64(encoded.translate(_STANDARD_ALPHABET) + padding)
+        token.decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise Unauthorized from error
+    return token
+
 
 _NAME = b"authorization"
 _NAME_LENGTH = len(_NAME)

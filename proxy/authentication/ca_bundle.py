@@ -10,6 +10,7 @@ can refuse a good chain, but cannot accept one that OpenSSL refuses.
 """
 
 import copy
+import hashlib
 import itertools
 import logging
 from collections.abc import Callable, Sequence
@@ -22,12 +23,20 @@ from OpenSSL import crypto
 
 from proxy.authentication.x509.certificate import Certificate, CertificateError, read_certificate
 from proxy.authentication.x509.der import Budget
+from proxy.authentication.x509.names import COMMON_NAME, ORGANIZATION
 from proxy.authentication.x509.path import find_paths
 from proxy.authentication.x509.pem import PemError, read_certificates
 from proxy.authentication.x509.signatures import is_signed_by
 from proxy.core.errors import Refusal, SetupError, Unauthorized
+from proxy.core.http.headers import check_caller
+from proxy.core.userinfo import (
+    Caller,
+    Identity,
+    authenticated_groups,
+    extra_of,
+)
 from proxy.telemetry.logs import fields
-from proxy.wire.peer import Peer
+from proxy.wire.exchange import Peer
 
 log = logging.getLogger(__name__)
 
@@ -205,3 +214,36 @@ def _loaded(anchor: Certificate) -> crypto.X509 | None:
         return crypto.load_certificate(crypto.FILETYPE_ASN1, anchor.der)
     except _NO_PROOF:
         return None
+
+
+_UID_ATTRIBUTE = bytes.fromhex("2b0601040183c25302")  # 1.3.6.1.4.1.57683.2
+_CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
+
+
+def read_caller(certificate: Certificate) -> Caller | None:
+    """Return whom a certificate stands for, None if nobody; Unauthorized if it is flawed.
+
+    A name that would change on its way upstream is Forbidden.
+    """
+    name = read_common_name(certificate)
+    if not name:
+        return None
+    uids = certificate.values(_UID_ATTRIBUTE)
+    # A uid is there once and not empty, or the certificate is no credential.
+    if len(uids) > 1 or "" in uids:
+        raise Unauthorized
+    fingerprint = hashlib.sha256(certificate.der).hexdigest()
+    identity = Identity(
+        name=name,
+        uid=uids[0] if uids else "",
+        groups=authenticated_groups(name, certificate.values(ORGANIZATION)),
+        extra=extra_of({_CREDENTIAL_ID_KEY: (f"X509SHA256={fingerprint}",)}),
+    )
+    check_caller(identity)
+    return Caller(identity)
+
+
+def read_common_name(certificate: Certificate) -> str:
+    """Return the common name, of several the last one, as in Go; empty if there is none."""
+    names = certificate.values(COMMON_NAME)
+    return names[-1] if names else ""

@@ -12,23 +12,38 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from proxy.authorization.answers import AccessReviewer
-from proxy.authorization.breaker import Breaker
-from proxy.authorization.decision_memory import DecisionMemory
-from proxy.core.access_review import is_larger_than
-from proxy.core.action import Action
+from proxy.authorization.check_prefetch import AccessReviewer
+from proxy.authorization.decision_cache import DecisionMemory
+from proxy.authorization.impersonation import DecisionWitness
+from proxy.authorization.pod_nodes import DecidingGate
+from proxy.concurrency.circuit_breaker import Breaker
+from proxy.concurrency.rate_limit import Ration, Rationing
+from proxy.concurrency.task_set import Tasks
+from proxy.core.authorization.access_check import Answer, is_larger_than
 from proxy.core.errors import Refusal, TooManyRequests
-from proxy.core.evaluation import Allowed, Answer, Question, Recall, Verdict, evaluate
-from proxy.core.forbidden import check_summary
-from proxy.core.hopeless import hopeless_reason
-from proxy.core.identity import Caller, Identity
-from proxy.core.legacy_policy import LegacyAction, LegacyPolicy
-from proxy.core.modes import applicable_modes
-from proxy.core.plan import Attempt, DecisionRules, check_on, plan_attempts
-from proxy.core.short_memory import ShortMemory
-from proxy.fairness.rationing import Ration, Rationing
+from proxy.core.impersonation.cache_keys import RepeatableDecision
+from proxy.core.impersonation.checks import (
+    Attempt,
+    DecisionRules,
+    check_on,
+    plan_attempts,
+)
+from proxy.core.impersonation.evaluation import (
+    Allowed,
+    Question,
+    Recall,
+    Verdict,
+    check_summary,
+    evaluate,
+    hopeless_reason,
+)
+from proxy.core.impersonation.modes import Mode, applicable_modes
+from proxy.core.impersonation.permit import Admission
+from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
+from proxy.core.requestinfo.request_info import Action
+from proxy.core.ttl_cache import ShortMemory
+from proxy.core.userinfo import Caller, Identity
 from proxy.telemetry.logs import fields
-from proxy.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -239,3 +254,43 @@ class Shadow:
         if isinstance(question, Recall):
             return Answer(self._decisions.knows(question.attempt, question.layer))
         return await asyncio.shield(self._reviewer.begin(question.check))
+
+
+_TOO_MANY_REVIEWS = "too many access reviews for this caller"
+
+
+class ShadowingGate:
+    """Decides nothing: it hands over what legacy impersonation has allowed, and goes on."""
+
+    def __init__(self, gate: DecidingGate, shadow: Shadow) -> None:
+        self._gate = gate
+        self._shadow = shadow
+
+    async def admit(
+        self,
+        caller: Caller,
+        wanted: Identity | None,
+        action: Action,
+        *,
+        is_upgrade: bool = False,
+        witness: DecisionWitness | None = None,
+    ) -> Admission:
+        """Return the permit to forward or refuse."""
+        admission = await self._gate.admit(
+            caller, wanted, action, is_upgrade=is_upgrade, witness=witness
+        )
+        if admission.mode is Mode.LEGACY and wanted is not None:
+            audit_id = b"" if witness is None else witness.audit_id
+            self._shadow.offer(ShadowedRequest(caller, wanted, action, is_upgrade), audit_id)
+        return admission
+
+    def repeatable(
+        self, caller: Caller, wanted: Identity | None, action: Action
+    ) -> RepeatableDecision | None:
+        """Return by what an equal request can be admitted again; never what we hand over."""
+        known = self._gate.repeatable(caller, wanted, action)
+        return None if known is None or known.admission.mode is Mode.LEGACY else known
+
+    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+        """Return the permit for an equal request if it would come out the same; None in doubt."""
+        return self._gate.admit_again(known)

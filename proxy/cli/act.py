@@ -7,13 +7,13 @@ from pathlib import Path
 
 import uvloop
 
-from proxy.act.handout import Handout
-from proxy.act.hop import HopSettings, is_loopback, running_hop
-from proxy.cli.addresses import listen_address, server_address
-from proxy.cli.impersonation_options import add_impersonation_options, wanted_identity
+from proxy.cli.options.config import listen_address, server_address
+from proxy.cli.options.impersonation import add_impersonation_options, wanted_identity
 from proxy.cli.registry import Commands
 from proxy.core.errors import SetupError
-from proxy.core.identity import Identity
+from proxy.core.userinfo import Identity
+from proxy.sidecar.service_account_dir import Handout
+from proxy.sidecar.sidecar import HopSettings, is_loopback, running_hop
 from proxy.telemetry.logs import configure_logs
 
 _DESCRIPTION = """\

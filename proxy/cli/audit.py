@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proxy.audit.join import Join, Joined
-from proxy.audit.join_findings import Findings
-from proxy.cli.audit_logs import AuditLogs
-from proxy.cli.metrics_file import MetricsFileError, write_metrics
+from proxy.analysis.audit_join.joiner import Findings, Join, Joined
+from proxy.cli.audit_log_reader import AuditLogs
+from proxy.cli.output import MetricsFileError, write_metrics
 from proxy.cli.registry import Commands
 
 _EXIT_FAILURE = 1

@@ -5,12 +5,10 @@ import asyncio
 import os
 import sys
 
-from proxy.advice.asking import Advice, advise
-from proxy.advice.printing import Ink, document_text, ink_for
-from proxy.advice.verdict import Part, parts_of
-from proxy.cli.advice_options import add_cluster_options, add_output_option, chosen_cluster
-from proxy.cli.registry import Commands
-from proxy.cli.request_options import (
+from proxy.analysis.explain import Advice, Part, advise, parts_of
+from proxy.analysis.output import Ink, document_text, ink_for
+from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
+from proxy.cli.options.request import (
     UsageError,
     add_request_options,
     check_usage,
@@ -19,6 +17,7 @@ from proxy.cli.request_options import (
     fail_on_usage,
     notes_on,
 )
+from proxy.cli.registry import Commands
 
 _DESCRIPTION = """\
 Ask whether a request through the proxy would be allowed: whether the caller may do the action on

@@ -10,8 +10,13 @@ import yaml
 
 from proxy.cli.registry import Commands
 from proxy.core.errors import SetupError
-from proxy.core.identity import is_subdomain
-from proxy.minting import DAY, Authority, KeyPair, Validity
+from proxy.core.userinfo import is_subdomain
+from proxy.pki.authority import (
+    DAY,
+    Authority,
+    KeyPair,
+    Validity,
+)
 
 _DESCRIPTION = """\
 Print two manifests: a ConfigMap with a new CA, for clients, and a kubernetes.io/tls Secret with a

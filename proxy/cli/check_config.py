@@ -4,13 +4,11 @@ import argparse
 import json
 from pathlib import Path
 
-from proxy.cli.config_options import config_from_environment
+from proxy.cli.options.config import config_from_environment
 from proxy.cli.registry import Commands
-from proxy.config_files import file_problems
-from proxy.settings.model import Settings
-from proxy.settings.reader import ConfigError, load_settings
-from proxy.settings.restart import check_needs_no_restart
-from proxy.settings.schema import config_schema
+from proxy.runtime.config_file_checks import file_problems
+from proxy.settings.loader import ConfigError, check_needs_no_restart, load_settings
+from proxy.settings.model import Settings, config_schema
 
 _DESCRIPTION = """\
 Report every problem of a config file together, each with its path: unknown keys, wrong types,

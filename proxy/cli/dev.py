@@ -8,13 +8,13 @@ import time
 from types import FrameType
 
 from proxy.cli.registry import Commands
-from proxy.sandbox.tour import Person, Target, play
-from proxy.sandbox.tour_deputy import deputy
-from proxy.sandbox.tour_first_light import first_light
-from proxy.sandbox.tour_narrator import TextNarrator
-from proxy.sandbox.tour_node_agent import node_agent
-from proxy.sandbox.tour_requests import file_name
-from proxy.sandbox.tour_stage import Stage, prepared_stage
+from proxy.sandbox.tour.deputy import deputy
+from proxy.sandbox.tour.environment import Stage, prepared_stage
+from proxy.sandbox.tour.node_agent import node_agent
+from proxy.sandbox.tour.pass_through import first_light
+from proxy.sandbox.tour.printer import TextNarrator
+from proxy.sandbox.tour.requests import file_name
+from proxy.sandbox.tour.runner import Person, Target, play
 
 _CHECK_SECONDS = 1.0
 _EXIT_BROKEN_PIPE = 141

@@ -7,14 +7,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from proxy.advice.asking import Advice, advise
-from proxy.advice.cluster import Cluster
-from proxy.advice.printing import document_text, ink_for, manifests_text
-from proxy.advice.telling import advice_document, advice_text
-from proxy.cli.advice_options import add_cluster_options, add_output_option, chosen_cluster
-from proxy.cli.audit_events import find_event, read_event
-from proxy.cli.registry import Commands
-from proxy.cli.request_options import (
+from proxy.analysis.cluster import Cluster
+from proxy.analysis.explain import Advice, advise
+from proxy.analysis.explain_output import advice_document, advice_text
+from proxy.analysis.output import document_text, ink_for, manifests_text
+from proxy.cli.audit_log_reader import find_event, read_event
+from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
+from proxy.cli.options.request import (
     RequestError,
     UsageError,
     add_request_options,
@@ -24,8 +23,14 @@ from proxy.cli.request_options import (
     fail_on_usage,
     notes_on,
 )
-from proxy.core.explanation import Request
-from proxy.core.recorded_request import Recorded, UnreadableEvent, read_recorded, read_request
+from proxy.cli.registry import Commands
+from proxy.core.explain.explanation import Request
+from proxy.core.explain.recorded_request import (
+    Recorded,
+    UnreadableEvent,
+    read_recorded,
+    read_request,
+)
 
 _DESCRIPTION = """\
 Tell why the proxy allows or denies a request: which modes apply, every access review and its

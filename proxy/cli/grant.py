@@ -8,18 +8,27 @@ from pathlib import Path
 
 import yaml
 
-from proxy.advice.cluster import Cluster
-from proxy.advice.intents import Outcome, cluster_catalogue, cluster_warnings, verify
-from proxy.advice.printing import document_text, manifests_text, printable, table_lines
-from proxy.cli.advice_options import add_cluster_options, chosen_cluster
+from proxy.analysis.cluster import Cluster
+from proxy.analysis.grant_check import (
+    Outcome,
+    cluster_catalogue,
+    cluster_warnings,
+    verify,
+)
+from proxy.analysis.output import (
+    document_text,
+    manifests_text,
+    printable,
+    table_lines,
+)
+from proxy.cli.options.cluster import add_cluster_options, chosen_cluster
 from proxy.cli.registry import Commands
-from proxy.core.catalogue import BUILT_IN, Catalogue
 from proxy.core.errors import SetupError
-from proxy.core.forbidden import check_summary
-from proxy.core.intent import Intent
-from proxy.core.intent_reader import IntentError, read_intent
-from proxy.core.intent_warnings import union_warnings
-from proxy.core.plan import check_on
+from proxy.core.impersonation.checks import check_on
+from proxy.core.impersonation.evaluation import check_summary
+from proxy.core.rbac.intent.model import Intent, union_warnings
+from proxy.core.rbac.intent.parser import IntentError, read_intent
+from proxy.core.rbac.resources import BUILT_IN, Catalogue
 
 _DESCRIPTION = """\
 Compile an intent (who may act as whom, for what, where) to the roles and bindings that allow it and

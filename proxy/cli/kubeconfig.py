@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
-from proxy.cli.addresses import server_url
-from proxy.cli.impersonation_options import add_impersonation_options, wanted_identity
 from proxy.cli.kubeconfig_source import find_context
+from proxy.cli.options.config import server_url
+from proxy.cli.options.impersonation import add_impersonation_options, wanted_identity
 from proxy.cli.registry import Commands
 from proxy.core.errors import SetupError
-from proxy.core.identity import Identity
-from proxy.minting import write_secret
+from proxy.core.userinfo import Identity
+from proxy.pki.authority import write_secret
 
 _DESCRIPTION = """\
 Write a kubeconfig whose server is the proxy. Who you are comes from a token, from a certificate, or

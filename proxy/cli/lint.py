@@ -9,13 +9,18 @@ from pathlib import Path
 
 import yaml
 
-from proxy.advice.intents import cluster_catalogue, cluster_objects
-from proxy.advice.printing import Ink, document_text, ink_for, printable
-from proxy.cli.advice_options import add_cluster_options, add_output_option, chosen_cluster
+from proxy.analysis.grant_check import cluster_catalogue, cluster_objects
+from proxy.analysis.output import (
+    Ink,
+    document_text,
+    ink_for,
+    printable,
+)
+from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
 from proxy.cli.registry import Commands
 from proxy.core.errors import SetupError
-from proxy.core.lint import lint
-from proxy.core.lint_finding import Finding, Severity, Source
+from proxy.core.rbac.lint.finding import Finding, Severity, Source
+from proxy.core.rbac.lint.linter import lint
 
 _DESCRIPTION = """\
 Find RBAC for impersonation that never matches (a wrong API group, pod/exec, a Role for users,

@@ -11,21 +11,20 @@ from pathlib import Path
 
 import orjson
 
-from proxy.advice.long_documents import listed_texts, manifest_texts
-from proxy.advice.printing import OUTPUTS, ink_for, printable
-from proxy.advice.usage import Usage, UsageLimits
-from proxy.advice.usage_document import (
+from proxy.analysis.output import OUTPUTS, ink_for, listed_texts, manifest_texts, printable
+from proxy.analysis.usage.collector import Usage, UsageLimits
+from proxy.analysis.usage.events import UnreadableEvent
+from proxy.analysis.usage.grants import Granted
+from proxy.analysis.usage.report import (
     Report,
     impersonator_document,
     report_head,
     report_texts,
 )
-from proxy.advice.usage_events import UnreadableEvent
-from proxy.advice.usage_grants import Granted
-from proxy.cli.audit_logs import open_log, read_lines
-from proxy.cli.progress import Progress
+from proxy.cli.audit_log_reader import open_log, read_lines
+from proxy.cli.output import Progress
 from proxy.cli.registry import Commands
-from proxy.core.grants import GrantObject
+from proxy.core.rbac.grants import GrantObject
 
 _EXIT_BROKEN_PIPE = 141
 _TELL_EVERY = 2000
@@ -132,8 +131,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _granted(report: Report, options: argparse.Namespace) -> Granted:
     # Only who asks a cluster waits for the libraries that do.
-    from proxy.advice.usage_granted import granted_to  # noqa: PLC0415
-    from proxy.cli.advice_options import chosen_cluster  # noqa: PLC0415
+    from proxy.analysis.usage.grants import granted_to  # noqa: PLC0415
+    from proxy.cli.options.cluster import chosen_cluster  # noqa: PLC0415
 
     async def ask() -> Granted:
         async with chosen_cluster(options) as cluster:

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import uvloop
 
-from proxy.app import running_proxy
-from proxy.cli.config_options import add_config_option, add_log_level_option, log_level
+from proxy.cli.options.config import add_config_option, add_log_level_option, log_level
 from proxy.cli.registry import Commands
-from proxy.config_files import file_problems
-from proxy.config_keeper import Config, ConfigKeeper, load_config
+from proxy.concurrency.task_set import Tasks
+from proxy.runtime.config_file_checks import file_problems
+from proxy.runtime.config_watcher import Config, ConfigKeeper, load_config
+from proxy.runtime.proxy import running_proxy
+from proxy.settings.loader import ConfigError
 from proxy.settings.model import Settings
-from proxy.settings.reader import ConfigError
-from proxy.telemetry.config_metrics import ConfigMetrics
-from proxy.telemetry.escaped import log_what_escapes
 from proxy.telemetry.logs import configure_logs, fields
-from proxy.wire.tasks import Tasks
+from proxy.telemetry.metrics.process import ConfigMetrics
+from proxy.telemetry.uncaught import log_what_escapes
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import ssl
 from importlib.metadata import version
 
 from proxy.cli.registry import Commands
-from proxy.core import admission
+from proxy.core.impersonation import permit
 
 # Its decisions are compared with, case by case, by `make parity`.
 _DECIDES_AS = "kube-apiserver 1.37"
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     facts = {
         "version": own,
         "decidesAs": _DECIDES_AS,
-        "compiled": not admission.__file__.endswith(".py"),
+        "compiled": not permit.__file__.endswith(".py"),
         "python": platform.python_version(),
         "openssl": ssl.OPENSSL_VERSION,
         "platform": platform.platform(),

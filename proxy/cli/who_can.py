@@ -5,25 +5,22 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from proxy.advice.confirming import Told, confirmed
-from proxy.advice.intents import cluster_rbac
-from proxy.advice.printing import document_text, table_lines
-from proxy.cli.advice_options import add_cluster_options, add_output_option, chosen_cluster
-from proxy.cli.impersonation_options import add_impersonation_options, named_identity
-from proxy.cli.registry import Commands
-from proxy.cli.request_options import (
+from proxy.analysis.access import Told, confirmed
+from proxy.analysis.grant_check import cluster_rbac
+from proxy.analysis.output import document_text, table_lines
+from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
+from proxy.cli.options.impersonation import add_impersonation_options, named_identity
+from proxy.cli.options.request import (
     UsageError,
     add_action_options,
     check_action_usage,
     described_action,
     fail_on_usage,
 )
-from proxy.core.action import Action
-from proxy.core.identity import ANONYMOUS, Identity
-from proxy.core.modes import Mode
-from proxy.core.rbac import Rbac
-from proxy.core.subjects import NOBODY
-from proxy.core.who_can import (
+from proxy.cli.registry import Commands
+from proxy.core.impersonation.modes import Mode
+from proxy.core.rbac.model import NOBODY, Rbac
+from proxy.core.rbac.who_can import (
     ANY_NODE,
     Found,
     Holder,
@@ -31,6 +28,8 @@ from proxy.core.who_can import (
     master_holders,
     node_holders,
 )
+from proxy.core.requestinfo.request_info import Action
+from proxy.core.userinfo import ANONYMOUS, Identity
 
 _DESCRIPTION = """\
 Read a cluster's RBAC and tell who may act as somebody for an action: by which mode, by which roles,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
-from proxy.core.cut_text import MARKER
-from proxy.core.status import go_json
+from proxy.core.gocompat.json import go_json
+from proxy.core.gocompat.quote import MARKER
 
 _PIECE = 512
 _QUOTES = 2

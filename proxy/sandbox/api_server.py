@@ -8,8 +8,7 @@ from pathlib import Path
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.identities import Credential, KeyPair, write_kubeconfig
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.sandbox.processes import ChildProcess, start_child
+from proxy.sandbox.processes import LOOPBACK, ChildProcess, ReservedPort, start_child
 
 METADATA_POLICY = """\
 apiVersion: audit.k8s.io/v1

@@ -25,8 +25,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from proxy.sandbox.api_server import POLL_SECONDS, READY_SECONDS, ApiServer, ApiServerOptions
-from proxy.sandbox.binaries import Binaries
+from proxy.sandbox.api_server import (
+    POLL_SECONDS,
+    READY_SECONDS,
+    ApiServer,
+    ApiServerOptions,
+)
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.identities import (
     ADMIN_GROUP,
@@ -35,8 +39,8 @@ from proxy.sandbox.identities import (
     write_signing_key,
     write_token_file,
 )
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.sandbox.processes import ChildProcess, start_child
+from proxy.sandbox.processes import LOOPBACK, ChildProcess, ReservedPort, start_child
+from proxy.sandbox.programs.binaries import Binaries
 
 ISSUER = "https://kubernetes.default.svc"
 FRONT_PROXY_NAME = "front-proxy-client"

@@ -20,7 +20,7 @@ from pathlib import Path
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from proxy.minting import (
+from proxy.pki.authority import (
     CLIENT_USAGE,
     DAY,
     SERVER_USAGE,

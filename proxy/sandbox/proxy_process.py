@@ -25,15 +25,14 @@ from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.identities import Credential, write_kubeconfig
 from proxy.sandbox.objects import grant
-from proxy.sandbox.own_rules import (
+from proxy.sandbox.processes import LOOPBACK, ChildProcess, ReservedPort, start_child
+from proxy.sandbox.proxy_rbac import (
     REVIEWER_NAME,
     REVIEWER_RULES,
     Rule,
     forwarder_name,
     forwarder_rules,
 )
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.sandbox.processes import ChildProcess, start_child
 
 # Nobody is to be led elsewhere, and whoever stops a sandbox does not want to wait.
 QUICK_SHUTDOWN: Mapping[str, str] = MappingProxyType(

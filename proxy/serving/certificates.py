@@ -20,7 +20,7 @@ from OpenSSL import SSL
 
 from proxy.core.errors import SetupError
 from proxy.telemetry.logs import fields
-from proxy.wire.server_tls import server_context
+from proxy.wire.tls_server import server_context
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxy.core.errors import BadGateway
-from proxy.serving.carrier import Kind
 from proxy.serving.drain_schedule import Census, DrainSchedule, DrainTimes
 from proxy.serving.exchange import Exchange
-from proxy.serving.last_requests import LastRequest, TooLate
+from proxy.serving.exchange_transport import Kind
+from proxy.serving.handlers import LastRequest, TooLate
 from proxy.serving.listener import Listener
 from proxy.telemetry.logs import fields
 

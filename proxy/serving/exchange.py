@@ -7,15 +7,25 @@ old request can never write into the answer of the next one.
 from collections.abc import Callable
 from http import HTTPStatus
 
-from proxy.core.endless import comes_in_lines
 from proxy.core.errors import Refusal
-from proxy.core.header_lines import NO_LINES, Header, encoded_lines, header_lines
-from proxy.serving.carrier import Carrier, Ending, Kind
-from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
-from proxy.wire.exchange import ExchangeObserver, Outcome, RequestReceiver
-from proxy.wire.head import SWITCHING_PROTOCOLS, RequestHead, encode_head
-from proxy.wire.passed_chunks import PassedChunks
-from proxy.wire.peer import Peer
+from proxy.core.http.headers import (
+    NO_LINES,
+    Header,
+    encoded_lines,
+    header_lines,
+)
+from proxy.core.requestinfo.request_info import comes_in_lines
+from proxy.serving.exchange_transport import Carrier, Ending, Kind
+from proxy.wire.exchange import ExchangeObserver, Outcome, Peer, RequestReceiver
+from proxy.wire.http1.body import (
+    CHUNKED,
+    NO_BODY,
+    UNTIL_CLOSE,
+    BodyFraming,
+    BodyKind,
+)
+from proxy.wire.http1.message import SWITCHING_PROTOCOLS, RequestHead, encode_head
+from proxy.wire.http1.raw_chunks import PassedChunks
 
 _UNKNOWN_LENGTH = frozenset((BodyKind.CHUNKED, BodyKind.UNTIL_CLOSE))
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -2,8 +2,13 @@
 
 from pydantic import Field, PositiveInt, model_validator
 
-from proxy.settings.strict import StrictModel
-from proxy.settings.values import Address, Duration, FilePath, Timeout
+from proxy.settings.types import (
+    Address,
+    Duration,
+    FilePath,
+    StrictModel,
+    Timeout,
+)
 
 
 class AdminLimitSettings(StrictModel):

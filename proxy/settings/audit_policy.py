@@ -10,11 +10,16 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from proxy.core.audit_event import Stage
-from proxy.core.audit_policy import AuditPolicy, GroupResources, Level, PolicyRule
-from proxy.core.identity import is_subdomain
-from proxy.settings.reader import check_document, read_document
-from proxy.settings.strict import StrictModel
+from proxy.core.audit.event import Stage
+from proxy.core.audit.policy import (
+    AuditPolicy,
+    GroupResources,
+    Level,
+    PolicyRule,
+)
+from proxy.core.userinfo import is_subdomain
+from proxy.settings.loader import check_document, read_document
+from proxy.settings.types import StrictModel
 
 DEFAULT_POLICY = Path(__file__).with_name("audit_policy_default.yaml")
 """Used when no file is configured."""

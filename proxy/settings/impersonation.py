@@ -4,9 +4,32 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt
 
-from proxy.settings.shadow import ShadowSettings
-from proxy.settings.strict import StrictModel
-from proxy.settings.values import Duration, Timeout
+from proxy.settings.types import Duration, StrictModel, Timeout
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+class ShadowSettings(StrictModel):
+    """Judge what legacy impersonation has allowed by the constrained rules, and tell; no more."""
+
+    enabled: bool = False
+    """On: each such request is judged once more beside its way. Its answer and its time stay as
+    they are; metrics and the log tell what the constrained rules would have said."""
+
+    sample: Fraction = 1.0
+    """The part of these requests that is judged, chosen by chance."""
+
+    queue_size: PositiveInt = 1000
+    """Requests that wait to be judged; more are dropped, and counted."""
+
+    in_flight: PositiveInt = 4
+    """Requests judged at a time, each with one review under way. They have no part in
+    reviews.inFlight, and wait for nobody there."""
+
+    per_second: PositiveInt = 50
+    """Requests judged per second in the long run; more are dropped, and counted. Equal ones within
+    successTTL are judged once."""
+
 
 # JSON may make a text six times as long, and the API server takes no request above 3 MiB.
 MOST_REVIEW_BYTES = 524288

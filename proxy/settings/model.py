@@ -4,7 +4,7 @@ Frozen and strict: unknown keys are refused and nothing is coerced. In YAML keys
 durations are written `10s`; in Python names are whole words with their unit.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,12 +12,17 @@ from proxy.settings.admin import AdminSettings
 from proxy.settings.audit import AuditSettings
 from proxy.settings.authentication import AuthenticationSettings
 from proxy.settings.impersonation import ImpersonationSettings
-from proxy.settings.logs import LogSettings
 from proxy.settings.serving import ServingSettings
-from proxy.settings.strict import StrictModel
-from proxy.settings.tracing import TracingSettings
+from proxy.settings.telemetry import LogSettings, TracingSettings
+from proxy.settings.types import (
+    ADDRESS_PATTERN,
+    DURATION_PATTERN,
+    TIMEOUT_PATTERN,
+    Duration,
+    StrictModel,
+    write_duration,
+)
 from proxy.settings.upstream import UpstreamSettings
-from proxy.settings.values import Duration
 
 API_VERSION = "kube-understudy.io/v1alpha1"
 KIND = "ProxyConfiguration"
@@ -73,3 +78,42 @@ def _overlap(one: tuple[str, int], other: tuple[str, int]) -> bool:
     hosts = {one[0], other[0]}
     is_same_host = len(hosts) == 1 or not hosts.isdisjoint(("0.0.0.0", "::"))  # noqa: S104 - compared
     return one[1] == other[1] != 0 and is_same_host
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_LEGACY = "LegacySettings"
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the schema: every key with its description and default, and no other key.
+
+    It cannot tell contradictions, nor look at files: that is for `understudy check-config`.
+    """
+    schema = Settings.model_json_schema(by_alias=True)
+    schema.pop("title")
+    sections: dict[str, Any] = schema["$defs"]
+    for section in (schema, *sections.values()):
+        section.pop("title", None)
+        section["properties"] = {
+            name: _tidy(setting) for name, setting in section.get("properties", {}).items()
+        }
+    # The short form, which is read before any model sees it.
+    short = {"type": "string", "enum": sections[_LEGACY]["properties"]["default"]["enum"]}
+    legacy = sections["ImpersonationSettings"]["properties"]["legacy"]
+    legacy["anyOf"] = [{"$ref": legacy.pop("$ref")}, short]
+    return {"$schema": _DIALECT, "title": "Understudy's configuration", **schema}
+
+
+def _tidy(setting: dict[str, Any]) -> dict[str, Any]:
+    """Return a setting in the file's own words, without a title that repeats its name."""
+    setting = {name: one for name, one in setting.items() if name != "title"}
+    if "description" in setting:
+        setting["description"] = " ".join(setting["description"].split())
+    default, pattern = setting.get("default"), setting.get("pattern")
+    if default is None or isinstance(default, dict):
+        setting.pop("default", None)  # absent, or a section whose own keys have theirs
+    elif pattern in (DURATION_PATTERN, TIMEOUT_PATTERN):
+        setting["default"] = write_duration(default)
+    elif pattern == ADDRESS_PATTERN:
+        setting["default"] = ":".join(map(str, default))
+    return setting

@@ -4,8 +4,13 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from proxy.settings.strict import StrictModel
-from proxy.settings.values import Address, Duration, FilePath, Timeout
+from proxy.settings.types import (
+    Address,
+    Duration,
+    FilePath,
+    StrictModel,
+    Timeout,
+)
 
 Percent = Annotated[int, Field(ge=1, le=100)]
 # No more than the parser takes of anybody, and enough for every client that sends no identity.

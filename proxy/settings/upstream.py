@@ -6,8 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from proxy.settings.strict import StrictModel
-from proxy.settings.values import FilePath, Server, Timeout, as_text
+from proxy.settings.types import (
+    FilePath,
+    Server,
+    StrictModel,
+    Timeout,
+    as_text,
+)
 
 ExtraKey = Annotated[str, Field(min_length=1)]
 _ACCOUNT = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.core.cut_text import cut_text
 from proxy.core.errors import SetupError
-from proxy.core.header_lines import Header
+from proxy.core.gocompat.quote import cut_text
+from proxy.core.http.headers import Header
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
+
 
 _PARENT, _STATE = b"traceparent", b"tracestate"
 _END = b"\r\n\r\n"
@@ -197,7 +198,7 @@ def start_tracing(
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - optional
         from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio  # noqa: PLC0415 - optional
 
-        from proxy.telemetry.collector_session import CollectorSession  # noqa: PLC0415 - optional
+        from proxy.telemetry.otlp_session import CollectorSession  # noqa: PLC0415 - optional
     except ImportError as error:
         raise TracingError(
             "tracing.endpoint needs packages that are not installed: kube-understudy[otel]"

@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 
 from proxy.upstream.endpoints import Endpoint
-from proxy.upstream.response_receiver import ResponseReceiver
-from proxy.wire.body import (
+from proxy.upstream.response_handler import ResponseReceiver
+from proxy.wire.http1.body import (
     CHUNKED,
     NO_BODY,
     BodyError,
@@ -21,7 +21,7 @@ from proxy.wire.body import (
     ChunkedReader,
     body_reader,
 )
-from proxy.wire.head import (
+from proxy.wire.http1.message import (
     HEAD_END,
     MAX_HEAD_BYTES,
     MalformedResponse,
@@ -29,11 +29,11 @@ from proxy.wire.head import (
     ResponseHead,
     find_head_end,
 )
-from proxy.wire.keepalive import is_unreachable, keep_alive
-from proxy.wire.passed_chunks import PassedChunks
-from proxy.wire.response_heads import PlainHeads, read_response_head
-from proxy.wire.secure_connection import SecureConnection
-from proxy.wire.tls import TLSStream
+from proxy.wire.http1.raw_chunks import PassedChunks
+from proxy.wire.http1.response_parser import PlainHeads, read_response_head
+from proxy.wire.tcp import is_unreachable, keep_alive
+from proxy.wire.tls_client import TLSStream
+from proxy.wire.tls_connection import SecureConnection
 
 _FINISH_SECONDS = 10.0
 _MAY_BE_HELD = frozenset((401, 403))

@@ -5,9 +5,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from proxy.core.admission import Admission
-from proxy.core.errors import Forbidden, InternalError, Refusal, UpstreamUnavailable
-from proxy.core.forwarding_headers import (
+from proxy.concurrency.deadline_queue import Deadlines
+from proxy.concurrency.task_set import Tasks
+from proxy.core.errors import (
+    Forbidden,
+    InternalError,
+    Refusal,
+    UpstreamUnavailable,
+)
+from proxy.core.forwarding import (
     NO_RULES,
     ForwardingRules,
     HeadParts,
@@ -16,13 +22,12 @@ from proxy.core.forwarding_headers import (
     identity_ending,
     outbound_parts,
 )
+from proxy.core.impersonation.permit import Admission
+from proxy.upstream.auth_errors import CredentialStanding
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.deadlines import Deadlines
 from proxy.upstream.relay import Desk, Relay
-from proxy.upstream.standing import CredentialStanding
-from proxy.wire.body import BodyKind
 from proxy.wire.exchange import ClientExchange
-from proxy.wire.tasks import Tasks
+from proxy.wire.http1.body import BodyKind
 
 _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 

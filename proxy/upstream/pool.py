@@ -9,12 +9,12 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
+from proxy.concurrency.task_set import Tasks
 from proxy.core.errors import UpstreamUnavailable
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint, Endpoints
-from proxy.wire.keepalive import UNREACHABLE_SECONDS
-from proxy.wire.response_heads import PlainHeads
-from proxy.wire.tasks import Tasks
+from proxy.wire.http1.response_parser import PlainHeads
+from proxy.wire.tcp import UNREACHABLE_SECONDS
 
 # The API server closes idle connections after 90 s; ours end well before, so that a request
 # seldom meets a connection that is just being closed.

@@ -8,19 +8,28 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
-from proxy.core.admission import Admission
-from proxy.core.errors import BadGateway, CredentialRefused, GatewayTimeout, Refusal
-from proxy.core.forwarding_headers import returned_headers, returned_lines
+from proxy.concurrency.deadline_queue import Deadlines
+from proxy.core.errors import (
+    BadGateway,
+    CredentialRefused,
+    GatewayTimeout,
+    Refusal,
+)
+from proxy.core.forwarding import returned_headers, returned_lines
+from proxy.core.impersonation.permit import Admission
+from proxy.upstream.auth_errors import (
+    CredentialStanding,
+    DeniedRequest,
+    HeldAnswer,
+    Standing,
+    denial_type,
+)
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.deadlines import Deadlines
-from proxy.upstream.held_answer import HeldAnswer, denial_type
-from proxy.upstream.own_denials import DeniedRequest
-from proxy.upstream.standing import CredentialStanding, Standing
-from proxy.wire.body import CHUNKED
 from proxy.wire.exchange import ClientExchange
-from proxy.wire.head import SWITCHING_PROTOCOLS, ResponseHead
-from proxy.wire.passed_chunks import PassedChunks
-from proxy.wire.response_heads import PlainHead
+from proxy.wire.http1.body import CHUNKED
+from proxy.wire.http1.message import SWITCHING_PROTOCOLS, ResponseHead
+from proxy.wire.http1.raw_chunks import PassedChunks
+from proxy.wire.http1.response_parser import PlainHead
 
 _RETRY_AFTER_SECONDS = 1
 _UNAUTHORIZED, _FORBIDDEN = HTTPStatus.UNAUTHORIZED.value, HTTPStatus.FORBIDDEN.value

@@ -5,14 +5,27 @@ of them needs to know another.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from proxy.core.errors import Refusal
-from proxy.core.header_lines import Header
-from proxy.wire.body import BodyFraming
-from proxy.wire.head import RequestHead
-from proxy.wire.passed_chunks import PassedChunks
-from proxy.wire.peer import Peer
+from proxy.core.http.headers import Header
+from proxy.wire.http1.body import BodyFraming
+from proxy.wire.http1.message import RequestHead
+from proxy.wire.http1.raw_chunks import PassedChunks
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where a connection comes from, and the certificates that were shown in its handshake.
+
+    The peer's own certificate is the first, and it holds its key; nobody has verified any. What is
+    found out about them may be left in `memory`, which ends with the connection.
+    """
+
+    address: str
+    chain: tuple[bytes, ...] = ()
+    memory: dict[object, object] = field(default_factory=dict, repr=False, compare=False)
 
 
 class Outcome(NamedTuple):

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from proxy.admin.connections import AdminConnections, AdminLimits, CloseReason
 from proxy.admin.health import HealthPage
-from proxy.admin.metrics_page import MetricsPage
+from proxy.admin.metrics_endpoint import MetricsPage
 from proxy.admin.server import AdminServer
 
 

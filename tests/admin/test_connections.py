@@ -12,7 +12,7 @@ from aiohttp import web
 from proxy.admin.connections import AdminConnections, AdminLimits
 from proxy.admin.health import HealthPage
 from proxy.admin.server import AdminServer
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from tests.admin.listening import ClosedConnections
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.clock import FakeClock

@@ -6,8 +6,13 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from proxy.admin.health import PING, HealthCheck, HealthPage, Heartbeat
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.admin.health import (
+    PING,
+    HealthCheck,
+    HealthPage,
+    Heartbeat,
+)
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from tests.admin.listening import new_server
 from tests.support.clock import FakeClock
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from proxy.audit.backlog import BufferLimits, Mode
+from proxy.audit.backends.buffer import BufferLimits, Mode
 
 
 class Counts:

@@ -12,12 +12,22 @@ from proxy.authentication.authenticator import (
     bearer_token,
 )
 from proxy.authentication.ca_bundle import CaText
-from proxy.authentication.trust import FrontProxyClaim, Trust, TrustClaim, build_trust
-from proxy.core.errors import BadRequest, Forbidden, Unauthorized, UpstreamUnavailable
-from proxy.core.header_lines import Header, HeaderLines
-from proxy.core.identity import Caller, Identity
-from proxy.core.remote_headers import RemoteHeaders
-from proxy.wire.peer import Peer
+from proxy.authentication.client_trust import (
+    FrontProxyClaim,
+    Trust,
+    TrustClaim,
+    build_trust,
+)
+from proxy.core.errors import (
+    BadRequest,
+    Forbidden,
+    Unauthorized,
+    UpstreamUnavailable,
+)
+from proxy.core.http.front_proxy import RemoteHeaders
+from proxy.core.http.headers import Header, HeaderLines
+from proxy.core.userinfo import Caller, Identity
+from proxy.wire.exchange import Peer
 from tests.support.chains import CN, ORG, UID, Issuer, Shown, Window
 
 CLIENTS, FRONT_PROXIES, STRANGERS = Issuer("clients"), Issuer("front proxies"), Issuer("strangers")

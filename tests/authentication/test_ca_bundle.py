@@ -12,11 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 from OpenSSL import crypto
 
-from proxy.authentication.ca_bundle import CaBundle, CaText, TrustError
-from proxy.authentication.client_certificate import read_common_name
+from proxy.authentication.ca_bundle import CaBundle, CaText, TrustError, read_common_name
 from proxy.authentication.x509.certificate import Certificate
 from proxy.core.errors import Forbidden, Unauthorized
-from proxy.wire.peer import Peer
+from proxy.wire.exchange import Peer
 from tests.support.chain_oracle import ChainOracle, running_chain_oracle
 from tests.support.chain_table import BIG_OID, padded_point, rsa_info
 from tests.support.chains import (

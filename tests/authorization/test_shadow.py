@@ -4,19 +4,29 @@ from collections import Counter
 
 import pytest
 
-from proxy.authorization.breaker import FAILURES_TO_SUSPECT, Breaker
-from proxy.authorization.shadow import Shadow, ShadowedRequest, ShadowLimits, ShadowTools
-from proxy.authorization.shadowing import ShadowingGate
-from proxy.core.access_check import AccessCheck
-from proxy.core.action import Action, parse_action
-from proxy.core.admission import DEFAULT_GUARDS, Admission, admit_as, admit_self
+from proxy.authorization.shadow import (
+    Shadow,
+    ShadowedRequest,
+    ShadowingGate,
+    ShadowLimits,
+    ShadowTools,
+)
+from proxy.concurrency.circuit_breaker import FAILURES_TO_SUSPECT, Breaker
+from proxy.concurrency.task_set import Tasks
+from proxy.core.authorization.access_check import AccessCheck, Answer
 from proxy.core.errors import Forbidden, TooManyRequests, UpstreamUnavailable
-from proxy.core.evaluation import Allowed, Answer
-from proxy.core.identity import Caller, Identity
-from proxy.core.modes import Mode, acting_identity
-from proxy.core.plan import Attempt, DecisionRules
-from proxy.core.repeatable_decision import RepeatableDecision
-from proxy.wire.tasks import Tasks
+from proxy.core.impersonation.cache_keys import RepeatableDecision
+from proxy.core.impersonation.checks import Attempt, DecisionRules
+from proxy.core.impersonation.evaluation import Allowed
+from proxy.core.impersonation.modes import Mode, acting_identity
+from proxy.core.impersonation.permit import (
+    DEFAULT_GUARDS,
+    Admission,
+    admit_as,
+    admit_self,
+)
+from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.userinfo import Caller, Identity
 from tests.support.clock import FakeClock
 
 BOB = Caller(Identity("bob", groups=("system:authenticated",)))

@@ -22,8 +22,8 @@ from bench.rows.catalogue import ROWS
 from bench.stage import CALLER, OWN_NAME, WANTED, Stage, running_stage
 from bench.wire_contestant import WIRE
 from proxy.sandbox.api_client import ApiClient
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.identities import BearerToken
+from proxy.sandbox.programs.binaries import Binaries
 from tests.support.build_once import report_missing
 from tests.support.peers import built
 

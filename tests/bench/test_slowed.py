@@ -33,5 +33,7 @@ def test_without_its_place_there_is_no_delay(source: str) -> None:
 def test_our_own_code_has_that_place(tmp_path: Path) -> None:
     code = slowed_code(PROJECT, tmp_path, microseconds=50)
 
-    compile((code / "proxy/pipeline.py").read_text(), "pipeline.py", "exec")
-    assert (code / "proxy/app.py").read_bytes() == (PROJECT / "proxy/app.py").read_bytes()
+    compile((code / "proxy/pipeline/pipeline.py").read_text(), "pipeline.py", "exec")
+    assert (code / "proxy/runtime/proxy.py").read_bytes() == (
+        PROJECT / "proxy/runtime/proxy.py"
+    ).read_bytes()

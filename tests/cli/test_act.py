@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.main import main
-from proxy.minting import Authority
+from proxy.pki.authority import Authority
 from tests.support.restored_logging import restored_logging
 
 pytestmark = pytest.mark.usefixtures("own_logging")

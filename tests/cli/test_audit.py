@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.audit.join import Flag
-from tests.audit.test_join import PROXY, Logs
+from proxy.analysis.audit_join.joiner import Flag
+from tests.analysis.audit_join.test_joiner import PROXY, Logs
 
 pytestmark = pytest.mark.timeout(60)  # each starts Python anew, on a machine that may be busy
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.completing import Completion, complete
-from proxy.cli.completion import completion_text
-from proxy.cli.completion_scripts import SCRIPTS
+from proxy.cli.completion import SCRIPTS, completion_text
+from proxy.cli.completion_engine import Completion, complete
 from proxy.cli.main import _COMMANDS, parser_for
-from proxy.sandbox.binaries import Binaries
+from proxy.sandbox.programs.binaries import Binaries
 
 pytestmark = pytest.mark.timeout(90)  # Python is started anew for each word
 PROGRAMS = Path(sys.executable).parent

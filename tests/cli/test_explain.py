@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.cli.audit_events import find_event, read_event
-from proxy.cli.audit_logs import LogError
+from proxy.cli.audit_log_reader import LogError, find_event, read_event
 from proxy.sandbox.identities import Authority, write_kubeconfig
-from tests.explained.command import run
+from tests.explain_parity.command import run
 
 EVENT: dict[str, Any] = {
     "kind": "Event",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.explained.command import run
+from tests.explain_parity.command import run
 
 INTENT: dict[str, Any] = {
     "name": "desk",

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from proxy.cli.main import main
-from proxy.minting import Authority
+from proxy.pki.authority import Authority
 
 Write = Callable[..., Any]
 SERVER = ("--server", "https://proxy:8443")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proxy.sandbox.tour_grants import STORY_1, STORY_2
-from tests.explained.command import run
+from proxy.sandbox.tour.rbac import STORY_1, STORY_2
+from tests.explain_parity.command import run
 
 ROOT = Path(__file__).parents[2]
 BAD = {

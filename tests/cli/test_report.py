@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.advice.test_usage import event
+from tests.analysis.usage.test_collector import event
 from tests.support.sizes import IS_SOAKING, SOAK_SECONDS, sized, soak
 from tests.support.synthetic_audit import synthetic_lines
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.explained.command import run
+from tests.explain_parity.command import run
 
 
 @pytest.mark.parametrize(

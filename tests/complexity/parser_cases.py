@@ -9,31 +9,27 @@ from functools import lru_cache
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from proxy.authentication.ca_bundle import CaBundle, CaText
-from proxy.authentication.client_certificate import read_caller
-from proxy.core import own_denial
-from proxy.core.access_check import AccessCheck
-from proxy.core.access_review import review_document
-from proxy.core.action import check_target_length, parse_action
-from proxy.core.audit_event import request_text
-from proxy.core.cache_keys import request_key
-from proxy.core.endless import comes_in_lines
+from proxy.authentication.ca_bundle import CaBundle, CaText, read_caller
+from proxy.core.audit.event import request_text
+from proxy.core.authorization.access_check import AccessCheck, review_document
 from proxy.core.errors import Forbidden, Refusal
-from proxy.core.evaluation import Denied
-from proxy.core.extra_rules import extra_fault
-from proxy.core.forbidden import forbidden
-from proxy.core.forwarding_headers import returned_headers
-from proxy.core.header_safety import check_header_safe
-from proxy.core.identity import Caller, Identity
-from proxy.core.plan import DecisionRules, action_checks, plan_attempts
-from proxy.core.remote_headers import RemoteHeaders, read_remote_user
-from proxy.core.request_timeout import duration_fault
-from proxy.core.status import status_body
-from proxy.wire.body import BodyError, ChunkedReader
-from proxy.wire.head import MalformedResponse, find_head_end
-from proxy.wire.passed_chunks import PassedChunks
-from proxy.wire.peer import Peer
-from proxy.wire.response_heads import PlainHeads, read_response_head
+from proxy.core.forwarding import returned_headers
+from proxy.core.gocompat.duration import duration_fault
+from proxy.core.http.front_proxy import RemoteHeaders, read_remote_user
+from proxy.core.http.headers import check_header_safe
+from proxy.core.http.status import status_body
+from proxy.core.impersonation.cache_keys import request_key
+from proxy.core.impersonation.checks import DecisionRules, action_checks, plan_attempts
+from proxy.core.impersonation.evaluation import Denied, forbidden
+from proxy.core.impersonation.policy import extra_fault
+from proxy.core.requestinfo.request_info import check_target_length, comes_in_lines, parse_action
+from proxy.core.selfcheck import denial as selfcheck_denial
+from proxy.core.userinfo import Caller, Identity
+from proxy.wire.exchange import Peer
+from proxy.wire.http1.body import BodyError, ChunkedReader
+from proxy.wire.http1.message import MalformedResponse, find_head_end
+from proxy.wire.http1.raw_chunks import PassedChunks
+from proxy.wire.http1.response_parser import PlainHeads, read_response_head
 from tests.complexity.measuring import BAR_BYTES, Case, of_function
 from tests.complexity.shapes import IN_TARGETS, IN_VALUES, Shape, repeated
 from tests.support.chains import Issuer
@@ -137,7 +133,7 @@ def _review(target: bytes) -> None:
 def _denials() -> Iterator[Case]:
     uses: dict[str, Use] = {
         media_type: lambda data, media_type=media_type: _denial(media_type, data)  # type: ignore[misc]
-        for media_type in own_denial.DENIAL_TYPES
+        for media_type in selfcheck_denial.DENIAL_TYPES
     }
     bodies: dict[str, Shape] = {
         "blanks": repeated(b" "),
@@ -162,10 +158,10 @@ def _denials() -> Iterator[Case]:
 
 
 def _denial(media_type: str, body: bytes) -> None:
-    own_denial.may_become_denial(media_type, body)
-    denial = own_denial.read_denial(media_type, body[:65536])  # no longer one is held back
+    selfcheck_denial.may_become_denial(media_type, body)
+    denial = selfcheck_denial.read_denial(media_type, body[:65536])  # no longer one is held back
     if denial is not None:
-        own_denial.missing_right(denial, ["me", "you"])
+        selfcheck_denial.missing_right(denial, ["me", "you"])
 
 
 def _answers() -> Iterator[Case]:

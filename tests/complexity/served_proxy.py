@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from proxy.app import running_proxy
+from proxy.runtime.proxy import running_proxy
 from proxy.settings.model import Settings
 from proxy.telemetry.logs import configure_logs
 from tests.scenarios.conftest import settings_document, wait_until_it_admits

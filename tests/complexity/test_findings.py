@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.core.action import (
+from proxy.core.errors import BadRequest, TargetTooLong
+from proxy.core.http.status import wants_pretty
+from proxy.core.http.websocket import offered_protocols
+from proxy.core.requestinfo.request_info import (
     DEFAULT_TARGET_BYTES,
     check_target_length,
     outline_action,
     parse_action,
 )
-from proxy.core.errors import BadRequest, TargetTooLong
-from proxy.core.negotiation import wants_pretty
-from proxy.core.request_timeout import check_timeout
-from proxy.core.websocket_protocols import offered_protocols
+from proxy.core.requestinfo.timeout import check_timeout
 from tests.complexity.measuring import (
     BAR_BYTES,
     MOST_GROWTH,

@@ -1,7 +1,7 @@
 """Alert rules: Prometheus takes them, each fires when it should and only then, and is explained.
 
 That they refer to series that exist is shown on a running proxy and a join of logs:
-`tests/e2e/test_observed.py`.
+`tests/e2e/test_observability.py`.
 """
 
 import re
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support.doc_references import ROOT
-from tests.support.observed import alerts, groups, run_promtool
+from tests.support.observability import alerts, groups, run_promtool
 
 pytestmark = pytest.mark.timeout(1200)  # the first one may have to build promtool
 

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.oracle import deviations as oracle
+from tests.go_oracle import deviations as oracle
 from tests.parity import deviations as parity
 from tests.support.doc_references import collected_tests, read_references
 

@@ -1,6 +1,6 @@
 """The Grafana dashboard: what can be said of it without a cluster.
 
-That it refers to series that exist is shown on a running proxy: `tests/e2e/test_observed.py`.
+That it refers to series that exist is shown on a running proxy: `tests/e2e/test_observability.py`.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import re
 import pytest
 
 from bench.dashboard.panels import DASHBOARD, Panel, panels
-from tests.support.observed import as_prometheus_reads, expressions
+from tests.support.observability import as_prometheus_reads, expressions
 
 pytestmark = pytest.mark.timeout(1200)  # the first one may have to build Prometheus' parser
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy import wiring
-from proxy.core import errors, evaluation
-from proxy.core.access_check import AccessCheck
-from proxy.core.forbidden import forbidden_message
-from proxy.core.go_url import _target_fault
-from proxy.core.identity import Identity
+from proxy.core import errors
+from proxy.core.authorization.access_check import AccessCheck
+from proxy.core.gocompat.url import _target_fault
+from proxy.core.impersonation import evaluation
+from proxy.core.impersonation.evaluation import forbidden_message
+from proxy.core.userinfo import Identity
+from proxy.runtime import builders
 from tests.support.doc_references import ROOT
 
 PAGES = ("troubleshooting-denials.md", "error-messages.md", "malformed-requests.md")
@@ -35,9 +36,9 @@ INDIRECT = {
         f"requested [{GAP}] without impersonating a user",
     ],
     "self._refusal": [
-        wiring._TOO_MANY_TOKENS,
-        wiring._TOO_MANY_LOOKUPS,
-        wiring._TOO_MANY_REVIEWS,
+        builders._TOO_MANY_TOKENS,
+        builders._TOO_MANY_LOOKUPS,
+        builders._TOO_MANY_REVIEWS,
     ],
     # A refusal of ours that is passed on.
     "error.message": [],

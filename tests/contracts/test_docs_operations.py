@@ -18,8 +18,12 @@ QUESTIONS = {
     "How can a rollout or rollback fail?": "### How can a rollout fail",
     "What specific metrics should inform a rollback?": "### Which metrics inform a rollback?",
     "Were upgrade and rollback tested?": "tests the rollback and the return",
-    "How can an operator determine if the feature is in use?": "### Is it in use, and by which callers?",
-    "How can someone know that it is working for their instance?": "### Does it work for one caller?",
+    "How can an operator determine if the feature is in use?": (
+        "### Is it in use, and by which callers?"
+    ),
+    "How can someone know that it is working for their instance?": (
+        "### Does it work for one caller?"
+    ),
     "What are the reasonable SLOs?": "### Objectives and indicators",
     "What are the SLIs?": "| objective | indicator |",
     "Does this feature depend on any specific services?": "**Services:**",

@@ -12,16 +12,14 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from proxy.app import running_proxy
 from proxy.cli import serve
-from proxy.config_keeper import ConfigKeeper, load_config
-from proxy.settings.model import Settings
-from proxy.settings.reader import load_settings
-from proxy.settings.schema import config_schema
-from proxy.settings.strict import StrictModel
-from proxy.settings.values import DURATION_PATTERN, TIMEOUT_PATTERN, write_duration
-from proxy.telemetry.config_metrics import ConfigMetrics
-from proxy.wire.tasks import Tasks
+from proxy.concurrency.task_set import Tasks
+from proxy.runtime.config_watcher import ConfigKeeper, load_config
+from proxy.runtime.proxy import running_proxy
+from proxy.settings.loader import load_settings
+from proxy.settings.model import Settings, config_schema
+from proxy.settings.types import DURATION_PATTERN, TIMEOUT_PATTERN, StrictModel, write_duration
+from proxy.telemetry.metrics.process import ConfigMetrics
 from tests.scenarios.conftest import settings_document
 from tests.support.certificates import new_certificates
 from tests.support.json_schema import Schema

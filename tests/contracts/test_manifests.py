@@ -9,15 +9,21 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.core.own_rights import FORWARDING, NAMING_ORIGINAL_USERS, REVIEWING, Right, token_request
-from proxy.sandbox.own_rules import (
+from proxy.core.selfcheck.permissions import (
+    FORWARDING,
+    NAMING_ORIGINAL_USERS,
+    REVIEWING,
+    Right,
+    token_request,
+)
+from proxy.sandbox.proxy_rbac import (
     COMPONENTS,
     FORWARDER_RULES,
     ORIGINAL_USER,
     REVIEWER_RULES,
     Rule,
 )
-from proxy.settings.reader import load_settings
+from proxy.settings.loader import load_settings
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"

@@ -13,12 +13,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.app import Proxy, running_proxy
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.admin import AdminSettings
-from proxy.settings.audit import AuditSettings
-from proxy.settings.audit_backends import AuditLogSettings
-from proxy.telemetry.config_metrics import ConfigMetrics
+from proxy.settings.audit import AuditLogSettings, AuditSettings
+from proxy.telemetry.metrics.process import ConfigMetrics
 from tests.scenarios.conftest import settings_for
 from tests.support.certificates import new_certificates
 from tests.support.join_page import join_page

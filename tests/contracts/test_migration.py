@@ -7,10 +7,10 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from proxy.advice.usage import UsageLimits
+from proxy.analysis.usage.collector import UsageLimits
 from proxy.cli.main import _COMMANDS, parser_for
 from proxy.settings.impersonation import ImpersonationSettings
-from proxy.telemetry.shadow_metrics import ShadowMetrics
+from proxy.telemetry.metrics.impersonation import ShadowMetrics
 
 TEXT = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.guards.guards import GUARDS
+from tests.mutation.guards import GUARDS
 from tests.support.doc_references import ROOT, collected_tests, read_references
 
 pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
@@ -90,7 +90,9 @@ def test_every_guard_has_tests_that_would_run() -> None:
 
 def test_every_guard_is_still_where_it_would_be_taken_away() -> None:
     """All at once, in a process of its own. That their loss is noticed: `make mutants`."""
-    remove_all = "from tests.guards.guards import GUARDS\nfor one in GUARDS.values(): one.remove()"
+    remove_all = (
+        "from tests.mutation.guards import GUARDS\nfor one in GUARDS.values(): one.remove()"
+    )
 
     done = subprocess.run(
         [sys.executable, "-c", remove_all], cwd=ROOT, capture_output=True, text=True, check=False

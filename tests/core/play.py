@@ -2,8 +2,14 @@
 
 from collections.abc import Callable, Container, Iterable
 
-from proxy.core.access_check import AccessCheck
-from proxy.core.evaluation import Answer, Ask, Evaluation, Question, Recall, Verdict
+from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.impersonation.evaluation import (
+    Ask,
+    Evaluation,
+    Question,
+    Recall,
+    Verdict,
+)
 
 YES = Answer(allowed=True)
 NO = Answer(allowed=False)

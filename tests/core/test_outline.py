@@ -2,11 +2,11 @@
 
 import pytest
 
-from proxy.core.action import outline_action, parse_action, whole_action
 from proxy.core.errors import UnreadableRequest
-from proxy.core.go_url import first_values
-from proxy.core.impersonation_headers import read_wanted_identity
-from proxy.core.list_options import SelectorRefused
+from proxy.core.gocompat.url import first_values
+from proxy.core.impersonation.headers import read_wanted_identity
+from proxy.core.requestinfo.list_options import SelectorRefused
+from proxy.core.requestinfo.request_info import outline_action, parse_action, whole_action
 
 LISTED = b"/api/v1/namespaces/n/pods?"
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.cut_text import MARKER
-from proxy.core.status import go_json
+from proxy.core.gocompat.json import go_json
+from proxy.core.gocompat.quote import MARKER
 from proxy.core.truncation import (
     Cut,
     UnreadableCuts,

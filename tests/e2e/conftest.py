@@ -8,7 +8,7 @@ from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import create_namespace
-from tests.support.caller_doors import Stage, running_stage
+from tests.support.auth_methods import Stage, running_stage
 from tests.support.control_plane import fresh_name
 
 

@@ -20,7 +20,7 @@ from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken
 from proxy.sandbox.objects import create_service_account, grant, token_for
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.support.control_plane import fresh_name
 

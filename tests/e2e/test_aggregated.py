@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.sandbox.aggregated import AggregatedServer
-from proxy.sandbox.aggregated_server import CONSOLE_PROTOCOL, GROUP
+from proxy.sandbox.aggregated.api import AggregatedServer
+from proxy.sandbox.aggregated.server import CONSOLE_PROTOCOL, GROUP
 from proxy.sandbox.api_client import Answer, ApiClient, client_context
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane

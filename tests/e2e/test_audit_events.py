@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.audit_annotations import DOMAIN, read_event_cuts
-from proxy.core.cut_text import MARKER
+from proxy.core.audit.annotations import DOMAIN, read_event_cuts
+from proxy.core.gocompat.quote import MARKER
 from proxy.core.truncation import is_cut_from, json_size
 from proxy.sandbox.api_client import ApiClient, client_context
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions

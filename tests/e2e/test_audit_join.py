@@ -15,7 +15,7 @@ from proxy.sandbox.api_client import Answer, ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken
-from proxy.sandbox.own_rules import ALL_EXTRAS, forwarder_name
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS, forwarder_name
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
 from tests.support.control_plane import fresh_name

@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
-from tests.support.caller_doors import (
+from tests.support.auth_methods import (
     MIDDLE_ANCHOR,
     OVER,
     SERVERS_ROOT,

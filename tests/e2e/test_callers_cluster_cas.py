@@ -13,8 +13,8 @@ from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import FRONT_PROXY_NAME, ControlPlane
 from proxy.sandbox.identities import Authority, Credential
 from proxy.sandbox.objects import apply
-from proxy.sandbox.own_rules import REVIEWER_NAME
 from proxy.sandbox.proxy_process import ProxyProcess
+from proxy.sandbox.proxy_rbac import REVIEWER_NAME
 from tests.support.control_plane import fresh_name, who_am_i
 from tests.support.streaming import wait_until
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from proxy.sandbox.api_server import ApiServer
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import DAY, KeyPair, Validity
+from proxy.sandbox.programs.binaries import Binaries
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.support.kubectl import Kubectl
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.caller_doors import Stage
+from tests.support.auth_methods import Stage
 from tests.support.chain_oracle import ChainOracle, running_chain_oracle
 from tests.support.chain_table import CASES, Case
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proxy.sandbox.binaries import Binaries
-from proxy.settings.reader import load_settings
+from proxy.sandbox.programs.binaries import Binaries
+from proxy.settings.loader import load_settings
 from tests.support.chart import CHART, RELEASE, in_order, render, rendered
 from tests.support.empty_cluster import (
     MANIFESTS,

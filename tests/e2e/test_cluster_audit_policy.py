@@ -1,4 +1,4 @@
-"""What a cluster writes down about requests through us, by the policies of `docs/cluster-audit-policy.md`."""
+"""What a cluster records of proxied requests by the policies of `docs/cluster-audit-policy.md`."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken, write_kubeconfig
 from proxy.sandbox.objects import create_namespace, create_service_account, token_for
-from proxy.sandbox.own_rules import FORWARDER_RULES
 from proxy.sandbox.proxy_process import ProxyProcess
+from proxy.sandbox.proxy_rbac import FORWARDER_RULES
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import complete_event, events_of
 from tests.support.control_plane import fresh_name

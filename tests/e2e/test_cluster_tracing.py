@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sandbox.aggregated import AggregatedServer
-from proxy.sandbox.aggregated_server import GROUP
+from proxy.sandbox.aggregated.api import AggregatedServer
+from proxy.sandbox.aggregated.server import GROUP
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import write_kubeconfig
-from proxy.sandbox.own_rules import FORWARDER_RULES
 from proxy.sandbox.proxy_process import ProxyProcess
+from proxy.sandbox.proxy_rbac import FORWARDER_RULES
 from tests.e2e.kep.cast import Cast
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import Caller, Rights, may, poll

@@ -11,15 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sandbox.api_server import (
-    ApiServer,
-    ApiServerOptions,
-)
-from proxy.sandbox.binaries import Binaries
+from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.objects import grant
-from proxy.sandbox.ports import ReservedPort
+from proxy.sandbox.processes import ReservedPort
+from proxy.sandbox.programs.binaries import Binaries
 from tests.support.control_plane import fresh_name, processes_naming
 from tests.support.streaming import wait_until
 
@@ -29,7 +26,7 @@ pytestmark = pytest.mark.timeout(90)
 # Starts a whole control plane, says so, and waits to be ended.
 STARTER = """
 import time
-from proxy.sandbox.binaries import find_binaries
+from proxy.sandbox.programs.binaries import find_binaries
 from proxy.sandbox.control_plane import ControlPlane
 
 with ControlPlane(find_binaries()) as control_plane:

@@ -14,11 +14,11 @@ import pytest
 
 from proxy.sandbox.api_client import ApiClient, client_context
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import KeyPair
 from proxy.sandbox.objects import grant
-from proxy.sandbox.ports import ReservedPort
+from proxy.sandbox.processes import ReservedPort
+from proxy.sandbox.programs.binaries import Binaries
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.support.control_plane import fresh_name
 from tests.support.flooding import flood

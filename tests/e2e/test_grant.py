@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.core.catalogue import BUILT_IN, Resource
-from proxy.core.identity import Identity
-from proxy.core.intent import Intent
-from proxy.core.intent_reader import read_intent
-from proxy.core.intent_trials import Trial, trials
-from proxy.core.subjects import NOBODY
+from proxy.core.rbac.intent.cases import Trial, trials
+from proxy.core.rbac.intent.model import Intent
+from proxy.core.rbac.intent.parser import read_intent
+from proxy.core.rbac.model import NOBODY
+from proxy.core.rbac.resources import BUILT_IN, Resource
+from proxy.core.userinfo import Identity
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
@@ -31,9 +31,9 @@ from proxy.sandbox.objects import (
 )
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
-from tests.explained.command import Said, run
-from tests.support.asked_over_http import headers_for, request_line
+from tests.explain_parity.command import Said, run
 from tests.support.control_plane import fresh_name
+from tests.support.http_explain import headers_for, request_line
 from tests.support.impersonation import Rights, is_refused_impersonation, may, poll
 from tests.support.kubectl import Kubectl
 

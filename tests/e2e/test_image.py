@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from proxy.sandbox.api_client import ApiClient
-from proxy.sandbox.ports import LOOPBACK
+from proxy.sandbox.processes import LOOPBACK
 from proxy.sandbox.proxy_process import QUICK_SHUTDOWN
 from tests.support.dockerfile import ROOT, run_build_stage, stages
 from tests.support.streaming import wait_until

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from proxy.sandbox.api_client import ApiClient
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.identities import write_kubeconfig
 from proxy.sandbox.objects import create_node, token_for
+from proxy.sandbox.programs.binaries import Binaries
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.understudy import complete_event
 from tests.support.control_plane import fresh_name, who_am_i

@@ -11,10 +11,10 @@ import yaml
 
 from proxy.sandbox.api_client import ApiClient, Manifest
 from proxy.sandbox.api_server import ApiServer
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import Credential, write_kubeconfig
 from proxy.sandbox.objects import apply
+from proxy.sandbox.programs.binaries import Binaries
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
 from tests.support.impersonation import (

@@ -15,7 +15,12 @@ from proxy.sandbox.identities import (
     BearerToken,
     Validity,
 )
-from proxy.sandbox.objects import create_node, create_pod, create_service_account, token_for
+from proxy.sandbox.objects import (
+    create_node,
+    create_pod,
+    create_service_account,
+    token_for,
+)
 from tests.support.control_plane import fresh_name, who_am_i
 
 PREFIX = "authentication.kubernetes.io/"

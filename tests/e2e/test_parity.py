@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.sandbox.binaries import Binaries
+from proxy.sandbox.programs.binaries import Binaries
 from tests.parity.arena import Variant
 from tests.parity.campaign import Report, run_campaign
 from tests.support.sizes import IS_SOAKING, SOAK_SECONDS, sized, soak

@@ -7,10 +7,14 @@ from itertools import product
 
 import pytest
 
-from proxy.core.access_check import AccessCheck
-from proxy.core.access_review import REVIEWS_PATH, read_answer, review_document
-from proxy.core.identity import Identity
-from proxy.core.rbac import Binding, Manifest, read_rbac
+from proxy.core.authorization.access_check import (
+    REVIEWS_PATH,
+    AccessCheck,
+    read_answer,
+    review_document,
+)
+from proxy.core.rbac.model import Binding, Manifest, read_rbac
+from proxy.core.userinfo import Identity
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.objects import apply, create_namespace
 from tests.support.control_plane import fresh_name

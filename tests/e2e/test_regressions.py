@@ -10,9 +10,9 @@ import yaml
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
-from proxy.sandbox.own_rules import REVIEWER_NAME, forwarder_name
 from proxy.sandbox.processes import start_child
 from proxy.sandbox.proxy_process import ProxyProcess
+from proxy.sandbox.proxy_rbac import REVIEWER_NAME, forwarder_name
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
 from tests.support.control_plane import who_am_i
@@ -110,7 +110,7 @@ def forgetful(control_plane: ControlPlane, plain_api_server: ApiServer) -> Itera
     with ProxyProcess(control_plane, plain_api_server) as running:
         running.process.stop()
         running.process = start_child(
-            [sys.executable, "-m", "tests.guards.forgetful_proxy", running.config_file],
+            [sys.executable, "-m", "tests.mutation.forgetful_proxy", running.config_file],
             log_file=running.log_file,
             directory=Path(__file__).parents[2],
         )

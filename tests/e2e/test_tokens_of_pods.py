@@ -13,7 +13,7 @@ from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import create_service_account, grant, token_for
-from proxy.sandbox.own_rules import REVIEWER_NAME
+from proxy.sandbox.proxy_rbac import REVIEWER_NAME
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
 from tests.support.control_plane import fresh_name, who_am_i

@@ -13,8 +13,12 @@ from pathlib import Path
 import pytest
 
 from proxy.sandbox.api_server import ApiServer
-from proxy.sandbox.binaries import Binaries
-from proxy.sandbox.tour import (
+from proxy.sandbox.programs.binaries import Binaries
+from proxy.sandbox.tour.deputy import deputy
+from proxy.sandbox.tour.environment import prepared_stage
+from proxy.sandbox.tour.node_agent import node_agent
+from proxy.sandbox.tour.printer import TextNarrator
+from proxy.sandbox.tour.runner import (
     BrokenPromise,
     Chapter,
     Outcome,
@@ -25,10 +29,6 @@ from proxy.sandbox.tour import (
     Wanted,
     play,
 )
-from proxy.sandbox.tour_deputy import deputy
-from proxy.sandbox.tour_narrator import TextNarrator
-from proxy.sandbox.tour_node_agent import node_agent
-from proxy.sandbox.tour_stage import prepared_stage
 
 DEV = [sys.executable, "-P", "-m", "proxy", "dev"]
 NOBODY = Person("nobody", "nobody-of-the-tour")

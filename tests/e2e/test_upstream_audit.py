@@ -12,8 +12,13 @@ from proxy.sandbox.api_client import ApiClient, client_context
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken
-from proxy.sandbox.objects import create_node, create_pod, create_service_account, token_for
-from proxy.sandbox.own_rules import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
+from proxy.sandbox.objects import (
+    create_node,
+    create_pod,
+    create_service_account,
+    token_for,
+)
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
 from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy

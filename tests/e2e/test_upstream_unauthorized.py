@@ -7,15 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sandbox.aggregated import AggregatedServer
-from proxy.sandbox.aggregated_server import GROUP
+from proxy.sandbox.aggregated.api import AggregatedServer
+from proxy.sandbox.aggregated.server import GROUP
 from proxy.sandbox.api_client import Answer, ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import Credential, KeyPair, write_kubeconfig
-from proxy.sandbox.objects import create_namespace, create_service_account, grant, token_for
-from proxy.sandbox.own_rules import FORWARDER_RULES
+from proxy.sandbox.objects import (
+    create_namespace,
+    create_service_account,
+    grant,
+    token_for,
+)
 from proxy.sandbox.proxy_process import ProxyProcess
+from proxy.sandbox.proxy_rbac import FORWARDER_RULES
 from tests.support.control_plane import fresh_name
 
 MACHINE = f"/apis/{GROUP}/v1/namespaces/default/virtualmachines/testvm"

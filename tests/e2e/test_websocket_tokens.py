@@ -10,7 +10,12 @@ import pytest
 from proxy.sandbox.api_client import ApiClient, client_context
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
-from proxy.sandbox.objects import create_node, create_pod, create_service_account, token_for
+from proxy.sandbox.objects import (
+    create_node,
+    create_pod,
+    create_service_account,
+    token_for,
+)
 from proxy.sandbox.proxy_process import ProxyProcess
 from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
 from tests.support.control_plane import fresh_name

@@ -12,20 +12,24 @@ from typing import Any
 
 import pytest
 
-from proxy.core.access_check import AccessCheck
-from proxy.core.access_review import REVIEWS_PATH, read_answer, review_document
-from proxy.core.action import parse_action
-from proxy.core.evaluation import Allowed, Answer, Ask, evaluate
-from proxy.core.identity import Identity
-from proxy.core.modes import Mode
-from proxy.core.plan import Attempt
-from proxy.core.rbac import Rule, Subject
-from proxy.core.subjects import NOBODY, implied_groups
+from proxy.core.authorization.access_check import (
+    REVIEWS_PATH,
+    AccessCheck,
+    Answer,
+    read_answer,
+    review_document,
+)
+from proxy.core.impersonation.checks import Attempt
+from proxy.core.impersonation.evaluation import Allowed, Ask, evaluate
+from proxy.core.impersonation.modes import Mode
+from proxy.core.rbac.model import NOBODY, Rule, Subject, implied_groups
+from proxy.core.requestinfo.request_info import parse_action
+from proxy.core.userinfo import Identity
 from proxy.sandbox.api_client import ApiClient, ApiConnection
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import apply, create_namespace
-from tests.explained.command import run
+from tests.explain_parity.command import run
 from tests.properties.universes import attempt_of
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import Rights, may, may_impersonate

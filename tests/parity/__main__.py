@@ -3,8 +3,8 @@
 import argparse
 import sys
 
-from proxy.sandbox.binaries import find_binaries
 from proxy.sandbox.errors import SandboxError
+from proxy.sandbox.programs.binaries import find_binaries
 from tests.parity.arena import Variant
 from tests.parity.campaign import Report, run_campaign
 from tests.parity.mutant_hunt import Hunt, hunt_mutants

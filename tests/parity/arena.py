@@ -8,10 +8,15 @@ from pathlib import Path
 
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import NODE_AND_RBAC, ApiServer, ApiServerOptions
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken, TokenUser, write_kubeconfig
-from proxy.sandbox.objects import apply, create_namespace, create_node, create_pod
+from proxy.sandbox.objects import (
+    apply,
+    create_namespace,
+    create_node,
+    create_pod,
+)
+from proxy.sandbox.programs.binaries import Binaries
 from tests.parity.cases import NAMESPACE, Half, RbacRule
 from tests.parity.comparison import Judge
 from tests.parity.proxy_side import ProxySide

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from proxy.sandbox.binaries import Binaries
+from proxy.sandbox.programs.binaries import Binaries
 from tests.parity.arena import Arena, Variant, running_stage
 from tests.parity.cases import CaseSet, Half
 from tests.parity.comparison import Judgement

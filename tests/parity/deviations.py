@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from proxy.sandbox.own_rules import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
 from tests.parity.cases import CallerKind, Case
 
 DUPLICATE = "a"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from proxy.sandbox.binaries import Binaries
+from proxy.sandbox.programs.binaries import Binaries
 from tests.parity.arena import Arena, Variant, running_stage
 from tests.parity.campaign import Announce
 from tests.parity.cases import CaseSet, Half

@@ -8,14 +8,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from operator import attrgetter
 
-from proxy.authorization import decision_memory, gate
-from proxy.core import access_review, cache_keys, evaluation, modes, plan
-from proxy.core.access_check import AccessCheck
-from proxy.core.evaluation import Allowed, Answer, Denied, Evaluation
-from proxy.core.identity import Identity, ServiceAccount, node_name, service_account
-from proxy.core.modes import Mode, acting_identity
-from proxy.core.plan import Attempt, StarCheck, Step, identity_steps
-from tests.support.mistakes import put
+from proxy.authorization import decision_cache, impersonation
+from proxy.core.authorization import access_check
+from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.impersonation import (
+    cache_keys,
+    checks,
+    evaluation,
+    modes,
+)
+from proxy.core.impersonation.checks import (
+    Attempt,
+    StarCheck,
+    Step,
+    identity_steps,
+)
+from proxy.core.impersonation.evaluation import Allowed, Denied, Evaluation
+from proxy.core.impersonation.modes import Mode, acting_identity
+from proxy.core.userinfo import (
+    Identity,
+    ServiceAccount,
+    node_name,
+    service_account,
+)
+from tests.support.fault_injection import put
 
 
 def _action_unchecked() -> None:
@@ -39,25 +55,25 @@ def _last_failure_told() -> None:
             last = outcome
         return last
 
-    put(gate, "evaluate", evaluate)
+    put(impersonation, "evaluate", evaluate)
 
 
 def _masters_allowed() -> None:
-    put(plan, "MASTERS", "nobody's group")
+    put(checks, "MASTERS", "nobody's group")
 
 
 def _empty_group_allowed() -> None:
-    original = plan._constrained_groups
+    original = checks._constrained_groups
 
     def without_refusal(attempt: Attempt) -> list[Step]:
         groups = tuple(group for group in attempt.wanted.groups if group)
         return original(replace(attempt, wanted=replace(attempt.wanted, groups=groups)))
 
-    put(plan, "_constrained_groups", without_refusal)
+    put(checks, "_constrained_groups", without_refusal)
 
 
 def _star_from_five() -> None:
-    put(plan, "_MANY", 5)
+    put(checks, "_MANY", 5)
 
 
 def _star_denial_is_final() -> None:
@@ -70,7 +86,7 @@ def _node_by_prefix() -> None:
         return name if mark and not prefix else None
 
     put(modes, "node_name", by_prefix)
-    put(plan, "node_name", by_prefix)
+    put(checks, "node_name", by_prefix)
 
 
 def _service_account_by_prefix() -> None:
@@ -80,7 +96,7 @@ def _service_account_by_prefix() -> None:
         return ServiceAccount(namespace, name) if mark and not prefix else None
 
     put(modes, "service_account", by_prefix)
-    put(plan, "service_account", by_prefix)
+    put(checks, "service_account", by_prefix)
 
 
 def _any_node_is_associated() -> None:
@@ -88,11 +104,11 @@ def _any_node_is_associated() -> None:
 
 
 def _associated_extras_shown() -> None:
-    put(plan, "_reviewed_caller", lambda mode, caller: caller)
+    put(checks, "_reviewed_caller", lambda mode, caller: caller)
 
 
 def _associated_by_name() -> None:
-    original = plan._username_check
+    original = checks._username_check
 
     def by_name(attempt: Attempt) -> AccessCheck:
         check = original(attempt)
@@ -100,7 +116,7 @@ def _associated_by_name() -> None:
             return check
         return replace(check, name=node_name(attempt.wanted.name) or "")
 
-    put(plan, "_username_check", by_name)
+    put(checks, "_username_check", by_name)
 
 
 def _node_group_forgotten() -> None:
@@ -112,7 +128,7 @@ def _node_group_forgotten() -> None:
 
 
 def _modes_not_remembered() -> None:
-    put(decision_memory.ModeMemory, "learn", lambda memory, caller, mode: None)
+    put(decision_cache.ModeMemory, "learn", lambda memory, caller, mode: None)
 
 
 def _request_key_too_short() -> None:
@@ -120,11 +136,11 @@ def _request_key_too_short() -> None:
 
 
 def _nothing_remembered() -> None:
-    put(decision_memory.DecisionMemory, "knows", lambda memory, attempt, layer: False)
+    put(decision_cache.DecisionMemory, "knows", lambda memory, attempt, layer: False)
 
 
 def _extra_keys_unchecked() -> None:
-    put(plan, "extra_fault", lambda extra: None)
+    put(checks, "extra_fault", lambda extra: None)
 
 
 def _error_text_lost() -> None:
@@ -139,8 +155,8 @@ def _constraint_not_audited() -> None:
 
 
 def _selectors_not_reviewed() -> None:
-    put(access_review, "field_review", lambda fields: [])
-    put(access_review, "label_review", lambda labels: [])
+    put(access_check, "field_review", lambda fields: [])
+    put(access_check, "label_review", lambda labels: [])
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -12,10 +12,9 @@ from typing import Self
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.errors import SandboxError
-from proxy.sandbox.own_rules import ALL_EXTRAS
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.sandbox.processes import start_child
+from proxy.sandbox.processes import LOOPBACK, ReservedPort, start_child
 from proxy.sandbox.proxy_process import ProxyProcess
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS
 from tests.parity.audit_tail import AuditTail
 from tests.parity.sides import Side, scrape
 from tests.parity.webhook import Recording

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from urllib.parse import quote
 
-from tests.oracle.selectors import make_field_selector, make_label_selector
-from tests.oracle.targets import make_target
+from tests.go_oracle.selectors import make_field_selector, make_label_selector
+from tests.go_oracle.targets import make_target
 from tests.parity.cases import Header
 
 _DRY = "dryRun=All"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from proxy.sandbox.own_rules import ALL_EXTRAS, forwarder_name
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS, forwarder_name
 from tests.parity.cases import Caller, CallerKind, Case, Half, Rights
 from tests.parity.policies import Verdict
 from tests.parity.renaming import FRESH, TOKEN_USER

@@ -21,7 +21,7 @@ import uvloop
 from typing_extensions import override
 
 from proxy.sandbox.identities import Authority
-from proxy.sandbox.ports import LOOPBACK
+from proxy.sandbox.processes import LOOPBACK
 from tests.parity.policies import Policy, Question, Verdict, decide_deed
 from tests.parity.renaming import FRESH, TOKEN_USER, Renaming
 

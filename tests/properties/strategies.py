@@ -4,12 +4,17 @@ from zlib import crc32
 
 from hypothesis import strategies as st
 
-from proxy.core.access_check import AccessCheck
-from proxy.core.action import Action, parse_action
-from proxy.core.identity import NODE_NAME_KEY, Caller, Identity, extra_of
-from proxy.core.legacy_policy import LegacyAction, LegacyPolicy
-from proxy.core.modes import Mode
-from proxy.core.plan import DecisionRules
+from proxy.core.authorization.access_check import AccessCheck
+from proxy.core.impersonation.checks import DecisionRules
+from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
+from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.userinfo import (
+    NODE_NAME_KEY,
+    Caller,
+    Identity,
+    extra_of,
+)
 
 NAMES = [
     "alice",

@@ -7,23 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.access_check import AccessCheck
-from proxy.core.action import Action, parse_action
-from proxy.core.cache_keys import identity_key, request_key
-from proxy.core.evaluation import (
-    Allowed,
-    Answer,
-    Denied,
-    Layer,
-    Question,
-    Recall,
-    Verdict,
-    evaluate,
-)
-from proxy.core.identity import Caller, Identity
-from proxy.core.legacy_policy import LegacyAction, LegacyPolicy
-from proxy.core.modes import Mode
-from proxy.core.plan import (
+from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.impersonation.cache_keys import identity_key, request_key
+from proxy.core.impersonation.checks import (
     Attempt,
     DecisionRules,
     RefusedStep,
@@ -33,6 +19,19 @@ from proxy.core.plan import (
     identity_steps,
     plan_attempts,
 )
+from proxy.core.impersonation.evaluation import (
+    Allowed,
+    Denied,
+    Layer,
+    Question,
+    Recall,
+    Verdict,
+    evaluate,
+)
+from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
+from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.userinfo import Caller, Identity
 from tests.core.play import NO, YES, play, run
 from tests.properties import strategies
 

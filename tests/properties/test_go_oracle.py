@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.go_quote import go_quote
-from tests.oracle.account import Account
-from tests.oracle.campaign import Report, run_campaign
-from tests.oracle.cases import Sequence
-from tests.oracle.ours import play
+from proxy.core.gocompat.quote import go_quote
+from tests.go_oracle.account import Account
+from tests.go_oracle.campaign import Report, run_campaign
+from tests.go_oracle.cases import Sequence
+from tests.go_oracle.ours import play
 from tests.support.build_once import built_by_go
 from tests.support.oracle import SOURCE, running_oracle
 

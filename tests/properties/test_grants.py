@@ -6,10 +6,10 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.access_check import AccessCheck
-from proxy.core.grants import objects_for
-from proxy.core.identity import Identity
-from proxy.core.rbac import Subject, read_rbac
+from proxy.core.authorization.access_check import AccessCheck
+from proxy.core.rbac.grants import objects_for
+from proxy.core.rbac.model import Subject, read_rbac
+from proxy.core.userinfo import Identity
 
 JANE = Identity("jane")
 ASKED = [

@@ -4,20 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.admission import Guards, admit_self
 from proxy.core.errors import Forbidden
-from proxy.core.forwarding_headers import (
+from proxy.core.forwarding import (
     Hop,
     assert_one_identity,
     folded_name,
     outbound_head,
     returned_headers,
 )
-from proxy.core.header_lines import HeaderLines
-from proxy.core.header_safety import check_header_safe
-from proxy.core.identity import Caller, Identity, extra_of
-from proxy.core.identity_headers import identity_headers
-from proxy.core.impersonation_headers import read_wanted_identity
+from proxy.core.http.headers import HeaderLines, check_header_safe, identity_headers
+from proxy.core.impersonation.headers import read_wanted_identity
+from proxy.core.impersonation.permit import Guards, admit_self
+from proxy.core.userinfo import Caller, Identity, extra_of
 from tests.properties import strategies
 from tests.support.sent_heads import lines_of
 

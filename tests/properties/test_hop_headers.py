@@ -3,13 +3,18 @@
 import pytest
 from hypothesis import given, settings
 
-from proxy.act.heads import own_authorization
-from proxy.core.admission import pass_on_as
 from proxy.core.errors import BadRequest
-from proxy.core.forwarding_headers import Hop, assert_one_identity, folded_name, outbound_head
-from proxy.core.header_lines import HeaderLines
-from proxy.core.identity import Identity
-from proxy.core.impersonation_headers import read_wanted_identity
+from proxy.core.forwarding import (
+    Hop,
+    assert_one_identity,
+    folded_name,
+    outbound_head,
+)
+from proxy.core.http.headers import HeaderLines
+from proxy.core.impersonation.headers import read_wanted_identity
+from proxy.core.impersonation.permit import pass_on_as
+from proxy.core.userinfo import Identity
+from proxy.sidecar.handler import own_authorization
 from tests.properties.test_headers import client_headers
 from tests.support.sent_heads import lines_of
 

@@ -6,16 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.action import Action, parse_action
 from proxy.core.errors import BadRequest, Refusal, UnreadableRequest
-from proxy.core.field_selectors import parse_field_selector
-from proxy.core.go_quote import go_quote
-from proxy.core.go_url import request_uri
-from proxy.core.header_safety import check_header_safe
-from proxy.core.impersonation_headers import read_wanted_identity
-from proxy.core.label_selectors import parse_label_selector
-from proxy.core.negotiation import wants_pretty
-from proxy.core.status import refusal_response
+from proxy.core.gocompat.quote import go_quote
+from proxy.core.gocompat.url import request_uri
+from proxy.core.http.headers import check_header_safe
+from proxy.core.http.status import refusal_response, wants_pretty
+from proxy.core.impersonation.headers import read_wanted_identity
+from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.requestinfo.selectors import parse_field_selector, parse_label_selector
 from tests.core.vectors import ActionVector, SelectorVector, load
 
 pytestmark = pytest.mark.timeout(120)  # many examples on a busy machine

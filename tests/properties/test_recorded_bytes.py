@@ -13,13 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.audit.audit_recorder import AuditRecorder
-from proxy.audit.book import AuditBook
-from proxy.audit.recorder import Trail
-from proxy.core.action import Action, parse_action
-from proxy.core.admission import Admission
-from proxy.core.audit_annotations import DOMAIN, read_event_cuts
-from proxy.core.audit_limits import (
+from proxy.audit.recorder import AuditRecorder
+from proxy.audit.request_record import Trail
+from proxy.audit.state import AuditBook
+from proxy.core.audit.annotations import DOMAIN, read_event_cuts
+from proxy.core.audit.limits import (
     ANNOTATION_BYTES,
     OBJECT_BYTES,
     WANTED_BYTES,
@@ -27,19 +25,27 @@ from proxy.core.audit_limits import (
     EventLimits,
     ValueLimits,
 )
-from proxy.core.audit_policy import AuditPolicy, Level, PolicyRule
-from proxy.core.cut_text import MARKER
-from proxy.core.errors import BadRequest, Forbidden, Refusal, TooManyRequests, Unauthorized
-from proxy.core.header_lines import HeaderLines
-from proxy.core.identity import Caller, Identity, extra_of
-from proxy.core.modes import Mode
-from proxy.core.status import go_json, status_body
+from proxy.core.audit.policy import AuditPolicy, Level, PolicyRule
+from proxy.core.errors import (
+    BadRequest,
+    Forbidden,
+    Refusal,
+    TooManyRequests,
+    Unauthorized,
+)
+from proxy.core.gocompat.json import go_json
+from proxy.core.gocompat.quote import MARKER
+from proxy.core.http.headers import HeaderLines
+from proxy.core.http.status import status_body
+from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.permit import Admission
+from proxy.core.requestinfo.request_info import Action, parse_action
 from proxy.core.truncation import encoded_size, json_size
+from proxy.core.userinfo import Caller, Identity, extra_of
 from proxy.telemetry.logs import MOST_LINE_BYTES, configure_logs
-from proxy.wire.body import NO_BODY, BodyFraming, BodyKind
-from proxy.wire.exchange import Outcome
-from proxy.wire.head import RequestHead
-from proxy.wire.peer import Peer
+from proxy.wire.exchange import Outcome, Peer
+from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
+from proxy.wire.http1.message import RequestHead
 from tests.support.restored_logging import restored_logging
 
 pytestmark = pytest.mark.timeout(240)  # many examples on a busy machine

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.action import Action
-from proxy.core.identity import ANONYMOUS, Identity
-from proxy.core.modes import Mode
-from proxy.core.rbac import Rbac
-from proxy.core.who_can import Holder, caller_identity, holders
+from proxy.core.impersonation.modes import Mode
+from proxy.core.rbac.model import Rbac
+from proxy.core.rbac.who_can import Holder, caller_identity, holders
+from proxy.core.requestinfo.request_info import Action
+from proxy.core.userinfo import ANONYMOUS, Identity
 from tests.properties.universes import (
     ACTIONS,
     MODES,

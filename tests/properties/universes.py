@@ -5,14 +5,26 @@ from itertools import combinations
 
 from hypothesis import strategies as st
 
-from proxy.core.action import Action, parse_action
-from proxy.core.evaluation import Allowed, Answer, Ask, evaluate
-from proxy.core.identity import NODE_NAME_KEY, Caller, Identity, extra_of
-from proxy.core.modes import Mode
-from proxy.core.plan import Attempt, plan_attempts
-from proxy.core.rbac import Binding, Rbac, Rule, Subject
-from proxy.core.subjects import NOBODY, implied_groups
-from proxy.core.who_can import NATIVE
+from proxy.core.authorization.access_check import Answer
+from proxy.core.impersonation.checks import Attempt, plan_attempts
+from proxy.core.impersonation.evaluation import Allowed, Ask, evaluate
+from proxy.core.impersonation.modes import Mode
+from proxy.core.rbac.model import (
+    NOBODY,
+    Binding,
+    Rbac,
+    Rule,
+    Subject,
+    implied_groups,
+)
+from proxy.core.rbac.who_can import NATIVE
+from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.userinfo import (
+    NODE_NAME_KEY,
+    Caller,
+    Identity,
+    extra_of,
+)
 
 NAMES = (
     "alice",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sandbox.cache import cache_directory
+from proxy.sandbox.programs.cache import cache_directory
 from tests.support.control_plane_programs import Mirror, running_mirror
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.app import running_proxy
+from proxy.runtime.proxy import running_proxy
 from proxy.settings.model import Settings
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import BOTH_LOOPS, PRODUCTION_LOOP

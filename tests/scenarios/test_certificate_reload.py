@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import Proxy, running_proxy
 from proxy.core.errors import SetupError
+from proxy.runtime.proxy import Proxy, running_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates, new_certificates

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, running_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document
 from tests.support.certificates import Certificates
@@ -36,7 +36,7 @@ class WallClock:
 @pytest.fixture
 def wall_clock(monkeypatch: pytest.MonkeyPatch) -> WallClock:
     clock = WallClock()
-    monkeypatch.setattr("proxy.app._wall_clock", clock)
+    monkeypatch.setattr("proxy.runtime.proxy._wall_clock", clock)
     return clock
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from proxy.app import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, running_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document
 from tests.support.certificates import Certificates, new_certificates

@@ -7,8 +7,13 @@ from random import Random
 
 import pytest
 
-from proxy.wire.body import BodyError, body_reader
-from proxy.wire.head import MalformedResponse, ResponseHead, find_head_end, parse_response_head
+from proxy.wire.http1.body import BodyError, body_reader
+from proxy.wire.http1.message import (
+    MalformedResponse,
+    ResponseHead,
+    find_head_end,
+    parse_response_head,
+)
 from tests.scenarios.conftest import Connect
 from tests.smuggling.generator import corrupt
 from tests.support.http_client import Cut, HttpClient

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import running_proxy
+from proxy.runtime.proxy import running_proxy
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.scenarios.load import REFRESH, load_on, write_user
 from tests.support.certificates import Certificates, new_certificates

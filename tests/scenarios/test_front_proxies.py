@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trustme
 
-from proxy.app import Proxy, running_proxy
 from proxy.core.errors import SetupError
+from proxy.runtime.proxy import Proxy, running_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document, wait_until_it_admits
 from tests.support.certificates import Certificates

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import RawTestServer
 
-from proxy.app import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, running_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document, wait_until_it_admits
 from tests.scenarios.test_tracing import SPAN, TRACE, TRACEPARENT, Collector

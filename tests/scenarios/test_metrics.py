@@ -13,13 +13,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.admin.connections import CLOSE_REASONS
-from proxy.app import running_proxy
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.serving.doorkeeper import EVICTION_REASONS
-from proxy.serving.handshakes import REASONS as HANDSHAKE_REASONS
-from proxy.serving.unauthenticated_budget import REASONS as HOLDING_REASONS
+from proxy.runtime.proxy import running_proxy
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
+from proxy.serving.limits.connections import EVICTION_REASONS
+from proxy.serving.limits.handshakes import REASONS as HANDSHAKE_REASONS
+from proxy.serving.limits.unauthenticated_memory import REASONS as HOLDING_REASONS
 from proxy.settings.model import Settings
-from proxy.telemetry.request_metrics import CODES, MODES, REASONS, VERBS
+from proxy.telemetry.metrics.requests import (
+    CODES,
+    MODES,
+    REASONS,
+    VERBS,
+)
 from tests.scenarios.conftest import Connect, settings_document, wait_until_it_admits
 from tests.support.certificates import Certificates
 from tests.support.http_client import Cut, HttpClient, request_bytes

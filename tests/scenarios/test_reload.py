@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from proxy import retirement
-from proxy.app import Proxy, ReloadRefused, running_proxy
-from proxy.config_files import UnusableFiles
 from proxy.core.errors import SetupError
-from proxy.generation import Generation
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.runtime import retiring
+from proxy.runtime.components import Generation
+from proxy.runtime.config_file_checks import UnusableFiles
+from proxy.runtime.proxy import Proxy, ReloadRefused, running_proxy
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
+from proxy.settings.loader import RestartNeeded
 from proxy.settings.model import Settings
-from proxy.settings.restart import RestartNeeded
 from tests.scenarios.conftest import settings_document, settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
@@ -253,7 +253,7 @@ async def test_what_was_replaced_ends_when_nobody_can_need_it_but_never_an_excha
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retirement, "_DECIDING_SECONDS", 0.0)
+    monkeypatch.setattr(retiring, "_DECIDING_SECONDS", 0.0)
     await stage.reload(
         authentication={"tokenReview": {"timeout": "10ms"}},
         impersonation={"reviews": {"timeout": "10ms"}},

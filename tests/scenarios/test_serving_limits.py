@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import running_proxy
+from proxy.runtime.proxy import running_proxy
 from tests.scenarios.conftest import Connect, settings_for, status_of
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.app import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, running_proxy
 from tests.scenarios.conftest import Section, settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates
 from tests.support.http_client import HttpClient, connected

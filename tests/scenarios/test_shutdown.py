@@ -10,7 +10,7 @@ from ssl import SSLContext
 
 import pytest
 
-from proxy.app import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, running_proxy
 from proxy.settings.serving import ShutdownSettings
 from tests.scenarios.conftest import Connect, settings_for, status_of, wait_until_it_admits
 from tests.scenarios.test_tunnels import switch_and_echo, upgrade

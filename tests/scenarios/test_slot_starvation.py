@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.scenarios.conftest import settings_document, wait_until_it_admits
-from tests.scenarios.test_pressure import until_it_listens
+from tests.scenarios.test_backpressure import until_it_listens
 from tests.support.certificates import Certificates
 from tests.support.http_client import Cut, HttpClient, connected, request_bytes
 from tests.support.processes import ProxyProcess, started_proxy

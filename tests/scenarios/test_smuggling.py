@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from proxy.app import running_proxy
+from proxy.runtime.proxy import running_proxy
 from proxy.settings.audit import AuditSettings
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.smuggling.campaign import play_all

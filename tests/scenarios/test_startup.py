@@ -7,8 +7,8 @@ from ssl import SSLContext
 
 import pytest
 
-from proxy.app import Proxy, running_proxy
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from tests.scenarios.conftest import settings_for, status_of
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually

@@ -7,8 +7,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from proxy.app import running_proxy
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.runtime.proxy import running_proxy
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import Connect, settings_document, status_of, wait_until_it_admits
 from tests.support.certificates import Certificates

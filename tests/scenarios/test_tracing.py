@@ -13,9 +13,9 @@ from aiohttp.test_utils import RawTestServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from proxy.app import running_proxy
+from proxy.runtime.proxy import running_proxy
 from proxy.settings.model import Settings
-from proxy.settings.tracing import TracingSettings
+from proxy.settings.telemetry import TracingSettings
 from proxy.telemetry.tracing import TracingError, start_tracing
 from tests.scenarios.conftest import settings_document, wait_until_it_admits
 from tests.support.certificates import Certificates
@@ -228,7 +228,10 @@ async def test_what_a_collector_is_told_of_one_request_is_bounded(
 
 
 def test_nothing_is_imported_unless_spans_are_wanted() -> None:
-    script = "import sys, proxy.app; sys.exit(any('opentelemetry' in one for one in sys.modules))"
+    script = (
+        "import sys, proxy.runtime.proxy; "
+        "sys.exit(any('opentelemetry' in one for one in sys.modules))"
+    )
 
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 

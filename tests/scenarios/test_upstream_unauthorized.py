@@ -196,7 +196,7 @@ async def test_in_doubt_nobody_is_told_401_nor_to_come_again(
 async def test_no_word_about_us_in_time_is_doubt(
     api: ScriptedApiServer, client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.upstream.own_identity._SECONDS", 0.1)
+    monkeypatch.setattr("proxy.upstream.identity.whoami._SECONDS", 0.1)
     api.script = refuse
     api.review_gate.clear()
 

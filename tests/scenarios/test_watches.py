@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import running_proxy
+from proxy.runtime.proxy import running_proxy
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates
 from tests.support.http_client import HttpClient, connected, request_bytes

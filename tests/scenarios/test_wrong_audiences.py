@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import running_proxy
+from proxy.runtime.proxy import running_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document
 from tests.support.certificates import Certificates

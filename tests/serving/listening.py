@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from OpenSSL import SSL
 
 from proxy.core.errors import Refusal
-from proxy.serving.limits import ConnectionLimits
+from proxy.serving.limits.connections import ConnectionLimits
+from proxy.serving.limits.unauthenticated_memory import UnauthenticatedBudget
 from proxy.serving.listener import Listener
-from proxy.serving.unauthenticated_budget import UnauthenticatedBudget
 from proxy.wire.exchange import ClientExchange, Outcome
 from tests.support.certificates import Certificates
 from tests.support.clock import FakeClock

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.serving.drain import Drain
 from proxy.serving.drain_schedule import DrainTimes
-from proxy.serving.limits import ConnectionLimits
+from proxy.serving.limits.connections import ConnectionLimits
 from tests.serving.listening import LIMITS, Place, held, listening
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually

@@ -2,11 +2,11 @@
 
 import pytest
 
-from proxy.core.header_lines import Header
+from proxy.core.http.headers import Header
 from proxy.serving.drain import Drain
 from proxy.serving.drain_schedule import DrainSchedule, DrainTimes
-from proxy.wire.body import CHUNKED
 from proxy.wire.exchange import ClientExchange
+from proxy.wire.http1.body import CHUNKED
 from tests.serving.listening import Place, Receiver, held
 from tests.support.http_client import HttpClient, request_bytes
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.core.header_lines import Header
+from proxy.core.http.headers import Header
 from proxy.serving.exchange import Exchange
-from proxy.wire.body import CHUNKED, NO_BODY, UNTIL_CLOSE
 from proxy.wire.exchange import Outcome, RequestReceiver
-from proxy.wire.passed_chunks import PassedChunks
+from proxy.wire.http1.body import CHUNKED, NO_BODY, UNTIL_CLOSE
+from proxy.wire.http1.raw_chunks import PassedChunks
 from tests.serving.listening import Place, Receiver, held
 from tests.support.event_loops import eventually
 from tests.support.http_client import Cut, HttpClient, request_bytes

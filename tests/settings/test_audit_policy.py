@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.action import parse_action
-from proxy.core.audit_event import Stage
-from proxy.core.audit_policy import AuditPolicy, Level
-from proxy.core.identity import Identity, with_authenticated
+from proxy.core.audit.event import Stage
+from proxy.core.audit.policy import AuditPolicy, Level
+from proxy.core.requestinfo.request_info import parse_action
+from proxy.core.userinfo import Identity, with_authenticated
 from proxy.settings.audit_policy import load_audit_policy
-from proxy.settings.reader import ConfigError
+from proxy.settings.loader import ConfigError
 from tests.support.audit_policy_rows import (
     LONG,
     NOBODY,

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.core.admission import admit_self
-from proxy.core.forwarding_headers import Hop
-from proxy.core.identity import Caller, Identity
-from proxy.wire.body import BodyKind
+from proxy.core.forwarding import Hop
+from proxy.core.impersonation.permit import admit_self
+from proxy.core.userinfo import Caller, Identity
+from proxy.wire.http1.body import BodyKind
 from tests.smuggling.campaign import SWITCHING, Play
 from tests.smuggling.cases import Fate
 from tests.smuggling.understanding import End, Understood

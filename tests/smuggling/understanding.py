@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from proxy.core.errors import Refusal
-from proxy.wire.body import body_reader
-from proxy.wire.head import RequestHead, find_head_end, parse_request_head
+from proxy.wire.http1.body import body_reader
+from proxy.wire.http1.message import RequestHead, find_head_end, parse_request_head
 
 
 class End(Enum):

@@ -8,10 +8,10 @@ import time
 
 from proxy.authentication.authenticator import Authenticator
 from proxy.cli.main import main
-from proxy.core.header_lines import HeaderLines
-from proxy.core.identity import Caller
-from proxy.wire.peer import Peer
-from tests.support.mistakes import put
+from proxy.core.http.headers import HeaderLines
+from proxy.core.userinfo import Caller
+from proxy.wire.exchange import Peer
+from tests.support.fault_injection import put
 
 
 def _block_in_the_authenticator() -> None:

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from proxy.sandbox.go_program import go_program
+from proxy.sandbox.programs.go_program import go_program
 
 
 def built_by_go(name: str, source: Path, *, package: str = ".") -> Path:

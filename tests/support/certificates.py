@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from OpenSSL import SSL
 
-from proxy.wire.server_tls import server_context
+from proxy.wire.tls_server import server_context
 
 
 @dataclass(frozen=True, slots=True)

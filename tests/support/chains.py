@@ -10,7 +10,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from proxy.sandbox.identities import CLIENT_USAGE, SERVER_USAGE, UID_ATTRIBUTE, KeyPair
+from proxy.sandbox.identities import (
+    CLIENT_USAGE,
+    SERVER_USAGE,
+    UID_ATTRIBUTE,
+    KeyPair,
+)
 
 CN, ORG, UID = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, UID_ATTRIBUTE
 Attribute = tuple[ObjectIdentifier, str]

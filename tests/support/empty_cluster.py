@@ -14,9 +14,9 @@ import yaml
 
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import apply
+from proxy.sandbox.programs.binaries import Binaries
 from tests.support.kubectl import Kubectl
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"

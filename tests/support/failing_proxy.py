@@ -9,14 +9,14 @@ import sys
 import threading
 from typing import Any
 
-from proxy.authentication import bearer_token
+from proxy.authentication import token_review
 from proxy.authentication.authenticator import Authenticator
 from proxy.cli.main import main
-from proxy.core.header_lines import HeaderLines
-from proxy.core.identity import Caller
+from proxy.core.http.headers import HeaderLines
+from proxy.core.userinfo import Caller
 from proxy.upstream.forwarder import Forwarder
-from proxy.wire.peer import Peer
-from tests.support.mistakes import put
+from proxy.wire.exchange import Peer
+from tests.support.fault_injection import put
 
 FAILURES = ("authenticator", "chained", "forwarder", "loop", "thread", "destructor")
 REVIEW_FAILS_FOR = "fail-the-review"
@@ -84,14 +84,14 @@ def _fail_in_the_forwarder() -> None:
 
 
 def _fail_in_the_review() -> None:
-    original = bearer_token.KubernetesTokenReviewer.review
+    original = token_review.KubernetesTokenReviewer.review
 
-    async def review(reviewer: bearer_token.KubernetesTokenReviewer, token: str) -> Any:
+    async def review(reviewer: token_review.KubernetesTokenReviewer, token: str) -> Any:
         if REVIEW_FAILS_FOR in token:
             _fail_with(token)
         return await original(reviewer, token)
 
-    put(bearer_token.KubernetesTokenReviewer, "review", review)
+    put(token_review.KubernetesTokenReviewer, "review", review)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from proxy.authentication.ca_bundle import CaBundle, CaText
-from proxy.authentication.client_certificate import read_caller
+from proxy.authentication.ca_bundle import CaBundle, CaText, read_caller
 from proxy.core.errors import Refusal
-from proxy.core.identity import Caller
-from proxy.wire.peer import Peer
+from proxy.core.userinfo import Caller
+from proxy.wire.exchange import Peer
 from tests.support.forging import (
     CN,
     EMAIL,

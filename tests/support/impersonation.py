@@ -14,7 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from proxy.sandbox.api_client import Answer, ApiClient, ApiConnection, Manifest
+from proxy.sandbox.api_client import (
+    Answer,
+    ApiClient,
+    ApiConnection,
+    Manifest,
+)
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.identities import Credential
 from proxy.sandbox.objects import apply, path_of

@@ -21,8 +21,7 @@ from urllib.parse import urlsplit
 from proxy.sandbox.api_client import ApiClient, Manifest
 from proxy.sandbox.identities import Credential
 from proxy.sandbox.objects import create_node
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.sandbox.processes import ChildProcess, start_child
+from proxy.sandbox.processes import LOOPBACK, ChildProcess, ReservedPort, start_child
 from tests.support.empty_cluster import EmptyCluster
 from tests.support.pod_on_disk import PodOnDisk, create_pod_of
 from tests.support.streaming import wait_until

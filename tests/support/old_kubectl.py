@@ -4,7 +4,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from proxy.sandbox.go_program import build_once
+from proxy.sandbox.programs.go_program import build_once
 from tests.support.build_once import report_missing
 
 PACKAGE = "kubernetes-client"

@@ -1,4 +1,4 @@
-"""The native server's own code as a program on a pipe; its source is in `tests/oracle/`.
+"""The native server's own code as a program on a pipe; its source is in `tests/go_oracle/`.
 
 with running_oracle() as oracle:
     outcomes = oracle.ask([sequence])[0]
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypedDict
 
-from proxy.sandbox.go_program import go_program
-from tests.oracle.cases import Sequence, encode_batch
+from proxy.sandbox.programs.go_program import go_program
+from tests.go_oracle.cases import Sequence, encode_batch
 
 SOURCE = Path(__file__).parent.parent / "oracle"
 

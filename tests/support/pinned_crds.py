@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from proxy.sandbox.go_program import build_once
+from proxy.sandbox.programs.go_program import build_once
 from tests.support.build_once import report_missing
 
 MODULE = Path(__file__).with_name("crds")

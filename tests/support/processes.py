@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
-from proxy.sandbox.processes import start_child
+from proxy.sandbox.processes import LOOPBACK, ReservedPort, start_child
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

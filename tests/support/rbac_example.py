@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from tests.support.both_doors import Said
 from tests.support.impersonation import Caller, Rights
 from tests.support.kubectl import Kubectl
+from tests.support.proxy_and_native import Said
 
 # Has an example until the test is over.
 Use = Callable[[str], None]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.certificates import Certificates
-from tests.support.own_calls import OwnCalls
+from tests.support.proxy_calls import OwnCalls
 
 OWN_TOKEN = "the-token-of-the-proxy"
 OWN_NAME = "system:serviceaccount:understudy:proxy"

@@ -2,9 +2,14 @@
 
 from collections.abc import Sequence
 
-from proxy.core.admission import Admission
-from proxy.core.forwarding_headers import NO_RULES, ForwardingRules, Hop, outbound_head
-from proxy.core.header_lines import Header, HeaderLines
+from proxy.core.forwarding import (
+    NO_RULES,
+    ForwardingRules,
+    Hop,
+    outbound_head,
+)
+from proxy.core.http.headers import Header, HeaderLines
+from proxy.core.impersonation.permit import Admission
 
 
 def outbound_headers(

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from tests.support.certificates import Certificates
 from tests.support.http_client import Response, connected
 from tests.support.scripted_api_server import ScriptedApiServer

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from proxy.core.cut_text import MARKER
+from proxy.core.gocompat.quote import MARKER
 from proxy.telemetry.logs import (
     MOST_LINE_BYTES,
     MOST_TRACEBACK_BYTES,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from proxy.telemetry.logs import FIELDS
 from proxy.telemetry.loop_watchdog import LoopWatchdog
-from proxy.telemetry.repeats import FIELDS
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
 

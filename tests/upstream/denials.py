@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
-from proxy.core.identity import Identity
-from proxy.telemetry.upstream_metrics import UpstreamMetrics
-from proxy.upstream.own_denials import OwnDenials
+from proxy.core.userinfo import Identity
+from proxy.telemetry.metrics.upstream import UpstreamMetrics
+from proxy.upstream.auth_errors import OwnDenials
 from tests.support.clock import FakeClock
 
 

@@ -4,8 +4,8 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proxy.upstream.credential_source import CredentialSource
-from proxy.upstream.credentials import UpstreamCredentials, load_credentials
+from proxy.kubeclient.kubeconfig import CredentialSource
+from proxy.upstream.credentials.credentials import UpstreamCredentials, load_credentials
 
 
 def now() -> datetime:

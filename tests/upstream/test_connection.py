@@ -11,14 +11,14 @@ from typing import cast
 
 import pytest
 
-from proxy.core.header_lines import NO_LINES
+from proxy.core.http.headers import NO_LINES
 from proxy.upstream import connection as connection_module
 from proxy.upstream.connection import MAX_INTERIM_HEADS, UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
-from proxy.wire.body import NO_BODY, BodyFraming, BodyKind
-from proxy.wire.head import RequestHead, ResponseHead
-from proxy.wire.passed_chunks import PassedChunks
-from proxy.wire.response_heads import PlainHead, PlainHeads
+from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
+from proxy.wire.http1.message import RequestHead, ResponseHead
+from proxy.wire.http1.raw_chunks import PassedChunks
+from proxy.wire.http1.response_parser import PlainHead, PlainHeads
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 

@@ -6,20 +6,25 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from proxy.core.admission import Admission, admit_self
-from proxy.core.errors import Forbidden, InternalError, Refusal, UpstreamUnavailable
-from proxy.core.forwarding_headers import IdentityLost
-from proxy.core.identity import Caller, Identity
-from proxy.serving.limits import ConnectionLimits
+from proxy.concurrency.task_set import Tasks
+from proxy.core.errors import (
+    Forbidden,
+    InternalError,
+    Refusal,
+    UpstreamUnavailable,
+)
+from proxy.core.forwarding import IdentityLost
+from proxy.core.impersonation.permit import Admission, admit_self
+from proxy.core.userinfo import Caller, Identity
+from proxy.serving.limits.connections import ConnectionLimits
+from proxy.serving.limits.unauthenticated_memory import UnauthenticatedBudget
 from proxy.serving.listener import Listener
-from proxy.serving.unauthenticated_budget import UnauthenticatedBudget
+from proxy.upstream.auth_errors import Standing
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint, Endpoints
 from proxy.upstream.forwarder import Forwarder
 from proxy.upstream.pool import Pool
-from proxy.upstream.standing import Standing
 from proxy.wire.exchange import ClientExchange
-from proxy.wire.tasks import Tasks
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 from tests.support.http_client import connected, request_bytes

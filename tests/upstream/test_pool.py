@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from proxy.concurrency.task_set import Tasks
 from proxy.core.errors import UpstreamUnavailable
 from proxy.upstream.endpoints import Endpoint, Endpoints
 from proxy.upstream.pool import IDLE_SECONDS, Pool
-from proxy.wire.tasks import Tasks
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually

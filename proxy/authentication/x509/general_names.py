@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 
-from proxy.authentication.x509.addresses import is_address
-from proxy.authentication.x509.der import CONTEXT, SEQUENCE, Budget, DerError, DerReader
-from proxy.authentication.x509.domains import is_domain, mailbox
-from proxy.authentication.x509.uris import read_host
+from proxy.authentication.x509.der import (
+    CONTEXT,
+    SEQUENCE,
+    Budget,
+    DerError,
+    DerReader,
+)
+from proxy.authentication.x509.name_forms import is_address, is_domain, mailbox, read_host
 
 _EMAIL, _DNS, _URI, _IP = CONTEXT + 1, CONTEXT + 2, CONTEXT + 6, CONTEXT + 7
 _IP_BYTES = (4, 16)

@@ -8,9 +8,9 @@ name with every constraint, byte by byte, where the search here takes a few step
 from collections.abc import Sequence
 
 from proxy.authentication.x509.certificate import Certificate
-from proxy.authentication.x509.domains import is_domain
 from proxy.authentication.x509.extensions import NameConstraints
 from proxy.authentication.x509.general_names import GeneralNames
+from proxy.authentication.x509.name_forms import is_domain
 from proxy.authentication.x509.sorted_subtrees import Mailbox, order, read_mailbox
 
 _MOST_COMPARISONS = 8192

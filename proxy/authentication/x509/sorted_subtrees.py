@@ -8,8 +8,8 @@ have bits that their masks do not cover: a network permits as in Go, and any net
 import bisect
 from collections.abc import Sequence
 
-from proxy.authentication.x509.domains import mailbox
 from proxy.authentication.x509.general_names import Network, Subtrees
+from proxy.authentication.x509.name_forms import mailbox
 
 # Sorts before every other character of a name, so that all below a domain are neighbours.
 _REVERSED_ORDER = str.maketrans({".": "\0"})

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.authentication.ca_bundle import CaBundle, CaText
-from proxy.authentication.client_certificate import read_caller
+from proxy.authentication.ca_bundle import CaBundle, CaText, read_caller
 from proxy.authentication.x509.der import SEQUENCE, DerReader
 from proxy.core.errors import Forbidden
-from proxy.core.identity import Caller
-from proxy.wire.peer import Peer
+from proxy.core.userinfo import Caller
+from proxy.wire.exchange import Peer
 from tests.support.chain_oracle import ChainOracle, running_chain_oracle
 from tests.support.chain_table import (
     CASES,

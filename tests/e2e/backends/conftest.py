@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.sandbox.binaries import Binaries
+from proxy.sandbox.programs.binaries import Binaries
 from tests.e2e.backends.stage import Stage, running_stage
 from tests.support.build_once import report_missing
 from tests.support.network_namespace import NamespaceUnavailable, NetworkNamespace

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.core.test_own_denial import protobuf
+from tests.core.selfcheck.test_denial import protobuf
 from tests.e2e.backends.answers import (
     CHUNK,
     EVERYWHERE,

@@ -17,11 +17,16 @@ from urllib.request import urlopen
 
 from proxy.sandbox.api_client import ApiClient, client_context
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import TokenUser, write_kubeconfig
-from proxy.sandbox.objects import apply, create_namespace, grant, set_status
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.objects import (
+    apply,
+    create_namespace,
+    grant,
+    set_status,
+)
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
+from proxy.sandbox.programs.binaries import Binaries
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.support.hostile_backend import HostileBackend, Received, Script
 from tests.support.impersonation import poll

@@ -6,19 +6,19 @@ from functools import partial
 
 import pytest
 
-from proxy.sandbox.aggregated import AggregatedServer
+from proxy.sandbox.aggregated.api import AggregatedServer
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import create_namespace, create_service_account
-from proxy.sandbox.own_rules import ALL_EXTRAS
 from proxy.sandbox.proxy_process import ProxyProcess
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS
 from tests.e2e.kep.cast import Cast
-from tests.support.both_doors import BothDoors
 from tests.support.impersonation import Caller, Rights
 from tests.support.kubectl import STREAMING_CLIENTS, Kubectl, streaming_kubectl
 from tests.support.kubelet import FakeKubelet, running_kubelet
 from tests.support.old_kubectl import old_kubectl
+from tests.support.proxy_and_native import BothDoors
 from tests.support.rbac_example import Robot, Use, applied_example
 
 # Not the default namespace: others look there, and expect it empty.

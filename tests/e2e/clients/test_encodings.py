@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import running_proxy
+from proxy.runtime.proxy import running_proxy
 from proxy.sandbox.api_client import Answer, ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.objects import apply

@@ -13,10 +13,10 @@ from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
-from tests.support.both_doors import Door, Said, masked
 from tests.support.control_plane import fresh_name
 from tests.support.helm_client import Helm, helm_program
 from tests.support.impersonation import DISCOVERY, Caller, Rights, Rule, may, may_be, may_visit
+from tests.support.proxy_and_native import Door, Said, masked
 
 # Building helm is not in it, that happens in a fixture; eighteen runs of it are.
 pytestmark = pytest.mark.timeout(300)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from proxy.sandbox.aggregated_server import GROUP
+from proxy.sandbox.aggregated.server import GROUP
 from proxy.sandbox.api_client import ApiClient, Manifest
 from proxy.sandbox.objects import apply
 from tests.e2e.kep.cast import Cast
-from tests.support.both_doors import BothDoors, Command, Said
 from tests.support.impersonation import Caller, Rights, may
+from tests.support.proxy_and_native import BothDoors, Command, Said
 
 # Some thirty runs of kubectl at each door; the first test may have to fetch the old one.
 pytestmark = pytest.mark.timeout(300)

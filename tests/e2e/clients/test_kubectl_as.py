@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.kep.cast import Cast
-from tests.support.both_doors import BothDoors, Said
 from tests.support.impersonation import (
     DISCOVERY,
     Caller,
@@ -19,6 +18,7 @@ from tests.support.impersonation import (
     may_visit,
 )
 from tests.support.kubelet import FakeKubelet
+from tests.support.proxy_and_native import BothDoors, Said
 
 # The first test may have to build the fake kubelet or to fetch the old kubectl.
 pytestmark = pytest.mark.timeout(300)

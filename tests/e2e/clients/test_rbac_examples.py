@@ -8,14 +8,14 @@ from functools import partial
 import pytest
 import yaml
 
-from proxy.sandbox.aggregated import AggregatedServer
-from proxy.sandbox.aggregated_server import GROUP
+from proxy.sandbox.aggregated.api import AggregatedServer
+from proxy.sandbox.aggregated.server import GROUP
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.objects import apply, create_node
 from tests.e2e.kep.cast import Cast
-from tests.support.both_doors import BothDoors, Said
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import DISCOVERY, Rights, Rule, may
+from tests.support.proxy_and_native import BothDoors, Said
 from tests.support.rbac_example import EXAMPLES, Robot, Use, example_objects, no, yes
 
 # The first test may have to build the fake kubelet or to fetch the old kubectl.

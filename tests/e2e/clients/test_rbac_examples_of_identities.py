@@ -13,11 +13,11 @@ from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import apply, create_namespace, create_service_account
 from proxy.sandbox.proxy_process import ProxyProcess
 from tests.e2e.kep.cast import Cast
-from tests.support.both_doors import BothDoors, Said
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import Caller, Rights, may
 from tests.support.kubectl import Kubectl
 from tests.support.kubelet import running_kubelet
+from tests.support.proxy_and_native import BothDoors, Said
 from tests.support.rbac_example import Robot, Use, no, yes
 
 # The first test may have to build the fake kubelet or to fetch the old kubectl.

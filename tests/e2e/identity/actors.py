@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from proxy.sandbox.aggregated_server import GROUP as CONSOLES
+from proxy.sandbox.aggregated.server import GROUP as CONSOLES
 from tests.e2e.identity.place import RED, TEAM, Place
 from tests.e2e.kep.cast import Cast
 from tests.support.impersonation import (

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from proxy.sandbox.aggregated import AggregatedServer
+from proxy.sandbox.aggregated.api import AggregatedServer
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.proxy_process import ProxyProcess

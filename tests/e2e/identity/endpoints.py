@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.sandbox.aggregated_server import GROUP as CONSOLES
+from proxy.sandbox.aggregated.server import GROUP as CONSOLES
 from proxy.sandbox.api_client import Answer, Manifest
 from tests.e2e.identity.actors import BINDABLE, Actor
 from tests.e2e.identity.place import TOKEN_REQUEST, config_map

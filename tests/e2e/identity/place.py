@@ -13,7 +13,12 @@ from cryptography.x509.oid import NameOID
 from proxy.sandbox.api_client import ApiClient, Manifest
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.identities import Credential
-from proxy.sandbox.objects import apply, create_namespace, create_node, create_pod
+from proxy.sandbox.objects import (
+    apply,
+    create_namespace,
+    create_node,
+    create_pod,
+)
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import as_user, poll
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from proxy.sandbox.aggregated_server import CONSOLE_PROTOCOL
+from proxy.sandbox.aggregated.server import CONSOLE_PROTOCOL
 from proxy.sandbox.api_client import client_context
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
@@ -17,10 +17,10 @@ from proxy.sandbox.web_socket import WebSocket
 from tests.e2e.identity.actors import Actor
 from tests.e2e.identity.endpoints import CONSOLE
 from tests.e2e.identity.place import FLOW_SCHEMA_HEADER, FLOW_SCHEMAS, Place
-from tests.support.both_doors import BothDoors
 from tests.support.control_plane import who_am_i
 from tests.support.impersonation import Doors
 from tests.support.kubectl import Kubectl
+from tests.support.proxy_and_native import BothDoors
 
 PRIORITY_LEVEL_HEADER = "X-Kubernetes-PF-PriorityLevel-UID"
 PRIORITY_LEVELS = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"

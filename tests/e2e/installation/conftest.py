@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.objects import create_namespace
+from proxy.sandbox.programs.binaries import Binaries
 from tests.support.empty_cluster import NAMESPACE, EmptyCluster, empty_cluster
 from tests.support.installed_proxy import InstalledProxy
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sandbox.binaries import Binaries
 from proxy.sandbox.objects import create_namespace, token_for
-from proxy.sandbox.ports import LOOPBACK
+from proxy.sandbox.processes import LOOPBACK
+from proxy.sandbox.programs.binaries import Binaries
 from tests.support.control_plane import who_am_i
 from tests.support.empty_cluster import MANIFESTS, NAMESPACE, empty_cluster
 from tests.support.installed_proxy import InstalledProxy

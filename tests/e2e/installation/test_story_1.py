@@ -13,8 +13,8 @@ from kubernetes_asyncio.client import ApiException, CoreV1Api
 
 from proxy.sandbox.objects import create_node, create_pod
 from tests.support.empty_cluster import MANIFESTS, EmptyCluster, built
-from tests.support.installed_hop import Hop, in_cluster_client, started_hop
 from tests.support.installed_proxy import InstalledProxy
+from tests.support.installed_sidecar import Hop, in_cluster_client, started_hop
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proxy.sandbox.aggregated import AggregatedServer
-from proxy.sandbox.aggregated_server import CONSOLE_PROTOCOL, GROUP
+from proxy.sandbox.aggregated.api import AggregatedServer
+from proxy.sandbox.aggregated.server import CONSOLE_PROTOCOL, GROUP
 from proxy.sandbox.api_client import Answer, client_context
 from proxy.sandbox.identities import BearerToken
 from proxy.sandbox.objects import create_namespace, token_for
-from proxy.sandbox.tour_grants import STORY_2, manifests
+from proxy.sandbox.tour.rbac import STORY_2, manifests
 from proxy.sandbox.web_socket import WebSocket
 from tests.support.empty_cluster import EmptyCluster, step_of_installation
 from tests.support.impersonation import Rights, as_user, may, may_be, may_do, message_of

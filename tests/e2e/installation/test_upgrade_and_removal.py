@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proxy.sandbox.binaries import Binaries
+from proxy.sandbox.programs.binaries import Binaries
 from tests.support.empty_cluster import NAMESPACE, empty_cluster
 
 pytestmark = pytest.mark.timeout(180)

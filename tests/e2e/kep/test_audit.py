@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.sandbox.api_server import ApiServer
-from proxy.sandbox.own_rules import ALL_EXTRAS, forwarder_name
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS, forwarder_name
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.scenes import Scene
 from tests.e2e.kep.understudy import Understudy, complete_event

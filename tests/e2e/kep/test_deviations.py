@@ -10,7 +10,7 @@ import pytest
 
 from proxy.sandbox.api_client import Answer, ApiConnection, Headers
 from proxy.sandbox.identities import BearerToken, Credential
-from proxy.sandbox.own_rules import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy
 from tests.support.impersonation import (

@@ -9,10 +9,10 @@ from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy
-from tests.support.both_doors import BothDoors, Said
 from tests.support.impersonation import DISCOVERY, Caller, Rights, may, may_be, may_do, may_visit
 from tests.support.kubectl import Kubectl
 from tests.support.old_kubectl import old_kubectl
+from tests.support.proxy_and_native import BothDoors, Said
 
 
 @pytest.fixture(params=["1.37", "1.20"])

@@ -6,13 +6,18 @@ from functools import partial
 
 import pytest
 
-from proxy.sandbox.aggregated import AggregatedServer
-from proxy.sandbox.aggregated_server import GROUP
+from proxy.sandbox.aggregated.api import AggregatedServer
+from proxy.sandbox.aggregated.server import GROUP
 from proxy.sandbox.api_client import ApiClient, Manifest
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
-from proxy.sandbox.objects import apply, create_namespace, create_service_account, path_of
-from proxy.sandbox.tour_grants import STORY_1, STORY_2, manifests
+from proxy.sandbox.objects import (
+    apply,
+    create_namespace,
+    create_service_account,
+    path_of,
+)
+from proxy.sandbox.tour.rbac import STORY_1, STORY_2, manifests
 from tests.e2e.kep.cast import Cast
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import (

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from proxy.core.action import parse_action
-from proxy.core.identity import AUTHENTICATED, Identity, service_account
-from proxy.core.recorded_request import read_request
+from proxy.core.explain.recorded_request import read_request
+from proxy.core.requestinfo.request_info import parse_action
+from proxy.core.userinfo import AUTHENTICATED, Identity, service_account
 from proxy.sandbox.api_client import Answer, ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import Credential
 from proxy.sandbox.objects import token_for
 from tests.e2e.kep.understudy import Understudy
-from tests.explained.command import Desk
-from tests.explained.neighbours import Question
-from tests.explained.trial import Bench, Tally
+from tests.explain_parity.command import Desk
+from tests.explain_parity.neighbours import Question
+from tests.explain_parity.trial import Bench, Tally
 from tests.parity.wire import Client, Credentials
 from tests.support.sizes import SOAK_SECONDS, sized, soak
 

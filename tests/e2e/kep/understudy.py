@@ -17,9 +17,9 @@ from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import Credential
-from proxy.sandbox.own_rules import ALL_EXTRAS
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.sandbox.proxy_process import ProxyProcess
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import poll
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from proxy.sandbox.own_rules import ALL_EXTRAS, forwarder_name
-from proxy.sandbox.ports import LOOPBACK
+from proxy.sandbox.processes import LOOPBACK
+from proxy.sandbox.proxy_rbac import ALL_EXTRAS, forwarder_name
 
 # The attributes of a SubjectAccessReview, of a resource or of a path.
 Attributes = dict[str, Any]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.app import running_proxy
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.runtime.proxy import running_proxy
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.admin import AdminSettings
 from proxy.settings.audit import AuditSettings
 from proxy.settings.model import Settings

@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from proxy.app import Proxy, running_proxy
-from proxy.sandbox.ports import LOOPBACK, ReservedPort
+from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document
 from tests.support.certificates import Certificates

@@ -8,13 +8,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from proxy.authentication.ca_bundle import CaBundle, CaText
-from proxy.authentication.client_certificate import read_caller
+from proxy.authentication.ca_bundle import CaBundle, CaText, read_caller
 from proxy.authentication.x509.certificate import Certificate, read_certificate
 from proxy.authentication.x509.path import PathError, find_paths
-from proxy.wire.peer import Peer
-from proxy.wire.server_tls import ServerTLS
-from proxy.wire.tls import TLSStream
+from proxy.wire.exchange import Peer
+from proxy.wire.tls_client import TLSStream
+from proxy.wire.tls_server import ServerTLS
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.chain_table import CASES, ROOT, ROOTS
 from tests.support.forging import Draft, Forger, extension, pem_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.audit_limits import EventLimits
+from proxy.core.audit.limits import EventLimits
 from tests.scenarios.conftest import Connect
 from tests.support.event_loops import eventually
 from tests.support.http_client import HttpClient

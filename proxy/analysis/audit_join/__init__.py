@@ -1,0 +1,1 @@
+"""Join of the proxy's audit log with the cluster's."""

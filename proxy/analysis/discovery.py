@@ -1,0 +1,98 @@
+"""Which resource a person means: `po`, `pods`, `deployments.apps` or `deployments.v1.apps`."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from proxy.analysis.cluster import Cluster, ClusterError, Object
+from proxy.core.requestinfo.request_info import ResourceKind
+
+_AGGREGATED = (
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
+    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+)
+
+
+class Known(NamedTuple):
+    """A resource, and every name by which it goes."""
+
+    kind: ResourceKind
+    names: frozenset[str]
+
+
+async def find_kind(cluster: Cluster, text: str) -> ResourceKind | None:
+    """Return the resource of that name, the API server's favourite if there are several."""
+    resource, _, rest = text.lower().partition(".")
+    for known in await known_resources(cluster):
+        kind = known.kind
+        groups = {"", kind.group, f"{kind.version}.{kind.group}".rstrip(".")}
+        if resource in known.names and rest in groups:
+            return kind
+    return None
+
+
+def literal_kind(text: str) -> ResourceKind:
+    """Return a resource that discovery does not know, as its name says it."""
+    resource, _, group = text.partition(".")
+    return ResourceKind(group, "v1", resource, is_namespaced=True)
+
+
+async def known_resources(cluster: Cluster) -> list[Known]:
+    """Return every resource that the API server serves, its favourites first."""
+    known: list[Known] = []
+    for root in ("/api", "/apis"):
+        document = await cluster.get(root, accept=_AGGREGATED)
+        if document.get("kind") == "APIGroupDiscoveryList":
+            known += _aggregated(document)
+        elif root == "/api":
+            known += _listed("", "v1", await cluster.get("/api/v1"))
+        else:
+            known += await _each_group(cluster, document)
+    return known
+
+
+def _aggregated(document: Object) -> Iterator[Known]:
+    for group in document.get("items") or []:
+        name = (group.get("metadata") or {}).get("name", "")
+        for version in group.get("versions") or []:
+            for entry in version.get("resources") or []:
+                is_namespaced = entry.get("scope") == "Namespaced"
+                kind = ResourceKind(name, version["version"], entry["resource"], is_namespaced)
+                words = [entry.get("singularResource", "")]
+                words.append((entry.get("responseKind") or {}).get("kind", ""))
+                yield _known(kind, words, entry)
+
+
+async def _each_group(cluster: Cluster, document: Object) -> list[Known]:
+    """Ask group by group, as servers before 1.27 want it. One that does not answer is left out."""
+    versions = [
+        (group["name"], version["version"])
+        for group in document.get("groups") or []
+        for version in group.get("versions") or []
+    ]
+    known: list[Known] = []
+    async with asyncio.TaskGroup() as tasks:
+        lists = [tasks.create_task(_list(cluster, *version)) for version in versions]
+    for (group, version), done in zip(versions, lists, strict=True):
+        known += _listed(group, version, done.result())
+    return known
+
+
+async def _list(cluster: Cluster, group: str, version: str) -> Object:
+    try:
+        return await cluster.get(f"/apis/{group}/{version}")
+    except ClusterError:
+        return {}
+
+
+def _listed(group: str, version: str, document: Object) -> Iterator[Known]:
+    for entry in document.get("resources") or []:
+        if "/" not in entry["name"]:
+            is_namespaced = bool(entry.get("namespaced"))
+            kind = ResourceKind(group, version, entry["name"], is_namespaced)
+            yield _known(kind, [entry.get("singularName", ""), entry.get("kind", "")], entry)
+
+
+def _known(kind: ResourceKind, words: list[str], entry: Mapping[str, Any]) -> Known:
+    names = [kind.resource, *words, *(entry.get("shortNames") or [])]
+    return Known(kind, frozenset(name.lower() for name in names if name))

@@ -1,0 +1,1 @@
+"""Audit backends: where events are buffered and written."""

@@ -1,0 +1,161 @@
+"""Where the CAs of clients and front proxies come from: files, or what the cluster publishes.
+
+An API server publishes what it was started with in a ConfigMap, for servers that stand beside it.
+"""
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient, ApiException
+
+from proxy.authentication.ca_bundle import CaText, TrustError
+from proxy.authentication.client_trust import FrontProxyClaim, TrustClaim, header_names
+from proxy.core.http.front_proxy import RemoteHeaders
+
+CONFIG_MAP = "ConfigMap kube-system/extension-apiserver-authentication"
+_PATH = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+_READ_SECONDS = 3.0
+_NO_ANSWER = (
+    ApiException,
+    aiohttp.ClientError,
+    AttributeError,
+    KeyError,
+    OSError,
+    TimeoutError,
+    TypeError,
+    ValueError,
+)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class FrontProxyFile:
+    """Front proxies known by a CA file of ours."""
+
+    ca_file: Path
+    allowed_names: tuple[str, ...]
+    headers: RemoteHeaders
+
+
+@dataclass(frozen=True, slots=True)
+class WhereTrustIs:
+    """A file, the cluster, or nowhere; for clients and for front proxies."""
+
+    client_ca_file: Path | None = None
+    clients_from_cluster: bool = False
+    front_proxy: FrontProxyFile | None = None
+    front_proxy_from_cluster: bool = False
+
+    @property
+    def asks_cluster(self) -> bool:
+        """Tell whether the ConfigMap is needed."""
+        return self.clients_from_cluster or self.front_proxy_from_cluster
+
+    @property
+    def believes_certificates(self) -> bool:
+        """Tell whether any certificate could ever prove anything."""
+        return self.asks_cluster or self.client_ca_file is not None or self.front_proxy is not None
+
+
+class FilesAndCluster:
+    """Reads what settings say is to be read."""
+
+    def __init__(self, where: WhereTrustIs, client: ApiClient) -> None:
+        self._where = where
+        self._client = client
+
+    @property
+    def may_tell_later(self) -> bool:
+        """Tell whether it is worth waiting for what cannot be used yet."""
+        return self._where.asks_cluster
+
+    async def read(self) -> TrustClaim:
+        """Return what files and cluster tell now, or raise TrustError."""
+        files = await asyncio.to_thread(_read_files, self._where)
+        if not self._where.asks_cluster:
+            return files
+        try:
+            published = await self._client.call_api(
+                _PATH,
+                "GET",
+                auth_settings=["BearerToken"],
+                response_types_map={200: "object"},
+                _return_http_data_only=True,
+                _request_timeout=_READ_SECONDS,
+            )
+            return _with_published(files, self._where, published["data"])
+        except _NO_ANSWER as error:
+            raise TrustError(f"cannot use {CONFIG_MAP}: {_reason(error)}") from error
+
+
+def _read_files(where: WhereTrustIs) -> TrustClaim:
+    clients = None if where.client_ca_file is None else _read_file(where.client_ca_file)
+    file = where.front_proxy
+    if file is None:
+        return TrustClaim(clients)
+    front_proxy = FrontProxyClaim(_read_file(file.ca_file), file.allowed_names, file.headers)
+    return TrustClaim(clients, front_proxy)
+
+
+def _read_file(file: Path) -> CaText:
+    try:
+        return CaText(file.read_bytes(), str(file))
+    except OSError as error:
+        raise TrustError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _with_published(files: TrustClaim, where: WhereTrustIs, data: dict[str, str]) -> TrustClaim:
+    """Return what the files tell, completed by the cluster; ValueError for half a message."""
+    clients, front_proxy = files.client_ca, files.front_proxy
+    if where.clients_from_cluster:
+        clients = _pem(data, "client-ca-file")
+    if where.front_proxy_from_cluster:
+        front_proxy = _published_front_proxy(data)
+    return TrustClaim(clients, front_proxy)
+
+
+def _published_front_proxy(data: dict[str, str]) -> FrontProxyClaim | None:
+    ca = _pem(data, "requestheader-client-ca-file")
+    if ca is None:
+        return None  # The API server has none, so neither have we.
+    users = _names(data, "requestheader-username-headers")
+    if not users:
+        raise ValueError("requestheader-username-headers names no header")
+    headers = RemoteHeaders(
+        users,
+        _names(data, "requestheader-uid-headers"),
+        _names(data, "requestheader-group-headers"),
+        _names(data, "requestheader-extra-headers-prefix"),
+    )
+    return FrontProxyClaim(ca, tuple(_texts(data, "requestheader-allowed-names")), headers)
+
+
+def _pem(data: dict[str, str], key: str) -> CaText | None:
+    return CaText(data[key].encode(), f"{key} of {CONFIG_MAP}") if data.get(key) else None
+
+
+def _names(data: dict[str, str], key: str) -> tuple[bytes, ...]:
+    names = _texts(data, key)
+    if not all(_HEADER_NAME.fullmatch(name.strip()) for name in names):
+        raise ValueError(f"{key} names what is no header")
+    return header_names(names)
+
+
+def _texts(data: dict[str, str], key: str) -> list[str]:
+    """Return a list of texts, or raise: half a list of who is allowed is none."""
+    try:
+        texts = json.loads(data[key]) if data.get(key) else []
+    except RecursionError as error:
+        raise ValueError(f"{key} is nested too deeply") from error
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{key} is not a list of texts")
+    return texts
+
+
+def _reason(error: Exception) -> str:
+    """Tell what went wrong without repeating an answer's body."""
+    return f"{error.status} {error.reason}" if isinstance(error, ApiException) else str(error)

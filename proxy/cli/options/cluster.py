@@ -1,0 +1,42 @@
+"""The options that all commands of advice share: which cluster to ask, and how to print."""
+
+import argparse
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from proxy.analysis.cluster import Cluster, open_cluster, runs_in_pod
+from proxy.analysis.output import OUTPUTS
+from proxy.cli.kubeconfig_source import SourceError, find_context
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which cluster is asked."""
+    group = parser.add_argument_group("which cluster to ask")
+    group.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="default: as kubectl finds it"
+    )
+    group.add_argument("--context", default="", metavar="NAME", help="default: the current one")
+
+
+def add_output_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says how to print."""
+    parser.add_argument("-o", "--output", choices=OUTPUTS, default=OUTPUTS[0])
+
+
+def chosen_cluster(options: argparse.Namespace) -> AbstractAsyncContextManager[Cluster]:
+    """Return the cluster that the options name, to be entered; SetupError if there is none."""
+    try:
+        found = find_context(options.context, options.kubeconfig)
+    except SourceError:
+        if options.context or options.kubeconfig or not runs_in_pod():
+            raise
+        return open_cluster(None)
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "chosen",
+        "clusters": [{"name": "chosen", "cluster": found.cluster}],
+        "users": [{"name": "chosen", "user": found.user}],
+        "contexts": [{"name": "chosen", "context": {"cluster": "chosen", "user": "chosen"}}],
+    }
+    return open_cluster(document, namespace=found.namespace)

@@ -1,0 +1,178 @@
+"""The options that say which request is meant: whose, as whom, and what it does."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from proxy.analysis.cluster import Cluster
+from proxy.analysis.discovery import find_kind, literal_kind
+from proxy.analysis.explain import Settings
+from proxy.cli.options.impersonation import (
+    add_impersonation_options,
+    collected_extra,
+    extra_pair,
+    named_identity,
+)
+from proxy.core.errors import Refusal, SetupError
+from proxy.core.explain.explanation import Request
+from proxy.core.impersonation.checks import DecisionRules
+from proxy.core.requestinfo.request_info import Action, Place, named_action, parse_action
+from proxy.core.userinfo import (
+    Caller,
+    Identity,
+    authenticated_groups,
+    service_account,
+    service_account_groups,
+)
+
+_NAMELESS = {"get": "list", "delete": "deletecollection"}
+
+
+class RequestError(SetupError):
+    """No such request can be made."""
+
+
+class UsageError(Exception):
+    """The options do not go together; the text says how."""
+
+
+def add_action_options(parser: argparse.ArgumentParser) -> None:
+    """Add everything that describes what a request does."""
+    parser.add_argument("verb", nargs="?", metavar="VERB", help="get, list, create, ...")
+    parser.add_argument(
+        "resource",
+        nargs="?",
+        metavar="RESOURCE[/SUB]",
+        help="as kubectl names it: pods, po, deployments.apps, pods/exec",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of the object, if there is one")
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAMESPACE", help="default: that of the kubeconfig's context"
+    )
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="in all namespaces at once"
+    )
+    parser.add_argument(
+        "--raw", metavar="PATH", help="instead of VERB RESOURCE: a path with its query, as sent"
+    )
+    parser.add_argument(
+        "--method", default="GET", metavar="METHOD", help="with --raw; default: GET"
+    )
+    parser.set_defaults(fail=parser.error)
+
+
+def add_request_options(parser: argparse.ArgumentParser) -> None:
+    """Add everything that describes a request."""
+    add_action_options(parser)
+    group = parser.add_argument_group("who is calling")
+    group.add_argument("--user", metavar="USER", help="the caller's user name")
+    group.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="a group of the caller's; may be repeated; those that everyone has are added",
+    )
+    group.add_argument("--uid", default="", metavar="UID", help="the caller's uid")
+    group.add_argument(
+        "--extra",
+        action="append",
+        default=[],
+        type=extra_pair,
+        metavar="KEY=VALUE",
+        help="an extra of the caller's, such as authentication.kubernetes.io/node-name=NODE; may be"
+        " repeated",
+    )
+    add_impersonation_options(parser, required=False)
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the proxy's config file, if its settings of impersonation are not the defaults",
+    )
+
+
+def fail_on_usage(options: argparse.Namespace, error: UsageError) -> NoReturn:
+    """Leave as argparse leaves."""
+    options.fail(str(error))
+    raise error
+
+
+def check_usage(options: argparse.Namespace) -> None:
+    """Refuse options that do not say one request."""
+    if options.user is None:
+        raise UsageError("say who is calling: --user")
+    if not options.user:
+        raise UsageError("--user: nobody is called that")
+    check_action_usage(options)
+
+
+def check_action_usage(options: argparse.Namespace) -> None:
+    """Refuse options that do not say one action."""
+    if (options.raw is None) == (options.resource is None):
+        raise UsageError("say what is asked for: VERB RESOURCE, or --raw PATH")
+    if options.raw is not None and options.verb is not None:
+        raise UsageError("--raw goes with --method, not with a verb")
+    if options.namespace is not None and options.all_namespaces:
+        raise UsageError("either --namespace or --all-namespaces")
+
+
+async def described_request(options: argparse.Namespace, cluster: Cluster) -> Request:
+    """Return the request that the options describe."""
+    return Request(
+        _caller(options), named_identity(options), await described_action(options, cluster)
+    )
+
+
+def decision_settings(options: argparse.Namespace) -> Settings:
+    """Return the settings of a config file, or what a proxy does without any."""
+    if options.config is None:
+        return Settings(DecisionRules())
+    # Only here, because these know every room.
+    from proxy.runtime.builders import (  # noqa: PLC0415
+        decision_rules,
+        nameless_guards,
+    )
+    from proxy.settings.loader import load_settings  # noqa: PLC0415
+
+    settings = load_settings(options.config)
+    return Settings(decision_rules(settings.impersonation), nameless_guards(settings))
+
+
+def notes_on(request: Request) -> list[str]:
+    """Return what somebody may have meant otherwise."""
+    action = request.action
+    if action.is_resource and not action.name and action.verb in _NAMELESS:
+        meant = _NAMELESS[action.verb]
+        return [f"no request has the verb {action.verb} without a name; did you mean {meant}?"]
+    return []
+
+
+def _caller(options: argparse.Namespace) -> Caller:
+    groups: tuple[str, ...] = tuple(options.group)
+    account = service_account(options.user)
+    if account is not None and not groups:
+        groups = service_account_groups(account.namespace)
+    extra = collected_extra(options.extra)
+    groups = authenticated_groups(options.user, groups)
+    return Caller(Identity(options.user, options.uid, groups, extra))
+
+
+async def described_action(options: argparse.Namespace, cluster: Cluster) -> Action:
+    """Return the action that the options describe."""
+    try:
+        if options.raw is not None:
+            return parse_action(options.method.upper().encode(), os.fsencode(options.raw))
+        resource, _, subresource = options.resource.partition("/")
+        kind = await find_kind(cluster, resource)
+        if kind is None:
+            print(f"understudy: the API server has no resource {resource}", file=sys.stderr)
+            kind = literal_kind(resource)
+        namespace = ""
+        if kind.is_namespaced and not options.all_namespaces:
+            namespace = options.namespace or cluster.namespace
+        return named_action(options.verb, kind, Place(namespace, options.name or "", subresource))
+    except Refusal as refusal:
+        raise RequestError(f"refused before anybody is asked: {refusal.message}") from refusal

@@ -1,0 +1,1 @@
+"""Audit events (`audit.k8s.io/v1`), audit policy and annotations."""

@@ -1,0 +1,349 @@
+"""One `audit.k8s.io/v1` event as a line of JSON: fields and their order are the API server's.
+
+An event is put together from texts that are JSON already, because most of them are the same for
+many requests: `core/audit_pieces.py` remembers those.
+"""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from proxy.core.audit.limits import (
+    AGENT_BYTES,
+    NAME_BYTES,
+    OBJECT_BYTES,
+    WRITTEN_AGENT_BYTES,
+)
+from proxy.core.audit.users import user_text
+from proxy.core.errors import Refusal
+from proxy.core.gocompat.json import go_json
+from proxy.core.gocompat.quote import MARKER
+from proxy.core.gocompat.url import request_uri
+from proxy.core.impersonation.permit import Admission
+from proxy.core.requestinfo.request_info import Action
+from proxy.core.timestamps import SECOND, SecondText
+from proxy.core.truncation import (
+    NO_CUTS,
+    Piece,
+    cut_of,
+    encoded_size,
+    json_size,
+    longest_prefix,
+    shortened,
+)
+
+_LONGEST_ADDRESS = 64
+_NOTHING_SENT = {"status": "Success", "message": "Connection closed early"}
+_OK = 200
+_MILLISECOND = 1000
+_SECOND = 1_000_000
+_STATUS_MEMBERS = ("status", "message", "reason", "details")
+_DETAILS_MEMBERS = ("name", "group", "kind", "uid")
+_LONGEST_RETRY = 1 << 31
+_QUOTES = 2
+
+
+class Stage(StrEnum):
+    """How far a request has come when an event is written."""
+
+    REQUEST_RECEIVED = "RequestReceived"
+    RESPONSE_STARTED = "ResponseStarted"
+    RESPONSE_COMPLETE = "ResponseComplete"
+    PANIC = "Panic"
+
+
+class EventText(NamedTuple):
+    """The parts of an event in their order. What may be missing begins with its comma, or is empty.
+
+    `audit_id` and `user` are whole JSON values, `request` is two members.
+    """
+
+    level: str
+    audit_id: str
+    stage: str
+    request: str
+    user: str = "{}"
+    decision: str = ""
+    origin: str = ""
+    object_reference: str = ""
+    response: str = ""
+    bodies: str = ""
+    received_at: str = ""
+    stage_at: str = ""
+    annotations: str = ""
+
+
+_LINE = (
+    '{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"%s","auditID":%s,"stage":"%s",%s,'
+    '"user":%s%s%s%s%s%s,"requestReceivedTimestamp":"%s","stageTimestamp":"%s"%s}\n'
+)
+
+
+def event_line(event: EventText) -> bytes:
+    """Return an event as one line of an audit log."""
+    return (_LINE % event).encode()
+
+
+# An event of which nothing special is to be told: first for what equal requests have in common, and
+# then once more for the id, the code and two moments. Made from the other pattern, so that both
+# cannot come apart.
+PLAIN_LINE = _LINE % EventText(
+    level="%s",
+    audit_id="%%s",
+    stage=Stage.RESPONSE_COMPLETE.value,
+    request="%s",
+    user="%s",
+    decision="%s",
+    origin="%s",
+    object_reference="%s",
+    response=',"responseStatus":{"metadata":{},"code":%%d}',
+    bodies="",
+    received_at="%%s",
+    stage_at="%%s",
+    annotations="%s",
+)
+
+
+def request_text(action: Action | None, method: bytes, target: bytes, *, most: int) -> Piece:
+    """Return what was asked for: the target as Go shows it, at most `most` bytes, and the verb."""
+    return _asked(action, method, request_uri(target), most)
+
+
+def unauthenticated_request_text(
+    action: Action | None, method: bytes, target: bytes, *, most: int
+) -> Piece:
+    """Return the same for a request of no known caller.
+
+    Of a target that is cut the path is not escaped anew: nobody else has it to compare with, and
+    escaping costs most of all that is done for such a request.
+    """
+    is_long = len(target) > most
+    uri = target.decode("utf-8", "surrogateescape") if is_long else request_uri(target)
+    return _asked(action, method, uri, most)
+
+
+def _asked(action: Action | None, method: bytes, uri: str, most: int) -> Piece:
+    verb = method.decode("ascii").lower() if action is None else action.verb
+    if len(uri) <= most:  # Only what may fit is encoded as a whole.
+        text = go_json(uri)
+        if encoded_size(text) <= most + _QUOTES:
+            return Piece(f'"requestURI":{text},"verb":{quoted(verb)}')
+    text = go_json(shortened(uri, most))
+    return Piece(f'"requestURI":{text},"verb":{quoted(verb)}', (cut_of("requestURI", uri),))
+
+
+def decision_text(admission: Admission | None, *, most: int) -> Piece:
+    """Return whom the caller became and by which constraint, if it became somebody else."""
+    if admission is None or admission.mode is None:
+        return Piece("")
+    user, cuts = user_text(admission.acting, path="impersonatedUser", most=most)
+    text = f',"impersonatedUser":{user}'
+    if admission.constraint is None:
+        return Piece(text, cuts)
+    constraint = go_json({"impersonationConstraint": admission.constraint})
+    return Piece(f'{text},"authenticationMetadata":{constraint}', cuts)
+
+
+def origin_text(addresses: Sequence[str], agent: bytes) -> str:
+    """Return where the request came from, and by which program."""
+    text = f',"sourceIPs":{go_json(list(addresses))}' if addresses else ""
+    return f'{text},"userAgent":{go_json(_agent(agent))}' if agent else text
+
+
+def object_text(action: Action | None, metadata: Mapping[str, str] | None = None) -> Piece:
+    """Return which object is meant; what the target does not say may be in the body's metadata."""
+    if action is None or not action.is_resource:
+        return Piece("")
+    known = metadata or {}
+    reference = {
+        "resource": action.resource,
+        "namespace": action.namespace or known.get("namespace", ""),
+        "name": action.name or known.get("name", ""),
+        "uid": known.get("uid", ""),
+        "apiGroup": action.group,
+        "apiVersion": action.version,
+        "resourceVersion": known.get("resourceVersion", ""),
+        "subresource": action.subresource,
+    }
+    # Not by an encoder of whole objects, which takes three times as long for few short words.
+    words = [f'"{name}":{quoted(value)}' for name, value in reference.items() if value]
+    text = f"{{{','.join(words)}}}"
+    if encoded_size(text) <= OBJECT_BYTES:
+        return Piece(f',"objectRef":{text}')
+    short = go_json({name: _name(value) for name, value in reference.items() if value})
+    return Piece(f',"objectRef":{short}', (cut_of("objectRef", text),))
+
+
+def response_text(
+    code: int,
+    refusal: Refusal | None = None,
+    status: Mapping[str, object] | None = None,
+    *,
+    most: int,
+) -> Piece:
+    """Return how a request was answered: by our refusal, by a Status of the API server, or plainly.
+
+    Code 0 means that nothing was sent at all, for which the API server has words of its own.
+    """
+    if refusal is not None and not refusal.is_plain_text:
+        told: dict[str, object] = {
+            "status": "Failure",
+            "message": refusal.message,
+            "reason": refusal.reason,
+        }
+        details: dict[str, object] = dict(refusal.details or {})
+        if refusal.retry_after_seconds is not None:
+            details["retryAfterSeconds"] = refusal.retry_after_seconds
+        if details or refusal.details is not None:
+            told["details"] = details
+        return _response(code or refusal.code, told, most)
+    if code == 0:
+        return _response(_OK, _NOTHING_SENT, most)
+    if status is None:
+        return Piece(f',"responseStatus":{{"metadata":{{}},"code":{code}}}')
+    return _response(code, {name: status[name] for name in _STATUS_MEMBERS if name in status}, most)
+
+
+def _response(code: int, told: Mapping[str, object], most: int) -> Piece:
+    text, cuts = _written({"metadata": {}, **told, "code": code}), NO_CUTS
+    if not text or encoded_size(text) > most:
+        cuts = (cut_of("responseStatus", text),)
+        text = go_json({"metadata": {}, **_short_status(told, most), "code": code})
+    return Piece(f',"responseStatus":{text}', cuts)
+
+
+def _written(document: Mapping[str, object]) -> str:
+    """Return JSON, or nothing for what is nested too deep or holds a number like 1e999."""
+    try:
+        return go_json(document)
+    except (RecursionError, ValueError):
+        return ""
+
+
+def _short_status(told: Mapping[str, object], most: int) -> dict[str, object]:
+    """Return the members of a Status that are texts, cut; a backend may have sent anything."""
+    kept: dict[str, object] = {}
+    for name, value in told.items():
+        if isinstance(value, str):
+            longest = most if name == "message" else NAME_BYTES
+            kept[name] = value if json_size(value) <= longest else shortened(value, longest)
+        elif name == "details" and isinstance(value, Mapping):
+            kept[name] = _short_details(value)
+    return kept
+
+
+def _short_details(details: Mapping[str, object]) -> dict[str, object]:
+    """Return which object a Status is about, without the list of causes."""
+    texts = {name: details.get(name) for name in _DETAILS_MEMBERS}
+    kept: dict[str, object] = {
+        name: _name(value) for name, value in texts.items() if isinstance(value, str)
+    }
+    seconds = details.get("retryAfterSeconds")
+    if isinstance(seconds, int) and abs(seconds) <= _LONGEST_RETRY:
+        kept["retryAfterSeconds"] = seconds
+    return kept
+
+
+def _name(text: str) -> str:
+    return text if json_size(text) <= NAME_BYTES else shortened(text, NAME_BYTES)
+
+
+def quoted(text: str) -> str:
+    """Return a text as JSON; plain words and ids with little work."""
+    is_plain = text.isascii() and text.replace("-", "").isalnum()
+    return f'"{text}"' if is_plain else go_json(text)
+
+
+class Timestamps:
+    """Writes moments down as Go does, most of which are in the same second as the one before."""
+
+    __slots__ = ("_seconds",)
+
+    def __init__(self) -> None:
+        self._seconds = SecondText()
+
+    def of_both(self, earlier: int, later: int) -> tuple[str, str]:
+        """Return the timestamps of two moments of one request."""
+        # Not by an f-string, which takes twice as long for digits.
+        second, rest = divmod(earlier, SECOND)
+        text = self._seconds.of(second)
+        first = "%s.%06dZ" % (text, rest // 1000)  # noqa: UP031
+        last_second, rest = divmod(later, SECOND)
+        if last_second != second:
+            text = self._seconds.of(last_second)
+        return first, "%s.%06dZ" % (text, rest // 1000)  # noqa: UP031
+
+
+def go_duration(microseconds: int) -> str:
+    """Return a duration as Go prints it: `1.5s`, `1m0.25s`, `730.001ms` or `12µs`."""
+    if microseconds < _MILLISECOND:
+        return f"{microseconds}µs" if microseconds else "0s"
+    if microseconds < _SECOND:
+        return f"{_plain(microseconds / _MILLISECOND)}ms"
+    minutes, rest = divmod(microseconds, 60 * _SECOND)
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{_plain(rest / _SECOND)}s"
+    if hours:
+        return f"{hours}h{minutes}m{seconds}"
+    return f"{minutes}m{seconds}" if minutes else seconds
+
+
+def _plain(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
+def source_ips(
+    headers: Sequence[tuple[bytes, bytes]], peer_address: str, *, trusts_peer: bool
+) -> list[str]:
+    """Return where a request came from, our own peer last; others' word only if the peer's counts.
+
+    Natively only the first line of each header is read, and what is no address is skipped.
+    """
+    addresses: list[str] = []
+    if trusts_peer:
+        forwarded = _first(headers, b"x-forwarded-for").split(",")
+        addresses = [address for part in forwarded if (address := _address(part.strip()))]
+        real = _address(_first(headers, b"x-real-ip"))
+        if real and real not in addresses:
+            addresses.append(real)
+    peer = _address(peer_address)
+    if peer and addresses[-1:] != [peer]:
+        addresses.append(peer)
+    return addresses
+
+
+def _agent(raw: bytes) -> str:
+    """Return a user agent as the API server cuts it, and what escapes make longer, too."""
+    agent = raw[:AGENT_BYTES].decode("utf-8", "surrogateescape")
+    fitting = longest_prefix(agent, WRITTEN_AGENT_BYTES, json_size)
+    is_whole = len(raw) <= AGENT_BYTES and len(fitting) == len(agent)
+    return fitting if is_whole else fitting + MARKER
+
+
+def _first(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> str:
+    for name, value in headers:
+        if name.lower() == wanted:
+            return value.decode("latin-1")
+    return ""
+
+
+def _address(text: str) -> str | None:
+    # The same few peers come back with every request, and what is longer is no address.
+    return _read_address(text) if len(text) <= _LONGEST_ADDRESS else None
+
+
+@lru_cache(maxsize=1024)
+def _read_address(text: str) -> str | None:
+    # A zone is no part of an address for Go, and an IPv4 address in IPv6 clothes is one in plain.
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            return None
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+    return str(address)

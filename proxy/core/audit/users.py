@@ -1,0 +1,87 @@
+"""Users in audit events: who calls, whom the caller becomes, and whom a refused request wanted."""
+
+from collections.abc import Sequence
+
+from proxy.core.gocompat.json import go_json
+from proxy.core.gocompat.quote import MARKER
+from proxy.core.truncation import (
+    Piece,
+    cut_of,
+    encoded_size,
+    json_size,
+    shortened,
+)
+from proxy.core.userinfo import Extra, Identity
+
+_MEMBER_BYTES = 64
+"""The four names of members, and what is between them."""
+_ITEM_BYTES = 3
+"""Two quotes and a comma."""
+
+
+def user_text(identity: Identity | None, *, path: str, most: int) -> Piece:
+    """Return a user as JSON of at most `most` bytes; nobody is an empty one.
+
+    Above that each of name, uid, groups and extras is cut to a quarter. Groups and extras are
+    recorded whole or not at all, so that no part of a name passes for another name.
+    """
+    if identity is None:
+        return Piece("{}")
+    text = go_json(_user(identity))
+    if encoded_size(text) <= most:
+        return Piece(text)
+    return _cut(identity, path, (most - _MEMBER_BYTES) // 4)
+
+
+def _user(identity: Identity) -> dict[str, object]:
+    user = {
+        "username": identity.name,
+        "uid": identity.uid,
+        "groups": list(identity.groups),
+        "extra": {key: list(values) for key, values in identity.extra},
+    }
+    return {name: value for name, value in user.items() if value}
+
+
+def _cut(identity: Identity, path: str, most: int) -> Piece:
+    whole = _user(identity)
+    kept: dict[str, object] = {
+        "username": _text(identity.name, most),
+        "uid": _text(identity.uid, most),
+        "groups": _first_groups(identity.groups, most),
+        "extra": _first_extras(identity.extra, most),
+    }
+    kept = {name: value for name, value in kept.items() if value}
+    cuts = tuple(
+        cut_of(f"{path}.{name}", value if isinstance(value, str) else go_json(value))
+        for name, value in whole.items()
+        if kept[name] != value
+    )
+    return Piece(go_json(kept), cuts)
+
+
+def _text(text: str, most: int) -> str:
+    most -= _ITEM_BYTES
+    return text if json_size(text) <= most else shortened(text, most)
+
+
+def _first_groups(groups: Sequence[str], most: int) -> list[str]:
+    """Return the groups that fit, and the marker in the place of the others."""
+    kept: list[str] = []
+    for group in groups:
+        most -= json_size(group) + _ITEM_BYTES
+        if most < len(MARKER) + _ITEM_BYTES:
+            return [*kept, MARKER]
+        kept.append(group)
+    return kept
+
+
+def _first_extras(extra: Extra, most: int) -> dict[str, list[str]]:
+    """Return the extras that fit, and the marker in the place of the others."""
+    kept: dict[str, list[str]] = {}
+    for key, values in extra:
+        most -= encoded_size(go_json({key: list(values)}))
+        if most < 2 * (len(MARKER) + _ITEM_BYTES):
+            return {**kept, MARKER: [MARKER]}
+        kept[key] = list(values)
+    return kept

@@ -1,0 +1,1 @@
+"""Access checks and their SubjectAccessReview form."""

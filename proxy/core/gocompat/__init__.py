@@ -1,0 +1,1 @@
+"""Results of Go's standard library that clients see: quoting, URLs, JSON, durations."""

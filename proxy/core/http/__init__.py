@@ -1,0 +1,1 @@
+"""Headers, Status bodies, front proxy headers, WebSocket subprotocols."""

@@ -1,0 +1,171 @@
+"""Refusals as responses: `metav1.Status` bodies, byte for byte as the API server writes them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from proxy.core.errors import Refusal
+from proxy.core.gocompat.json import go_json
+from proxy.core.gocompat.url import first_values
+from proxy.core.http.headers import Header
+
+_HUMAN_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_SERVED_SUBTYPES = ("json", "yaml", "vnd.kubernetes.protobuf")
+_STREAMED_SUBTYPES = frozenset({"json", "vnd.kubernetes.protobuf"})
+# No two quantifiers of it can take the same digit.
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_CONVERSIONS = frozenset({"as", "g", "v"})
+_PRETTY = frozenset({"pretty"})
+# Go sorts up to twelve by insertion. Beyond that the order depends on its sorting algorithm,
+# because the comparison is not a total order. kubectl sends three, browsers up to ten.
+_MOST_CLAUSES = 12
+_LONGEST_ACCEPT = 2048
+# The longest target that is read; what is longer is refused, and this is asked about refusals.
+_LONGEST_QUERY = 64 * 1024
+
+
+@dataclass(slots=True)
+class _Clause:
+    """One alternative of an Accept header."""
+
+    type: str
+    subtype: str
+    quality: float = 1.0
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+def wants_pretty(headers: Sequence[Header], query: bytes) -> bool:
+    """Tell whether the API server would indent its JSON for this request."""
+    accept = _first(headers, b"accept")
+    if accept and len(accept) <= _LONGEST_ACCEPT and accept.count(",") < _MOST_CLAUSES:
+        clause = _accepted(accept)
+        if clause is None or clause.parameters.get("pretty") == "1":
+            return True
+    if len(query) <= _LONGEST_QUERY and b"pretty" in query:
+        pretty = first_values(query, _PRETTY).get("pretty", "")
+        if pretty:
+            return pretty in _TRUE
+    return _first(headers, b"user-agent").startswith(_HUMAN_AGENTS)
+
+
+def _first(headers: Sequence[Header], wanted: bytes) -> str:
+    length = len(wanted)
+    for name, value in headers:
+        if len(name) == length and name.lower() == wanted:
+            return value.decode("latin-1")
+    return ""
+
+
+def _accepted(accept: str) -> _Clause | None:
+    """Return the alternative the server settles on, or None when it can serve none of them."""
+    for clause in _sorted([c for c in map(_clause, _split(accept, ",")) if c is not None]):
+        if any(_serves(clause, subtype) for subtype in _SERVED_SUBTYPES):
+            return clause
+    return None
+
+
+def _serves(clause: _Clause, subtype: str) -> bool:
+    is_named = clause.type == "application" and clause.subtype in {subtype, "*"}
+    if not is_named and (clause.type, clause.subtype) != ("*", "*"):
+        return False
+    parameters = clause.parameters
+    if parameters.get("sv") or not _CONVERSIONS.isdisjoint(parameters):
+        return False
+    stream = parameters.get("stream", "")
+    return stream == "" or (stream == "watch" and subtype in _STREAMED_SUBTYPES)
+
+
+def _clause(text: str) -> _Clause | None:
+    media_type, *parameters = _split(text.strip(" "), ";") or [""]
+    kind, *subtypes = _split(media_type, "/") or [""]
+    clause = _Clause(kind.strip(" "), subtypes[0].strip(" ") if subtypes else "*")
+    if len(subtypes) > 1 or (not subtypes and clause.type != "*"):
+        return None
+    for parameter in parameters:
+        key, *values = _split(parameter, "=") or [""]
+        if len(values) != 1:
+            continue
+        if key.strip(" ") == "q":
+            clause.quality = _quality(values[0])
+        else:
+            clause.parameters[key.strip(" ")] = values[0].strip(" ")
+    return clause
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split as the original does, for which nothing after a separator is no element."""
+    elements = text.split(separator)
+    return elements[:-1] if elements[-1] == "" else elements
+
+
+def _quality(text: str) -> float:
+    return float(text) if _NUMBER.fullmatch(text) is not None else 0.0
+
+
+def _sorted(clauses: list[_Clause]) -> list[_Clause]:
+    """Sort by insertion, as the original does for twelve or fewer: its order is not a total one."""
+    for index in range(1, len(clauses)):
+        position = index
+        while position > 0 and _is_before(clauses[position], clauses[position - 1]):
+            clauses[position - 1 : position + 1] = clauses[position - 1 : position + 1][::-1]
+            position -= 1
+    return clauses
+
+
+def _is_before(one: _Clause, other: _Clause) -> bool:
+    if one.quality > other.quality:
+        return True
+    if one.type != "*" and other.type == "*":
+        return True
+    return one.subtype != "*" and other.subtype == "*"
+
+
+_HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+_JSON = (b"Content-Type", b"application/json")
+_TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
+_NOT_STORED = (b"Cache-Control", b"no-cache, private")
+_NOT_GUESSED = (b"X-Content-Type-Options", b"nosniff")
+
+
+def refusal_response(
+    refusal: Refusal, request_headers: Sequence[Header], target: bytes, *, audit_id: bytes
+) -> tuple[list[Header], bytes]:
+    """Return the headers (without framing) and the body that tell a client of a refusal."""
+    headers = [(b"Audit-Id", audit_id)]
+    if refusal.is_plain_text:
+        body = f"{without_html(refusal.message)}\n".encode("utf-8", "surrogateescape")
+        return [*headers, _TEXT, _NOT_GUESSED], body
+    headers += [_NOT_STORED, _JSON]
+    if refusal.forbids_guessing:
+        headers.append(_NOT_GUESSED)
+    if refusal.retry_after_seconds is not None:
+        headers.append((b"Retry-After", b"%d" % refusal.retry_after_seconds))
+    query = target.partition(b"?")[2]
+    return headers, status_body(refusal, pretty=wants_pretty(request_headers, query))
+
+
+def status_body(refusal: Refusal, *, pretty: bool = False) -> bytes:
+    """Return the JSON of a refusal: compact with a final newline, or indented without one."""
+    document: dict[str, object] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": refusal.message,
+        "reason": refusal.reason,
+    }
+    details: dict[str, object] = dict(refusal.details or {})
+    if refusal.retry_after_seconds is not None:
+        details["retryAfterSeconds"] = refusal.retry_after_seconds
+    if details or refusal.details is not None:
+        document["details"] = details
+    document["code"] = refusal.code
+    text = go_json(document, pretty=pretty)
+    return text.encode() if pretty else text.encode() + b"\n"
+
+
+def without_html(text: str) -> str:
+    """Return a text that no browser takes for markup, as the API server does it."""
+    return text.translate(_HTML_ESCAPES)

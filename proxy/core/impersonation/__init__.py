@@ -1,0 +1,1 @@
+"""Constrained impersonation (KEP-5284): headers, modes, checks, evaluation, permit."""

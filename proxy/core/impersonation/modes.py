@@ -1,0 +1,124 @@
+"""The five ways to impersonate: when each applies, which verbs it uses, whom it makes."""
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from proxy.core.userinfo import (
+    NODE_NAME_KEY,
+    NODES,
+    Caller,
+    Identity,
+    is_subdomain,
+    node_name,
+    service_account,
+    service_account_groups,
+    with_implied_groups,
+)
+
+_POD_NAME_KEY = "authentication.kubernetes.io/pod-name"
+_POD_UID_KEY = "authentication.kubernetes.io/pod-uid"
+
+
+class BoundPod(NamedTuple):
+    """A pod and the service account it runs as; the uid tells it from another of its name."""
+
+    namespace: str
+    account: str
+    name: str
+    uid: str
+
+
+def pod_without_node(caller: Identity) -> BoundPod | None:
+    """Return the pod of a caller whose token names a pod but no node; None for all others.
+
+    API servers before 1.30 name no node. Where one is named, even oddly, there is nothing to find
+    out: the token's word counts.
+    """
+    account = service_account(caller.name)
+    extra = dict(caller.extra)
+    if account is None or NODE_NAME_KEY in extra:
+        return None
+    names, uids = extra.get(_POD_NAME_KEY, ()), extra.get(_POD_UID_KEY, ())
+    # Exactly one of each: who claims two pods is not known to run in either.
+    if len(names) != 1 or len(uids) != 1 or not uids[0] or not is_subdomain(names[0]):
+        return None
+    return BoundPod(account.namespace, account.name, names[0], uids[0])
+
+
+class Mode(StrEnum):
+    """One way to impersonate, in the order in which they are tried."""
+
+    ASSOCIATED_NODE = "associated-node"
+    ARBITRARY_NODE = "arbitrary-node"
+    SERVICE_ACCOUNT = "serviceaccount"
+    USER_INFO = "user-info"
+    LEGACY = "legacy"
+
+    # A mode is a word like any other, and is looked up at every request: Enum's own is slower.
+    __hash__ = str.__hash__
+
+    @property
+    def identity_verb(self) -> str:
+        """The verb of every check on who is impersonated."""
+        return _IDENTITY_VERBS[self]
+
+    @property
+    def constraint(self) -> str | None:
+        """What the audit event names as the constraint of an impersonation in this mode."""
+        return None if self is Mode.LEGACY else _IDENTITY_VERBS[self]
+
+    def action_verb(self, verb: str) -> str:
+        """Return the verb of the check on what is done while impersonating."""
+        return f"impersonate-on:{self.value}:{verb}"
+
+
+_IDENTITY_VERBS = {
+    mode: "impersonate" if mode is Mode.LEGACY else f"impersonate:{mode.value}" for mode in Mode
+}
+
+
+def applicable_modes(caller: Caller, wanted: Identity) -> tuple[Mode, ...]:
+    """Return the modes that can make the wanted identity for this caller, in order.
+
+    A node or a service account together with groups, a uid or extras is left to legacy.
+    """
+    node = node_name(wanted.name)
+    if node is None and service_account(wanted.name) is None:
+        return (Mode.USER_INFO, Mode.LEGACY)
+    if not wanted.is_bare:
+        return (Mode.LEGACY,)
+    if node is None:
+        return (Mode.SERVICE_ACCOUNT, Mode.LEGACY)
+    if _runs_on(caller, node):
+        return (Mode.ASSOCIATED_NODE, Mode.ARBITRARY_NODE, Mode.LEGACY)
+    return (Mode.ARBITRARY_NODE, Mode.LEGACY)
+
+
+def acting_identity(mode: Mode, wanted: Identity) -> Identity:
+    """Return the identity that a permitted impersonation results in, implied groups included."""
+    return _remembered_acting(mode, wanted) if wanted.is_short else _acting(mode, wanted)
+
+
+def _acting(mode: Mode, wanted: Identity) -> Identity:
+    groups = wanted.groups
+    account = service_account(wanted.name)
+    if account is not None and not groups:
+        groups = service_account_groups(account.namespace)
+    elif mode in {Mode.ASSOCIATED_NODE, Mode.ARBITRARY_NODE}:
+        groups = (NODES,)
+    return Identity(wanted.name, wanted.uid, with_implied_groups(wanted.name, groups), wanted.extra)
+
+
+_remembered_acting = lru_cache(maxsize=4096)(_acting)
+
+
+def _runs_on(caller: Caller, node: str) -> bool:
+    if service_account(caller.identity.name) is None:
+        return False
+    named = [values for key, values in caller.identity.extra if key == NODE_NAME_KEY]
+    if named:
+        # Exactly one value: a caller that claims two nodes is not known to run on either.
+        return named == [(node,)]
+    # The token does not say. If its pod was looked up, that tells.
+    return caller.found_node == node

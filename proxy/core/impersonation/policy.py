@@ -1,0 +1,129 @@
+"""Who may still impersonate by the legacy verb, which is bound to no action."""
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from proxy.core.errors import Forbidden
+from proxy.core.gocompat.quote import shown_quote
+from proxy.core.userinfo import LONGEST_SUBDOMAIN, SUBDOMAIN, Extra, Identity, service_account
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraPolicy:
+    """Keys that stay here, and keys with which nobody goes on. All others are forwarded.
+
+    It speaks of what is forwarded only: whoever is asked about a caller or a wanted identity is
+    shown all of its extras.
+    """
+
+    dropped: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+    def carried(self, identity: Identity) -> Identity:
+        """Return the identity as it goes upstream, or refuse it."""
+        keys = {key for key, _ in identity.extra}
+        for key in sorted(keys & self.refused):
+            raise Forbidden(f"an identity with the extra {key} is not forwarded to this API server")
+        if keys.isdisjoint(self.dropped):
+            return identity
+        kept = tuple(pair for pair in identity.extra if pair[0] not in self.dropped)
+        return replace(identity, extra=kept)
+
+
+_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
+_NOT_A_PATH = 'must be a domain-prefixed path (such as "acme.io/foo")'
+_TOO_LONG = f"must be no more than {LONGEST_SUBDOMAIN} characters"
+_BAD_HOST = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or"
+    " '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used"
+    r" for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_BAD_PATH = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')"
+
+
+def extra_fault(extra: Extra) -> str | None:
+    """Return why the constrained modes refuse these extras, or None when they do not."""
+    for key, values in extra:
+        fault = _key_fault(key) or _values_fault(values)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _key_fault(key: str) -> str | None:
+    if not key:
+        return "impersonating the empty string key in extra is not allowed"
+    faults = _path_faults(key)
+    if faults:
+        text = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+        return f"impersonating an invalid key in extra is not allowed: {text}"
+    if key != key.lower():
+        return f"impersonating a non-lowercase key in extra is not allowed: {shown_quote(key)}"
+    return None
+
+
+def _values_fault(values: tuple[str, ...]) -> str | None:
+    if not values:
+        return "impersonating empty values in extra is not allowed"
+    if "" in values:
+        return "impersonating the empty string value in extra is not allowed"
+    return None
+
+
+def _path_faults(key: str) -> list[str]:
+    host, _, path = key.partition("/")
+    if not host or not path:
+        return [_invalid(key, _NOT_A_PATH)]
+    faults = []
+    if len(host.encode()) > LONGEST_SUBDOMAIN:
+        faults.append(_invalid(host, _TOO_LONG))
+    if SUBDOMAIN.fullmatch(host) is None:
+        faults.append(_invalid(host, _BAD_HOST))
+    if _PATH.fullmatch(path) is None:
+        faults.append(_invalid(path, _BAD_PATH))
+    return faults
+
+
+def _invalid(value: str, detail: str) -> str:
+    return f"extra.key: Invalid value: {shown_quote(value)}: {detail}"
+
+
+class LegacyAction(StrEnum):
+    """What becomes of a caller's legacy impersonation."""
+
+    ALLOW = "allow"
+    WARN = "warn"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyRule:
+    """An exception for callers named in any of its lists; service accounts as `namespace:name`."""
+
+    action: LegacyAction
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    service_accounts: frozenset[str] = frozenset()
+
+    def matches(self, caller: Identity) -> bool:
+        """Tell whether the rule is about this caller."""
+        if caller.name in self.users or not self.groups.isdisjoint(caller.groups):
+            return True
+        account = service_account(caller.name) if self.service_accounts else None
+        return account is not None and ":".join(account) in self.service_accounts
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyPolicy:
+    """Rules in order, the first that matches wins, and what holds for everyone else."""
+
+    default: LegacyAction = LegacyAction.ALLOW
+    rules: tuple[LegacyRule, ...] = ()
+
+    def action_for(self, caller: Identity) -> LegacyAction:
+        """Return what becomes of this caller's legacy impersonation."""
+        for rule in self.rules:
+            if rule.matches(caller):
+                return rule.action
+        return self.default

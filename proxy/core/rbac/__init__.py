@@ -1,0 +1,1 @@
+"""RBAC rules and bindings: model, grants, queries."""

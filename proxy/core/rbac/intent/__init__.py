@@ -1,0 +1,1 @@
+"""Intents: a description of wanted impersonation, and the decisions it expects."""

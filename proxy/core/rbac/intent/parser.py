@@ -1,0 +1,292 @@
+"""Reading an intent: every problem is told at once, each with where it is."""
+
+from collections.abc import Mapping, Sequence
+
+from proxy.core.errors import SetupError
+from proxy.core.impersonation.modes import Mode
+from proxy.core.rbac.grants import ANY, Ungrantable, needed_checks
+from proxy.core.rbac.intent.document_reader import DocumentReader
+from proxy.core.rbac.intent.model import (
+    COLLECTION_VERBS,
+    OWN_NODE,
+    Deed,
+    Intent,
+)
+from proxy.core.rbac.model import (
+    GROUP,
+    SERVICE_ACCOUNT,
+    USER,
+    Subject,
+)
+from proxy.core.rbac.resources import BUILT_IN, Catalogue, Resource
+from proxy.core.userinfo import (
+    NO_EXTRA,
+    Extra,
+    Identity,
+    extra_of,
+    is_subdomain,
+    service_account,
+)
+
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+_METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
+_NAMELESS = frozenset({"create", "deletecollection"})
+_MODES = tuple(mode.value for mode in Mode if mode is not Mode.LEGACY)
+_STAR = "*"
+_INTENT_KEYS = (
+    "name",
+    "mode",
+    "impersonators",
+    "targets",
+    "actions",
+    "namespaces",
+    "discovery",
+    "exactVerbs",
+)
+_TARGET_KEYS = {
+    Mode.USER_INFO: "user",
+    Mode.SERVICE_ACCOUNT: "serviceAccount",
+    Mode.ARBITRARY_NODE: "node",
+}
+
+
+class IntentError(SetupError):
+    """An intent that cannot be understood; each line names the place of a problem."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self._problems = list(problems)
+
+    @property
+    def lines(self) -> list[str]:
+        """Return all problems."""
+        return self._problems
+
+
+def read_intent(document: object, catalogue: Catalogue = BUILT_IN) -> Intent:
+    """Return the intent that a document tells. Raises IntentError."""
+    reader = _Reader(catalogue)
+    intent = reader.intent(document)
+    if intent is None or reader.problems:
+        raise IntentError(reader.problems)
+    refused = _refused(intent)
+    if refused:
+        raise IntentError(refused)
+    return intent
+
+
+def _refused(intent: Intent) -> list[str]:
+    """Return what no grant can allow, each with its place."""
+    problems: dict[str, None] = {}
+    for need in intent.needs():
+        path = f"$.targets[{intent.targets.index(need.wanted)}]"
+        if intent.mode is Mode.ASSOCIATED_NODE:
+            path = f"$.impersonators[{intent.impersonators.index(need.subject)}]"
+        try:
+            needed_checks(need)
+        except Ungrantable as error:
+            problems[f"{path}: {error}"] = None
+    return list(problems)
+
+
+class _Reader(DocumentReader):
+    """Reads the parts of an intent and keeps what is wrong with them."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        super().__init__()
+        self._catalogue = catalogue
+
+    def intent(self, document: object) -> Intent | None:
+        """Return the intent, or None if there is a problem."""
+        given = self.mapping(document, "$", _INTENT_KEYS)
+        if given is None:
+            return None
+        mode = self._mode(given.get("mode"))
+        namespaces = self._namespaces(given.get("namespaces"), "$.namespaces")
+        intent = Intent(
+            self._name(given.get("name")),
+            mode or Mode.USER_INFO,
+            tuple(self.each(given.get("impersonators"), "$.impersonators", self._impersonator)),
+            self._targets(given, mode),
+            tuple(
+                self.each(
+                    given.get("actions"),
+                    "$.actions",
+                    lambda entry, path: self._deed(entry, path, namespaces),
+                )
+            ),
+            discovers=self.flag(given, "discovery", default=True),
+            is_exact=self.flag(given, "exactVerbs", default=False),
+        )
+        return None if self.problems else intent
+
+    def _name(self, value: object) -> str:
+        name = self.text(value, "$.name")
+        if name and ("/" in name or "%" in name or name in {".", ".."}):
+            self.wrong("$.name", "must not contain / or %")
+        return name
+
+    def _mode(self, value: object) -> Mode | None:
+        if value in _MODES:
+            return Mode(str(value))
+        self.wrong("$.mode", f"must be one of {', '.join(_MODES)}")
+        return None
+
+    def _impersonator(self, entry: object, path: str) -> Subject | None:
+        given = self.mapping(entry, path, ("user", "group", "serviceAccount"))
+        if given is None:
+            return None
+        if len(given) != 1:
+            self.wrong(path, "must name one of user, group and serviceAccount")
+            return None
+        ((key, value),) = given.items()
+        name = self.text(value, f"{path}.{key}")
+        if key != "serviceAccount":
+            return Subject(USER if key == "user" else GROUP, name)
+        account = service_account(f"system:serviceaccount:{name.replace('/', ':', 1)}")
+        if account is None:
+            self.wrong(f"{path}.{key}", "must be NAMESPACE/NAME")
+            return None
+        return Subject(SERVICE_ACCOUNT, account.name, account.namespace)
+
+    def _targets(self, given: Mapping[str, object], mode: Mode | None) -> tuple[Identity, ...]:
+        if mode is Mode.ASSOCIATED_NODE:
+            if "targets" in given:
+                self.wrong("$.targets", "associated-node has no other target than the own node")
+            return (OWN_NODE,)
+        if mode is None:
+            return ()
+        return tuple(
+            self.each(
+                given.get("targets"),
+                "$.targets",
+                lambda entry, path: self._target(entry, path, mode),
+            )
+        )
+
+    def _target(self, entry: object, path: str, mode: Mode) -> Identity | None:
+        key = _TARGET_KEYS[mode]
+        allowed = (key, "uid", "groups", "extras") if mode is Mode.USER_INFO else (key,)
+        given = self.mapping(entry, path, allowed)
+        if given is None:
+            return None
+        name = self.text(given.get(key), f"{path}.{key}")
+        if mode is Mode.ARBITRARY_NODE:
+            return self._node(name, f"{path}.{key}")
+        if mode is Mode.SERVICE_ACCOUNT:
+            return self._account(name, f"{path}.{key}")
+        uid = self.text(given["uid"], f"{path}.uid") if "uid" in given else ""
+        groups = self.texts(given.get("groups", []), f"{path}.groups")
+        extra = self._extras(given["extras"], f"{path}.extras") if "extras" in given else NO_EXTRA
+        return Identity(_any(name), _any(uid), tuple(map(_any, groups)), extra)
+
+    def _node(self, name: str, path: str) -> Identity | None:
+        if name and name != _STAR and not is_subdomain(name):
+            self.wrong(path, f"{name} is no name of a node (without the prefix system:node:)")
+            return None
+        return Identity(f"system:node:{_any(name)}")
+
+    def _account(self, name: str, path: str) -> Identity | None:
+        namespace, _, account = name.partition("/")
+        username = f"system:serviceaccount:{namespace}:{_any(account)}"
+        if service_account(username) is None:
+            self.wrong(path, "must be NAMESPACE/NAME, or NAMESPACE/* for all of a namespace")
+            return None
+        return Identity(username)
+
+    def _extras(self, value: object, path: str) -> Extra:
+        if not isinstance(value, Mapping):
+            self.wrong(path, "must be a mapping of keys to lists of texts")
+            return NO_EXTRA
+        found = {
+            str(key): [_any(one) for one in self.texts(values, f"{path}[{str(key)!r}]")]
+            for key, values in value.items()
+        }
+        return extra_of(found)
+
+    def _deed(self, entry: object, path: str, namespaces: tuple[str, ...] | None) -> Deed | None:
+        given = self.mapping(entry, path, ("verbs", "resources", "paths", "names", "namespaces"))
+        if given is None:
+            return None
+        if ("resources" in given) == ("paths" in given):
+            self.wrong(path, "must have one of resources and paths")
+            return None
+        if "paths" in given:
+            return self._path_deed(given, path)
+        verbs = self._verbs(given, path, _VERBS)
+        names = self.texts(given.get("names", []), f"{path}.names")
+        found = tuple(self.each(given["resources"], f"{path}.resources", self._resource))
+        if "namespaces" in given:
+            namespaces = self._namespaces(given["namespaces"], f"{path}.namespaces")
+        if namespaces is None and any(resource.is_namespaced for resource in found):
+            self.wrong(path, 'needs namespaces: a list, or "*" for all of them')
+        self._check_verbs(verbs, found, path)
+        self._check_names(verbs, names, found, path)
+        return Deed(verbs, found, (), tuple(names), namespaces or ())
+
+    def _path_deed(self, given: Mapping[str, object], path: str) -> Deed:
+        for key in ("names", "namespaces"):
+            if key in given:
+                self.wrong(f"{path}.{key}", "does not go with paths")
+        paths = self.some_texts(given["paths"], f"{path}.paths")
+        for position, text in enumerate(paths):
+            if not text.startswith("/") or _STAR in text.rstrip(_STAR):
+                self.wrong(f"{path}.paths[{position}]", "must begin with /; * counts at its end")
+        return Deed(self._verbs(given, path, _METHODS), (), tuple(paths))
+
+    def _verbs(
+        self, given: Mapping[str, object], path: str, known: Sequence[str]
+    ) -> tuple[str, ...]:
+        verbs = self.some_texts(given.get("verbs"), f"{path}.verbs")
+        for position, verb in enumerate(verbs):
+            if verb not in known:
+                hint = "no request has this verb; it must be one of " + ", ".join(known)
+                self.wrong(f"{path}.verbs[{position}]", f"{verb}: {hint}")
+        return tuple(verbs)
+
+    def _check_verbs(self, verbs: Sequence[str], resources: Sequence[Resource], path: str) -> None:
+        if verbs and COLLECTION_VERBS.issuperset(verbs):
+            for resource in resources:
+                if "/" in resource.name:
+                    told = " and ".join(verbs)
+                    self.wrong(f"{path}.verbs", f"{resource} is never asked for by {told}")
+
+    def _check_names(
+        self, verbs: Sequence[str], names: Sequence[str], resources: Sequence[Resource], path: str
+    ) -> None:
+        nameless = [verb for verb in verbs if verb in _NAMELESS]
+        if names and nameless and any("/" not in resource.name for resource in resources):
+            told = " and ".join(nameless)
+            self.wrong(f"{path}.names", f"with {told} no name comes that a rule could look at")
+
+    def _resource(self, entry: object, path: str) -> Resource | None:
+        text = self.text(entry, path)
+        named, slash, subresource = text.partition("/")
+        resource, _, group = named.partition(".")
+        name = f"{resource}{slash}{subresource}"
+        if _STAR in text or not resource or (slash and not subresource):
+            self.wrong(path, f"{text}: must be RESOURCE[.GROUP][/SUBRESOURCE], without stars")
+            return None
+        known = self._catalogue.find(group, name)
+        if known is not None or not self._catalogue.knows_group(group):
+            return known or Resource(group, name, is_namespaced=True)
+        meant = self._catalogue.meant(group, name)
+        hint = f"; {meant} may be meant" if meant else ""
+        self.wrong(path, f"{text}: there is no such resource{hint}")
+        return None
+
+    def _namespaces(self, value: object, path: str) -> tuple[str, ...] | None:
+        """Return namespaces, none for all of them, and None where nothing is said."""
+        if value is None:
+            return None
+        if value in (_STAR, [_STAR]):
+            return ()
+        names = self.some_texts(value, path)
+        for position, name in enumerate(names):
+            if service_account(f"system:serviceaccount:{name}:any") is None:
+                self.wrong(f"{path}[{position}]", f"{name}: no namespace is called so")
+        return tuple(names)
+
+
+def _any(name: str) -> str:
+    return ANY if name == _STAR else name

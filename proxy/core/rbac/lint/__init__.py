@@ -1,0 +1,1 @@
+"""Checks of RBAC objects for mistakes with impersonation rules."""

@@ -1,0 +1,1 @@
+"""What a request does: RequestInfo, list options, selectors, timeout."""

@@ -1,0 +1,319 @@
+"""What a request does: its verb, and on what, exactly as the API server will see it."""
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote
+
+from proxy.core.errors import BadRequest, TargetTooLong, UnreadableRequest
+from proxy.core.gocompat.quote import LONGEST_SHOWN, MARKER, cut_text, go_quote
+from proxy.core.gocompat.url import first_values, request_uri, split_target
+from proxy.core.http.headers import Header
+from proxy.core.requestinfo.list_options import (
+    DEFAULT_SELECTOR_TERMS,
+    NO_OPTIONS,
+    ListOptions,
+    SelectorRefused,
+    read_list_options,
+    read_without_selectors,
+)
+from proxy.core.requestinfo.selectors import FieldRequirement, LabelRequirement
+
+_RESOURCE_VERBS = {
+    b"GET": "get",
+    b"HEAD": "get",
+    b"POST": "create",
+    b"PUT": "update",
+    b"PATCH": "patch",
+    b"DELETE": "delete",
+    b"OPTIONS": "",
+}
+_PATH_VERBS = frozenset({"proxy", "watch"})
+# The verbs that become list, watch or deletecollection when no name follows.
+_COLLECTION_VERBS = frozenset({"get", "delete"})
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+_LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
+_LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+# Their parameters are commands, or are for an application: any length, and not read here.
+_CONNECT_SUBRESOURCES = frozenset({"attach", "exec", "portforward", "proxy"})
+_FEWEST_CORE_PARTS = 3
+_FEWEST_GROUP_PARTS = 4
+_LONGEST_REMEMBERED_TARGET = 256
+# What a path can name: group, version, verb, namespace, resource, name, subresource. The rest stays
+# in one piece, so that a path of slashes costs no more than another.
+_MOST_PARTS = 10
+# Selectors of so few terms are read before it is known who is calling, as the API server does it:
+# an event of a refused request then names the object that the selector pins.
+_OUTLINED_TERMS = 64
+
+DEFAULT_TARGET_BYTES = 64 * 1024
+"""How long a target may be, unless its parameters are not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The attributes that an authorizer judges, and the decoded path they came from.
+
+    On a non-resource request only verb and path are set. `has_unparsed_selector` means that not
+    everything about the request is understood, so no decision about it may be reused.
+    """
+
+    verb: str
+    path: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+    fields: tuple[FieldRequirement, ...] = ()
+    labels: tuple[LabelRequirement, ...] = ()
+    has_unparsed_selector: bool = False
+    is_long_running: bool = field(init=False, repr=False, compare=False)
+    """Whether the request may last: no deadline, and an audit event when it starts."""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Once, because both are asked about the same few actions at every request.
+        object.__setattr__(self, "is_long_running", self._may_last())
+        object.__setattr__(self, "_hash", hash((self.verb, self.path, self.labels, self.fields)))
+
+    def __hash__(self) -> int:
+        """Return a number that equal actions share."""
+        return self._hash
+
+    def _may_last(self) -> bool:
+        if self.verb in _LONG_RUNNING_VERBS:
+            return True
+        if self.is_resource:
+            return self.subresource in _LONG_RUNNING_SUBRESOURCES
+        return self.path.startswith("/debug/pprof/")
+
+
+class Outline(NamedTuple):
+    """What a request does, as far as that is read before it is known who is calling.
+
+    Unless it `is_whole`, its selectors were not read, and neither was the name that they may pin.
+    """
+
+    action: Action
+    is_whole: bool
+
+
+def check_target_length(method: bytes, target: bytes, *, most_bytes: int) -> None:
+    """Refuse a long target with TargetTooLong, before anything looks at all of it.
+
+    An exec carries its command in the query, so the query of a connect request may have any length.
+    """
+    if len(target) <= most_bytes:
+        return
+    path = target.partition(b"?")[0]
+    if len(path) <= most_bytes:
+        action = _read_action(method, path, most_terms=None)
+        if action.verb == "proxy" or action.subresource in _CONNECT_SUBRESOURCES:
+            return
+    raise TargetTooLong(f"the request target is longer than {most_bytes} bytes")
+
+
+def outline_action(method: bytes, target: bytes) -> Outline:
+    """Return what a request does, but for selectors that are long; from its raw target.
+
+    Refuses what we never forward with BadRequest, and what the API server itself cannot read
+    with its own 500.
+    """
+    # Clients ask the same things again and again. Short targets only, so that what is remembered
+    # stays small; an Action is a value, so sharing one between requests is safe.
+    try:
+        if len(target) <= _LONGEST_REMEMBERED_TARGET:
+            return _remembered_outline(method, target)
+        return _read_outline(method, target)
+    except SelectorRefused:
+        return Outline(_read_action(method, target, most_terms=None), is_whole=False)
+
+
+def whole_action(
+    outline: Outline, method: bytes, target: bytes, *, most_terms: int = DEFAULT_SELECTOR_TERMS
+) -> Action:
+    """Return all that a request does; SelectorRefused if there is more than is read for anybody."""
+    if outline.is_whole:
+        return outline.action
+    return _read_action(method, target, most_terms=most_terms)
+
+
+def parse_action(method: bytes, target: bytes) -> Action:
+    """Return all that a request does, from its raw origin-form target."""
+    return whole_action(outline_action(method, target), method, target)
+
+
+def _read_outline(method: bytes, target: bytes) -> Outline:
+    return Outline(_read_action(method, target, most_terms=_OUTLINED_TERMS), is_whole=True)
+
+
+_remembered_outline = lru_cache(maxsize=4096)(_read_outline)
+
+
+def _read_action(method: bytes, target: bytes, *, most_terms: int | None) -> Action:
+    verb = _RESOURCE_VERBS.get(method)
+    if verb is None:
+        raise BadRequest("the request method is not supported")
+    path, query = split_target(target)
+    parts = path.strip("/").split("/", _MOST_PARTS)
+    if not _is_resource(parts):
+        return Action(method.decode("ascii").lower(), path)
+    group, version, rest = _split_version(parts)
+    if rest[0] in _PATH_VERBS:
+        verb, *rest = rest
+        if not rest:
+            raise _unreadable(target)
+    namespace, rest = _split_namespace(rest)
+    resource, name, subresource = (*rest, "", "")[:3]
+    options = NO_OPTIONS
+    if not name and verb in _COLLECTION_VERBS:
+        options = _list_options(query, most_terms)
+        verb, name = _collection_verb(verb, options)
+    return Action(
+        verb,
+        path,
+        is_resource=True,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        name=name,
+        subresource="" if verb == "proxy" else subresource,
+        fields=options.fields or (),
+        labels=options.labels or (),
+        has_unparsed_selector=options.fields is None or options.labels is None,
+    )
+
+
+def _list_options(query: bytes, most_terms: int | None) -> ListOptions:
+    if most_terms is None:
+        return read_without_selectors(query)
+    return read_list_options(query, most_terms=most_terms)
+
+
+def _is_resource(parts: list[str]) -> bool:
+    if parts[0] == "api":
+        return len(parts) >= _FEWEST_CORE_PARTS
+    return parts[0] == "apis" and len(parts) >= _FEWEST_GROUP_PARTS
+
+
+def _split_version(parts: list[str]) -> tuple[str, str, list[str]]:
+    if parts[0] == "api":
+        return "", parts[1], parts[2:]
+    return parts[1], parts[2], parts[3:]
+
+
+def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
+    """Return the namespace and what follows it.
+
+    A namespace itself, and its own subresources, are the resource `namespaces` inside itself.
+    """
+    if parts[0] != "namespaces" or len(parts) == 1:
+        return "", parts
+    following = parts[2:]
+    if not following or following[0] in _NAMESPACE_SUBRESOURCES:
+        return parts[1], parts
+    return parts[1], following
+
+
+def _collection_verb(verb: str, options: ListOptions) -> tuple[str, str]:
+    if verb == "delete":
+        return "deletecollection", ""
+    return "watch" if options.is_watch else "list", options.name
+
+
+def _unreadable(target: bytes) -> UnreadableRequest:
+    raw = go_quote(cut_text(target.decode("utf-8", "surrogateescape")))
+    uri = request_uri(target[:LONGEST_SHOWN])
+    if len(target) > LONGEST_SHOWN:
+        uri += MARKER
+    return UnreadableRequest(
+        f"Internal Server Error: {raw}: failed to create RequestInfo: "
+        f"unable to determine kind and namespace from url, {uri}"
+    )
+
+
+_IN_LINES = frozenset((b"application/json", b"text/plain"))
+_FOLLOWED = frozenset(("true", "1"))
+_FOLLOW = frozenset(("follow",))
+
+
+def is_endless(action: Action, target: bytes) -> bool:
+    """Tell whether a client that sees this answer end well knows that it may come again.
+
+    On doubt it is not: an answer that has an end of its own must never be ended before it, or half
+    of it would pass for the whole.
+    """
+    if action.verb == "watch":
+        return True
+    if action.resource != "pods" or action.subresource != "log":
+        return False
+    return first_values(target.partition(b"?")[2], _FOLLOW).get("follow") in _FOLLOWED
+
+
+def comes_in_lines(headers: list[Header]) -> bool:
+    """Tell whether each message of a stream is a line: JSON events and logs, not compressed."""
+    named = {name.lower(): value for name, value in headers}
+    media_type = named.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return media_type in _IN_LINES and b"content-encoding" not in named
+
+
+_METHODS = {
+    "get": b"GET",
+    "list": b"GET",
+    "watch": b"GET",
+    "create": b"POST",
+    "update": b"PUT",
+    "patch": b"PATCH",
+    "delete": b"DELETE",
+    "deletecollection": b"DELETE",
+}
+_OF_COLLECTIONS = frozenset({"list", "watch", "deletecollection"})
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceKind:
+    """A resource as discovery tells it."""
+
+    group: str
+    version: str
+    resource: str
+    is_namespaced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which object or collection of a resource is meant; empty parts are not named."""
+
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def named_action(verb: str, kind: ResourceKind, place: Place) -> Action:
+    """Return the action as the API server reads it from the request that people mean.
+
+    A verb that no request has (such as `use`) is taken as it is.
+    """
+    target = _target(kind, place)
+    if place.name and verb in _OF_COLLECTIONS:
+        # A list of one object is a list by its name, as `kubectl get pod NAME --watch` asks for it.
+        query = quote(f"metadata.name={place.name}", safe="")
+        target = f"{_target(kind, replace(place, name=''))}?fieldSelector={query}"
+    action = parse_action(_METHODS.get(verb, b"GET"), target.encode())
+    return replace(action, verb=verb)
+
+
+def _target(kind: ResourceKind, place: Place) -> str:
+    root = ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
+    within = ["namespaces", place.namespace] if kind.is_namespaced and place.namespace else []
+    parts = [*root, *within, kind.resource]
+    if place.name or place.subresource:
+        # A subresource always has an object; one without a name is any.
+        parts.append(place.name)
+    if place.subresource:
+        parts.append(place.subresource)
+    return "".join(f"/{quote(part, safe='')}" for part in parts)

@@ -1,0 +1,1 @@
+"""The permissions of the proxy's own accounts, and denials that concern them."""

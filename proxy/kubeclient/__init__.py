@@ -1,0 +1,1 @@
+"""Clients of Kubernetes APIs: kubeconfigs, in-cluster credentials, bounded HTTP sessions."""

@@ -1,0 +1,190 @@
+"""Where our own identity is written: a kubeconfig, or the pod's service account.
+
+kubernetes-asyncio reads both, and runs exec plugins. It reads once; this knows when to read again.
+Everything here blocks on files or programs, so it runs in threads.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from cryptography import x509
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import incluster_config
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+_FAREWELL_SECONDS = 5.0
+
+
+def run_apart(start: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
+    """Run what `start` returns in a loop of its own; for use in a thread.
+
+    After that many seconds it is given up with TimeoutError, and programs that it runs are killed.
+    """
+    with asyncio.Runner(loop_factory=_LoopApart) as runner:
+        runner.run(asyncio.wait_for(start(), seconds))
+
+
+class _LoopApart(asyncio.SelectorEventLoop):
+    """An event loop whose child processes end with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._children: list[asyncio.SubprocessTransport] = []
+
+    async def subprocess_exec(self, *program: Any, **options: Any) -> Any:
+        """Run a program, and remember it."""
+        transport, protocol = await super().subprocess_exec(*program, **options)
+        self._children.append(transport)
+        return transport, protocol
+
+    def close(self) -> None:
+        """Kill what still runs, and see it end."""
+        if not self.is_closed():
+            self.run_until_complete(self._end_children())
+        super().close()
+
+    async def _end_children(self) -> None:
+        for child in self._children:
+            child.close()
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            while any(child.get_returncode() is None for child in self._children):  # noqa: ASYNC110 - a transport has no event for it
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # their pipes close in the loop's next turn
+
+
+# A plugin is run again this long before what it gave expires: time for some failed runs.
+_RENEW_BEFORE = timedelta(minutes=1)
+_PLUGIN_SECONDS = 15.0
+# By these a user section says that a program, or an identity provider, has to be asked.
+_PLUGINS = frozenset(("exec", "auth-provider"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was found, and how long it may be used without looking again."""
+
+    configuration: Configuration
+    document: bytes = b""
+    """The kubeconfig's bytes."""
+    runs_plugin: bool = False
+    expires: datetime | None = None
+
+
+class CredentialSource:
+    """Reads our identity as often as it is asked, but runs plugins only when it has to."""
+
+    def __init__(self, kubeconfig: Path | None, now: Callable[[], datetime]) -> None:
+        self._kubeconfig = kubeconfig
+        self._now = now
+
+    def __str__(self) -> str:
+        return f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
+
+    async def read(self, last: Reading | None = None) -> Reading:
+        """Return what is written now.
+
+        What a plugin gave `last` is returned again as long as it is good. Raises OSError,
+        ValueError or the library's ConfigException for what cannot be read.
+        """
+        if self._kubeconfig is None:
+            return await asyncio.to_thread(_read_pod)
+        document = await asyncio.to_thread(self._kubeconfig.read_bytes)
+        if last is not None and last.document == document and self._is_good(last):
+            return last
+        return await _read_kubeconfig(self._kubeconfig, document)
+
+    def _is_good(self, last: Reading) -> bool:
+        # Only what a plugin gave is good until it expires; files are simply read again. Without
+        # an expiry it is good until the API server refuses it, as it is for kubectl.
+        if not last.runs_plugin:
+            return False
+        return last.expires is None or self._now() < last.expires - _RENEW_BEFORE
+
+
+def runs_plugin(kubeconfig: Path) -> bool:
+    """Tell whether a program has to be run to know this credential; OSError, ValueError if unsure.
+
+    Blocks on a file.
+    """
+    try:
+        return not _PLUGINS.isdisjoint(_user(_mapping(kubeconfig.read_bytes())))
+    except (AttributeError, KeyError, StopIteration, TypeError) as error:
+        raise ValueError("it is not a well-formed kubeconfig") from error
+
+
+def pod_namespace() -> str:
+    """Return the namespace of the pod we run in; OSError outside of one. Blocks on a file."""
+    token_file = Path(incluster_config.SERVICE_TOKEN_FILENAME)
+    return token_file.with_name("namespace").read_text(encoding="utf-8").strip()
+
+
+def _read_pod() -> Reading:
+    configuration = Configuration()
+    load = cast("Callable[..., None]", config.load_incluster_config)  # it ships half its types
+    load(client_configuration=configuration, try_refresh_token=False)
+    return Reading(configuration)
+
+
+async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> Reading:
+    content = await asyncio.to_thread(_mapping, document)
+    configuration = Configuration()
+    try:
+        # What was read is what is loaded: the file may change at any moment.
+        loader = KubeConfigLoader(content, config_base_path=str(kubeconfig.parent.absolute()))
+        load = partial(loader.load_and_set, configuration)
+        await asyncio.to_thread(run_apart, load, _PLUGIN_SECONDS)
+        runs_plugin = not _PLUGINS.isdisjoint(_user(content))
+    except (AssertionError, AttributeError, KeyError, StopIteration, TypeError) as error:
+        # How the library meets a list where it expects a mapping, and the like.
+        raise ValueError("it is not a well-formed kubeconfig") from error
+    except config.ConfigException as error:
+        if "invalid args list" in str(error):
+            # The library would show them, and whatever is in them.
+            raise ValueError("the args of its plugin are not a list") from None
+        raise
+    except TimeoutError as error:
+        raise ValueError(f"its plugin took longer than {_PLUGIN_SECONDS:.0f} s") from error
+    if not runs_plugin:
+        return Reading(configuration, document)
+    expires = await asyncio.to_thread(_expiry, loader, configuration)
+    return Reading(configuration, document, runs_plugin=True, expires=expires)
+
+
+def _mapping(document: bytes) -> Mapping[str, Any]:
+    # The library fails without words on what is something else.
+    try:
+        content = yaml.safe_load(document)
+    except yaml.YAMLError as error:
+        raise ValueError("it is not YAML") from error
+    if not isinstance(content, dict):
+        raise ValueError("it is not a mapping")  # noqa: TRY004 - a wrong value, not a wrong call
+    return content
+
+
+def _user(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the user section in use, which the library has found before us."""
+    current = content["current-context"]
+    context = next(one["context"] for one in content["contexts"] if one["name"] == current)
+    named = context.get("user")
+    users: list[Mapping[str, Any]] = [
+        one["user"] or {} for one in content.get("users") or [] if one["name"] == named
+    ]
+    return users[0] if users else {}
+
+
+def _expiry(loader: object, configuration: Configuration) -> datetime | None:
+    """Return when a plugin's token expires, or else its certificate."""
+    told = getattr(loader, "exec_plugin_expiry", None)
+    if isinstance(told, datetime):
+        return told if told.tzinfo else told.replace(tzinfo=UTC)
+    if configuration.api_key or not configuration.cert_file:
+        return None
+    certificate = x509.load_pem_x509_certificate(Path(configuration.cert_file).read_bytes())
+    return certificate.not_valid_after_utc

@@ -1,0 +1,1 @@
+"""The request path: every request passes `pipeline.py` from top to bottom."""

@@ -1,0 +1,1 @@
+"""Composition of the running proxy: build, start, reload and stop its components."""

@@ -1,0 +1,125 @@
+"""Settings in, audit backends out; what has not changed stays the backend that it is."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from proxy.audit.backends.buffer import BufferLimits, Mode
+from proxy.audit.backends.log import LogBackend
+from proxy.audit.backends.log_file import STANDARD_OUTPUT, LogFile
+from proxy.audit.backends.log_rotation import Keeping, OldLogFiles
+from proxy.audit.backends.union import AuditBackends
+from proxy.audit.backends.webhook import Batching, WebhookBackend
+from proxy.audit.backends.webhook_config import WebhookTarget
+from proxy.core.audit.limits import EventLimits
+from proxy.kubeclient.kubeconfig import CredentialSource
+from proxy.settings.audit import AuditLogSettings, AuditSettings, AuditWebhookSettings
+from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.audit import AuditMetrics
+
+log = logging.getLogger(__name__)
+
+_MEGABYTE = 1 << 20
+_NO_BACKENDS = AuditSettings()
+
+
+def build_audit(
+    settings: AuditSettings,
+    metrics: AuditMetrics,
+    now: Callable[[], datetime],
+    *,
+    current: tuple[AuditSettings, AuditBackends] | None = None,
+) -> AuditBackends:
+    """Return where audit events go; whoever is not among the `current` ones is yet to be started.
+
+    A backend whose file or receiver stays the same goes on, with what it has yet to store.
+    """
+    old, backends = current or (_NO_BACKENDS, None)
+    file, receiver = (backends.log, backends.webhook) if backends else (None, None)
+    if file is None or not _is_same_file(old.log, settings.log):
+        file = _build_audit_log(settings.log, metrics)
+    if receiver is None or not _is_same_receiver(old.webhook, settings.webhook):
+        receiver = _build_audit_webhook(settings.webhook, metrics, now)
+    return AuditBackends(file, receiver, when_refused=metrics.request_rejected)
+
+
+def limit_audit(settings: AuditSettings, backends: AuditBackends) -> None:
+    """Hold every backend to what these settings let it keep in memory."""
+    if backends.log is not None:
+        backends.log.backlog.limit(_limits(settings.log))
+    if backends.webhook is not None:
+        backends.webhook.backlog.limit(_limits(settings.webhook))
+
+
+def event_limits(settings: AuditSettings) -> EventLimits:
+    """Return how long the values of events may be."""
+    limits = settings.limits
+    return EventLimits(
+        uri_bytes=limits.uri_bytes,
+        user_bytes=limits.user_bytes,
+        message_bytes=limits.message_bytes,
+        unauthenticated_bytes=limits.unauthenticated_bytes,
+    )
+
+
+def _is_same_file(old: AuditLogSettings, new: AuditLogSettings) -> bool:
+    if old.path == new.path == STANDARD_OUTPUT:
+        return True  # which has no other settings, and two writers would mix up their lines
+    limits = {"mode": new.mode, "buffer_size": new.buffer_size, "buffer_bytes": new.buffer_bytes}
+    return old.model_copy(update=limits) == new
+
+
+def _is_same_receiver(old: AuditWebhookSettings, new: AuditWebhookSettings) -> bool:
+    limits = {"mode": new.mode, "buffer_size": new.buffer_size, "buffer_bytes": new.buffer_bytes}
+    return old.model_copy(update=limits) == new
+
+
+def _limits(settings: AuditLogSettings | AuditWebhookSettings) -> BufferLimits:
+    return BufferLimits(Mode(settings.mode), settings.buffer_size, settings.buffer_bytes)
+
+
+def _build_audit_log(settings: AuditLogSettings, metrics: AuditMetrics) -> LogBackend | None:
+    if settings.path is None:
+        return None
+    open_file = partial(_open_audit_log, settings, settings.path, metrics)
+    return LogBackend(open_file, _limits(settings), metrics)
+
+
+def _open_audit_log(settings: AuditLogSettings, path: Path, metrics: AuditMetrics) -> LogFile:
+    def failed(reason: str, error: OSError) -> None:
+        metrics.backend_failed("log", reason)
+        text = error.strerror or str(error)
+        log.warning("audit file not rotated", extra=fields(step=reason, reason=text))
+
+    keeping = Keeping(settings.max_age_days, settings.max_backups, settings.compress)
+    old_files = OldLogFiles(path, keeping, when_failed=partial(failed, "tidy"))
+    file = LogFile(
+        path,
+        most_bytes=settings.max_size_megabytes * _MEGABYTE,
+        when_put_aside=old_files.tidy,
+        when_rotation_fails=partial(failed, "rotate"),
+    )
+    if path != STANDARD_OUTPUT:
+        old_files.tidy()  # what a predecessor could not finish
+    return file
+
+
+def _build_audit_webhook(
+    settings: AuditWebhookSettings, metrics: AuditMetrics, now: Callable[[], datetime]
+) -> WebhookBackend | None:
+    if settings.kubeconfig is None:
+        return None
+    return WebhookBackend(
+        WebhookTarget(CredentialSource(settings.kubeconfig, now)),
+        _limits(settings),
+        Batching(
+            most_events=settings.batch_max_size,
+            longest_wait_seconds=settings.batch_max_wait_seconds,
+            calls_per_second=settings.throttle_qps,
+            burst=settings.throttle_burst,
+            initial_backoff_seconds=settings.initial_backoff_seconds,
+        ),
+        metrics,
+    )

@@ -1,0 +1,1 @@
+"""An aggregated API server for development and tests."""

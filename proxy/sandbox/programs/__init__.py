@@ -1,0 +1,1 @@
+"""Binaries of the control plane: find, download or build them."""

@@ -1,0 +1,54 @@
+"""Where programs are kept between runs, and the lock against two makers at a time."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from proxy.sandbox.programs.versions import KUBERNETES_VERSION, Announce
+
+POLL_SECONDS = 0.2
+HEARTBEAT_SECONDS = 30.0
+
+
+def cache_directory() -> Path:
+    """Return `$XDG_CACHE_HOME/understudy/VERSION`, which need not exist yet."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG rules say that a relative path is to be ignored.
+    root = Path(chosen) if Path(chosen).is_absolute() else Path.home() / ".cache"
+    return root / "understudy" / KUBERNETES_VERSION
+
+
+@contextmanager
+def exclusive(directory: Path, announce: Announce) -> Iterator[None]:
+    """Be the only process on this machine that fills a directory of the cache.
+
+    The lock is the kernel's, on a file beside the directory: it ends with its holder, however the
+    holder ends. The file itself stays, because removing it would let two holders have two files.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_name(f"{directory.name}.lock").open("ab") as lock:
+        if not _try_to_lock(lock):
+            announce(f"another process is filling {directory}, waiting for it")
+            _wait_for_lock(lock, announce)
+        yield
+
+
+def _wait_for_lock(lock: IO[bytes], announce: Announce) -> None:
+    started = last_told = time.monotonic()
+    while not _try_to_lock(lock):
+        time.sleep(POLL_SECONDS)
+        if time.monotonic() - last_told >= HEARTBEAT_SECONDS:
+            last_told = time.monotonic()
+            announce(f"  still waiting, {last_told - started:.0f} s")
+
+
+def _try_to_lock(lock: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

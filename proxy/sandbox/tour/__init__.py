@@ -1,0 +1,1 @@
+"""The demo: chapters that run against a real control plane."""

@@ -1,0 +1,129 @@
+"""The ways to ask that the tour shows: kubectl, plain HTTP, and a console's WebSocket."""
+
+import http
+import json
+import os
+import shlex
+import subprocess
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+
+from proxy.sandbox.aggregated.server import CONSOLE_PROTOCOL
+from proxy.sandbox.api_client import Manifest, client_context
+from proxy.sandbox.errors import SandboxError
+from proxy.sandbox.identities import BearerToken
+from proxy.sandbox.tour.runner import (
+    Outcome,
+    Person,
+    Target,
+    Wanted,
+)
+from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
+
+KUBECTL_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class KubectlRequest:
+    """A kubectl command, with the sender's kubeconfig."""
+
+    program: Path
+    arguments: tuple[str, ...]
+
+    def lines(self, wanted: Wanted | None) -> list[str]:
+        """Return the command as it could be typed."""
+        flags = wanted.flags() if wanted else []
+        return [f"$ {shlex.join(['kubectl', *self.arguments, *flags])}"]
+
+    def send(self, target: Target, sender: Person, wanted: Wanted | None) -> Outcome:
+        """Run it: exit code 0 is allowed, `Forbidden` is denied, anything else is no answer."""
+        kubeconfig = target.kubeconfig_for(sender.credential, name=file_name(sender))
+        options = [f"--kubeconfig={kubeconfig}", f"--cache-dir={kubeconfig.with_suffix('.cache')}"]
+        flags = wanted.flags() if wanted else []
+        try:
+            done = subprocess.run(  # noqa: S603 - our own kubectl with the tour's own words
+                [self.program, *options, *self.arguments, *flags],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=KUBECTL_SECONDS,
+                check=False,
+                env={"PATH": os.environ.get("PATH", ""), "HOME": str(kubeconfig.parent)},
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SandboxError(f"kubectl gave no answer: {error}") from error
+        if done.returncode != 0 and "(Forbidden)" not in done.stderr:
+            raise SandboxError(f"kubectl failed: {done.stderr.strip()}")
+        return Outcome(done.returncode == 0, done.stderr if done.returncode else done.stdout)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A plain HTTP request, with the sender's certificate or token."""
+
+    path: str
+    method: str = "GET"
+    body: Manifest | None = None
+
+    def lines(self, wanted: Wanted | None) -> list[str]:
+        """Return the request line and the headers that matter."""
+        headers = wanted.headers() if wanted else []
+        return [f"{self.method} {self.path}", *(f"{name}: {value}" for name, value in headers)]
+
+    def send(self, target: Target, sender: Person, wanted: Wanted | None) -> Outcome:
+        """Send it: 2xx is allowed, 403 is denied, anything else is no answer to the question."""
+        headers = wanted.headers() if wanted else []
+        client = target.client(sender.credential)
+        try:
+            answer = client.request(self.method, self.path, headers=headers, body=self.body)
+        except (OSError, HTTPException) as error:
+            raise SandboxError(f"{self.method} {self.path} got no answer: {error}") from error
+        return _outcome(answer.status, answer.body)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleRequest:
+    """An upgrade to a WebSocket that must greet us and echo what we say."""
+
+    path: str
+
+    def lines(self, wanted: Wanted | None) -> list[str]:
+        """Return the request line and the headers that matter."""
+        upgrade = ["Upgrade: websocket", f"Sec-WebSocket-Protocol: {CONSOLE_PROTOCOL}"]
+        return [*HttpRequest(self.path).lines(wanted), *upgrade]
+
+    def send(self, target: Target, sender: Person, wanted: Wanted | None) -> Outcome:
+        """Open the console and talk to it; the text is its greeting and its echo."""
+        headers = wanted.headers() if wanted else []
+        if isinstance(sender.credential, BearerToken):
+            headers.append(("Authorization", f"Bearer {sender.credential.value}"))
+        context = client_context(target.ca_pem, sender.credential)
+        url = f"{target.url}{self.path}"
+        try:
+            with WebSocket(
+                url, context=context, protocol=CONSOLE_PROTOCOL, headers=headers
+            ) as console:
+                greeting = json.loads(console.receive())
+                console.send("uname -a")
+                return Outcome(
+                    allowed=True, text=json.dumps(greeting | {"echo": console.receive()})
+                )
+        except UpgradeRefused as refused:
+            return _outcome(refused.status, refused.body)
+        except (OSError, HTTPException) as error:
+            raise SandboxError(f"the console {self.path} got no answer: {error}") from error
+
+
+def file_name(person: Person) -> str:
+    """Return the name of a person's kubeconfig, without its ending."""
+    return person.title.removeprefix("the ").replace(" ", "-")
+
+
+def _outcome(status: int, body: bytes) -> Outcome:
+    text = body.decode(errors="replace")
+    if status in range(200, 300):
+        return Outcome(allowed=True, text=text)
+    if status == http.HTTPStatus.FORBIDDEN:
+        return Outcome(allowed=False, text=json.loads(text)["message"])
+    raise SandboxError(f"an answer of {status} is neither yes nor no: {text.strip()}")

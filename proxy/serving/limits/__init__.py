@@ -1,0 +1,1 @@
+"""Limits of the client side: connections, handshakes, memory, requests in flight."""

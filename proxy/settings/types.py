@@ -1,0 +1,100 @@
+"""Values that YAML has no type for: durations, files, addresses."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+
+class StrictModel(BaseModel):
+    """A frozen value that knows its keys and coerces nothing."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
+    )
+
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
+_PORT = re.compile(r"[0-9]{1,5}")
+_LONGEST_SECONDS = 8760 * 3600.0
+_HTTPS_PORT = 443
+
+
+def _read_duration(value: object) -> float:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
+    if match is None:
+        raise ValueError("must be a duration such as 10s, 1m30s or 500ms")
+    hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
+    duration = hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+    if duration > _LONGEST_SECONDS:
+        raise ValueError("must be at most 8760h")
+    return duration
+
+
+def read_path(value: object, info: ValidationInfo) -> Path:
+    """Return the path of a file, relative to the config file; ValueError for anything else."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("must be the path of a file")
+    directory = (info.context or {}).get("directory", Path())
+    return Path(directory, value)
+
+
+def read_address(value: object) -> tuple[str, int]:
+    """Return host and port of `ADDRESS:PORT`; ValueError for anything else."""
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not host or _PORT.fullmatch(port) is None or int(port) > 65535:  # noqa: PLR2004 - a port
+        raise ValueError("must be ADDRESS:PORT, such as 0.0.0.0:8443 or [::]:8443")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def read_server(value: object) -> tuple[str, int]:
+    """Return host and port of `https://HOST[:PORT]`; ValueError for anything else."""
+    url = urlsplit(value) if isinstance(value, str) else None
+    if (
+        url is None
+        or (url.scheme, url.query, url.fragment, url.username) != ("https", "", "", None)
+        or not url.hostname
+        or url.path not in ("", "/")
+    ):
+        raise ValueError(f"must be https://HOST[:PORT]{_not_this(value)}")
+    url.hostname.encode("idna")  # a name that no resolver could ever be asked for is refused here
+    return url.hostname, url.port or _HTTPS_PORT
+
+
+def _not_this(value: object) -> str:
+    """Return the words for a wrong server, without the password or token that may be in it."""
+    return "" if re.search("[@?#]", str(value)) else f", not {value}"
+
+
+def write_duration(seconds: float) -> str:
+    """Return a duration as a config file has it."""
+    milliseconds = round(seconds * 1000)
+    for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if milliseconds % size == 0 and (milliseconds or unit == "s"):
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds}ms"
+
+
+def as_text(pattern: str) -> WithJsonSchema:
+    """Return how a value looks that is text in the file and something else here."""
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+DURATION_PATTERN = r"^(?=.)([0-9]+h)?([0-9]+m(?!s))?([0-9]+(\.[0-9]+)?s)?([0-9]+ms)?$"
+TIMEOUT_PATTERN = DURATION_PATTERN.replace("(?=.)", "(?=.*[1-9])")
+ADDRESS_PATTERN = r"^.+:[0-9]{1,5}$"
+
+Duration = Annotated[float, BeforeValidator(_read_duration), as_text(DURATION_PATTERN)]
+Timeout = Annotated[float, BeforeValidator(_read_duration), Field(gt=0), as_text(TIMEOUT_PATTERN)]
+PATH_TEXT = as_text(r"^[^\u0000]+$")
+
+FilePath = Annotated[Path, BeforeValidator(read_path), PATH_TEXT]
+Address = Annotated[tuple[str, int], BeforeValidator(read_address), as_text(ADDRESS_PATTERN)]
+Server = Annotated[tuple[str, int], BeforeValidator(read_server), as_text(r"^https://[^@?#/]+/?$")]

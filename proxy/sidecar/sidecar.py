@@ -1,0 +1,150 @@
+"""A running hop: what starts and stops, in which order."""
+
+import asyncio
+import ipaddress
+import itertools
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from OpenSSL import SSL
+
+from proxy.concurrency.task_set import Tasks
+from proxy.core.errors import Refusal
+from proxy.core.impersonation.permit import pass_on_as
+from proxy.core.userinfo import Identity
+from proxy.serving.drain import Drain
+from proxy.serving.drain_schedule import DrainTimes
+from proxy.serving.limits.connections import ConnectionLimits
+from proxy.serving.limits.unauthenticated_memory import UnauthenticatedBudget
+from proxy.serving.listener import Listener
+from proxy.sidecar.certificate import LOOPBACK_NAMES, own_certificate, own_context
+from proxy.sidecar.handler import ActingHandler, ActingHeads
+from proxy.sidecar.proxy_endpoint import KnownServer, Nobody
+from proxy.sidecar.service_account_dir import NOTHING, Handout
+from proxy.telemetry.logs import fields
+from proxy.upstream.endpoints import Endpoints
+from proxy.upstream.forwarder import Forwarder
+from proxy.upstream.pool import Pool
+
+log = logging.getLogger(__name__)
+
+_SWEEP_SECONDS = 1.0
+_SWEEPS_PER_LOOK = 10
+_CONNECT_SECONDS = 5.0
+# More than the proxy's own: it tells what kept it from answering, and we do not know.
+_RESPONSE_SECONDS = 120.0
+# Of all clients, who have one address: they are on this machine.
+_UNFINISHED_HEAD_BYTES = 64 * 1024 * 1024
+# The application beside us is what clients wait for, not we: watches end at once, requests that are
+# under way are waited for.
+_DRAIN_TIMES = DrainTimes(delay_seconds=0.0, watch_window_seconds=0.0, grace_seconds=20.0)
+
+
+@dataclass(frozen=True, slots=True)
+class HopSettings:
+    """Everything a hop needs to be told."""
+
+    wanted: Identity
+    server: tuple[str, int]
+    address: tuple[str, int]
+    ca_file: Path | None = None
+    kept: Path | None = None
+    """Where the certificate stays over a restart; None: in memory, a new one at each start."""
+    handout: Handout = NOTHING
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether nobody but this machine (or pod) can reach an address.
+
+    A name is not one: what it stands for is written elsewhere, and may change.
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@asynccontextmanager
+async def running_hop(settings: HopSettings) -> AsyncIterator["Hop"]:
+    """Run the hop for the time of the context."""
+    server = await asyncio.to_thread(KnownServer, settings.server, settings.ca_file)
+    names = tuple(dict.fromkeys((*LOOPBACK_NAMES, settings.address[0])))
+    own = await asyncio.to_thread(own_certificate, names, settings.kept)
+    context = await asyncio.to_thread(own_context, own.pair)
+    hop = Hop(settings.wanted, server, context)
+    try:
+        await hop.start(settings, ca_pem=own.ca_pem)
+        yield hop
+    finally:
+        await hop.stop()
+
+
+class Hop:
+    """The listening side and the proxy's side, and nothing decided between them."""
+
+    def __init__(self, wanted: Identity, server: KnownServer, context: SSL.Context) -> None:
+        clock = asyncio.get_running_loop().time
+        nobody = Nobody()
+        self._server = server
+        self._tasks = Tasks(_report_failure)
+        self._pool = Pool(
+            Endpoints(server, clock),
+            connect_timeout_seconds=_CONNECT_SECONDS,
+            clock=clock,
+            tasks=self._tasks,
+        )
+        forwarder = Forwarder(
+            self._pool,
+            nobody,
+            nobody,
+            response_timeout_seconds=_RESPONSE_SECONDS,
+            tasks=self._tasks,
+            write_head=ActingHeads(server.endpoints[0].address).write,
+        )
+        self._listener = Listener(
+            context=context,
+            handler=ActingHandler(pass_on_as(wanted), forwarder, self._tasks),
+            limits=ConnectionLimits(),
+            budget=UnauthenticatedBudget(_UNFINISHED_HEAD_BYTES, 100),
+            clock=clock,
+        )
+        self.drain = Drain(self._listener, _DRAIN_TIMES, clock=clock)
+        self.address = ("", 0)
+
+    async def start(self, settings: HopSettings, *, ca_pem: bytes) -> None:
+        """Listen, and then tell the application how to trust us."""
+        # Not shared: another hop's applications trust another CA, and may want to be somebody else.
+        self.address = await self._listener.bind(*settings.address, shares=False)
+        await self._listener.accept()
+        await asyncio.to_thread(settings.handout.write, ca_pem)
+        self._tasks.keep(self._keep_house())
+        log.info(
+            "acting",
+            extra=fields(address=f"{self.address[0]}:{self.address[1]}", user=settings.wanted.name),
+        )
+
+    async def stop(self) -> None:
+        """Close everything, the application's connections first."""
+        await self._listener.stop()
+        self._pool.close()
+        await self._tasks.stop()
+
+    async def _keep_house(self) -> None:
+        """Close who is late, idle or dead, and look at the CA again."""
+        for turn in itertools.count(1):
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self._listener.close_late()
+            self._pool.close_old()
+            if turn % _SWEEPS_PER_LOOK == 0:
+                self._listener.close_unreachable()
+                self._pool.close_unreachable()
+                await self._server.look()
+
+
+def _report_failure(error: BaseException) -> None:
+    if isinstance(error, Refusal):
+        return  # An answer for whoever awaits the task, not a fault of it.
+    log.error("background work failed", exc_info=error)

@@ -1,0 +1,233 @@
+"""Counters and histograms, on a registry that is passed in; label values come from closed sets.
+
+The four impersonation series carry the native server's names, labels and buckets, so that
+dashboards and alerts written for it work here.
+"""
+
+from typing import Protocol
+from weakref import WeakSet
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
+
+from proxy.telemetry.metrics.collectors import CounterTally, CountOf, HistogramTally
+
+_LABELS = ("mode", "decision")
+_REQUEST_HIT = ("request", "hit")
+# 1 ms doubling fifteen times, as the native server's.
+_BUCKETS = tuple(0.001 * 2**power for power in range(15))
+
+# The native server's exposition has no _created series, and ours is to be equal to it.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types there
+
+
+class Breaker(Protocol):
+    """Stops reviews while they fail."""
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether questions are being stopped."""
+        ...
+
+
+class Metrics:
+    """Everything that is counted."""
+
+    def __init__(self, registry: CollectorRegistry, *, kep_names: bool = False) -> None:
+        """`kep_names` adds the names of the KEP's text, which no server ever had, as aliases."""
+        self.registry = registry
+        self._attempt_seconds = HistogramTally(
+            "apiserver_impersonation_attempts_duration_seconds",
+            "[ALPHA] Latency of impersonation attempts in seconds split by mode and decision.",
+            _LABELS,
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        CountOf(
+            self._attempt_seconds,
+            "apiserver_impersonation_attempts_total",
+            "[ALPHA] Total number of impersonation attempts split by mode and decision.",
+        )
+        self._checks = Counter(
+            "apiserver_impersonation_authorization_attempts_total",
+            "[ALPHA] Total number of authorization checks made by the impersonation handler split "
+            "by mode and decision.",
+            _LABELS,
+            registry=registry,
+        )
+        self._check_seconds = Histogram(
+            "apiserver_impersonation_authorization_attempts_duration_seconds",
+            "[ALPHA] Latency of authorization checks made by the impersonation handler in seconds "
+            "split by mode and decision.",
+            _LABELS,
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._reviews = Counter(
+            "understudy_access_reviews_total",
+            "SubjectAccessReviews sent, by outcome: allowed, denied, refused (the API server "
+            "rejected the review itself) or error.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._review_seconds = Histogram(
+            "understudy_access_review_duration_seconds",
+            "Duration of SubjectAccessReviews, including queueing, by outcome: allowed, denied, "
+            "refused or error.",
+            ("outcome",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._breaker = Gauge(
+            "understudy_review_breaker_open",
+            "1 while the circuit breaker fails access reviews at once because the API server does "
+            "not answer, else 0.",
+            registry=registry,
+        )
+        self._breakers = WeakSet[Breaker]()
+        self._breaker.set_function(lambda: any(one.is_open for one in self._breakers))
+        self._unused_reviews = Counter(
+            "understudy_access_reviews_unused_total",
+            "Prefetched SubjectAccessReviews whose result the decision did not need.",
+            registry=registry,
+        )
+        self._cache_lookups = CounterTally(
+            "understudy_decision_cache_lookups_total",
+            "Lookups of cached decisions, by cache (request, identity) and result (hit, miss).",
+            ("cache", "result"),
+            registry=registry,
+        )
+        self._pod_lookups = Counter(
+            "understudy_pod_lookups_total",
+            "Pod lookups to find the caller's node, by outcome: found, none or error.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._kep: _KepNames | None = None
+        self.use_kep_names(use=kep_names)
+
+    def use_kep_names(self, *, use: bool) -> None:
+        """Count under the names of the KEP's text as well, or no more."""
+        if use and self._kep is None:
+            self._kep = _KepNames(self.registry)
+        elif not use and self._kep is not None:
+            self._kep.unregister(self.registry)
+            self._kep = None
+
+    def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
+        """Count one impersonation; a denied one belongs to no mode."""
+        labels = (mode, "allowed") if allowed else ("", "denied")
+        self._attempt_seconds.add(labels, seconds)
+        if self._kep is not None:
+            self._kep.impersonation_decided(mode, allowed=allowed, seconds=seconds)
+
+    def check_answered(self, mode: str, *, allowed: bool, seconds: float) -> None:
+        """Count one answer that the decision used."""
+        labels = (mode, _decision(allowed=allowed))
+        self._checks.labels(*labels).inc()
+        self._check_seconds.labels(*labels).observe(seconds)
+        if self._kep is not None:
+            self._kep.check_answered(mode, allowed=allowed, seconds=seconds)
+
+    def review_ended(self, outcome: str, seconds: float) -> None:
+        """Count one review sent; `outcome` is allowed, denied, refused or error."""
+        self._reviews.labels(outcome).inc()
+        self._review_seconds.labels(outcome).observe(seconds)
+
+    def watch_breaker(self, breaker: Breaker) -> None:
+        """Show whether reviews are being stopped, as it is when somebody asks.
+
+        By any breaker that is in use: one that a reload replaced is gone with its last review.
+        """
+        self._breakers.add(breaker)
+
+    def reviews_unused(self, count: int) -> None:
+        """Count answers that were fetched ahead and not needed."""
+        self._unused_reviews.inc(count)
+
+    def cache_looked_up(self, cache: str, *, hit: bool) -> None:
+        """Count a look-up of an earlier decision."""
+        self._cache_lookups.add((cache, "hit" if hit else "miss"))
+
+    def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
+        """Count an impersonation that an earlier decision of an equal request allowed."""
+        self._cache_lookups.counts[_REQUEST_HIT] += 1.0
+        # The filter of old, which knew no modes, had no metrics.
+        if has_modes:
+            self._attempt_seconds.add((mode, "allowed"), seconds)
+            if self._kep is not None:
+                self._kep.impersonation_decided(mode, allowed=True, seconds=seconds)
+
+    def pod_looked_up(self, outcome: str) -> None:
+        """Count one look-up of a pod; `outcome` is found, none or error."""
+        self._pod_lookups.labels(outcome).inc()
+
+
+class _KepNames:
+    """The histograms as the KEP's text names them.
+
+    Its third name is the native counter's own, with another label, so it cannot stand beside it.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "apiserver_impersonation_duration_seconds",
+            "Latency of impersonation; status is the mode that succeeded, or failed.",
+            ("status",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._check_seconds = Histogram(
+            "apiserver_impersonation_authorization_duration_seconds",
+            "Latency of impersonation's authorization checks by mode and decision.",
+            _LABELS,
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+
+    def unregister(self, registry: CollectorRegistry) -> None:
+        for histogram in (self._seconds, self._check_seconds):
+            registry.unregister(histogram)
+
+    def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
+        self._seconds.labels(mode if allowed else "failed").observe(seconds)
+
+    def check_answered(self, mode: str, *, allowed: bool, seconds: float) -> None:
+        self._check_seconds.labels(mode, _decision(allowed=allowed)).observe(seconds)
+
+
+def _decision(*, allowed: bool) -> str:
+    return "allowed" if allowed else "denied"
+
+
+class ShadowMetrics:
+    """What the constrained rules would have said. Never of whom."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = CounterTally(
+            "understudy_shadow_requests_total",
+            "Requests permitted by legacy impersonation, by the outcome and the mode that the "
+            "constrained rules would give.",
+            ("outcome", "mode"),
+            registry=registry,
+        )
+        self._reviews = Counter(
+            "understudy_shadow_reviews_total",
+            "SubjectAccessReviews sent for shadow evaluation, by outcome: allowed, denied, "
+            "refused or error.",
+            ("outcome",),
+            registry=registry,
+        )
+
+    def shadowed(self, outcome: str, mode: str, count: int = 1) -> None:
+        """Count requests; `mode` is empty where nothing was judged."""
+        self._requests.add((outcome, mode), count)
+
+    def review_ended(self, outcome: str, seconds: float) -> None:  # noqa: ARG002 - nobody waits
+        """Count one review; `outcome` is allowed, denied, refused or error."""
+        self._reviews.labels(outcome).inc()

@@ -1,0 +1,205 @@
+"""What becomes of requests, counted at their end; every label value comes from a closed set.
+
+At each request one look-up is made, and two numbers grow; the series are summed up from them when
+somebody asks. Whatever is in no set is called `other`: no client and no server behind us can make a
+new series.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from itertools import accumulate
+from operator import add
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from proxy.core.errors import (
+    AuditUnavailable,
+    BadGateway,
+    BadRequest,
+    CredentialRefused,
+    Forbidden,
+    GatewayTimeout,
+    Refusal,
+    TooManyRequests,
+    Unauthorized,
+    UnreadableRequest,
+    UpstreamUnavailable,
+)
+from proxy.core.impersonation.modes import Mode
+from proxy.telemetry.metrics.collectors import CounterTally, bucket_names
+
+OTHER = "other"
+UNREADABLE = "unreadable"
+"""The verb of a request that could not be read."""
+
+VERBS = frozenset(
+    (
+        *("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"),
+        *("proxy", "head", "post", "put", "options", UNREADABLE, OTHER),
+    )
+)
+# A client that left before it had an answer has none; the rest of the codes is HTTP's own list.
+_NO_CODE = "none"
+_OTHER_STATUS = -1
+_CODES = {0: _NO_CODE, **{status.value: str(status.value) for status in HTTPStatus}}
+_CODES[_OTHER_STATUS] = OTHER
+CODES = frozenset(_CODES.values())
+_SELF, NOT_ADMITTED = "self", "none"
+MODES = frozenset((_SELF, NOT_ADMITTED, *(mode.value for mode in Mode)))
+"""Who acts as nobody but itself is `self`; who was not admitted has the mode `none`."""
+
+# The first that fits.
+_REASONS: tuple[tuple[type[Refusal], str], ...] = (
+    (AuditUnavailable, "audit-unavailable"),
+    (UnreadableRequest, "unreadable"),
+    (Unauthorized, "unauthorized"),
+    (Forbidden, "forbidden"),
+    (TooManyRequests, "too-many-requests"),
+    (BadGateway, "bad-gateway"),
+    (CredentialRefused, "credential-refused"),
+    (UpstreamUnavailable, "upstream-unavailable"),
+    (GatewayTimeout, "gateway-timeout"),
+    (BadRequest, "bad-request"),
+)
+# Refusals of the wire are known by their code.
+_REASONS_BY_CODE = {**dict.fromkeys((400, 414, 417, 431), "bad-request"), 500: "internal"}
+REASONS = frozenset((*dict(_REASONS).values(), *_REASONS_BY_CODE.values(), OTHER))
+
+# 1 ms doubling up to 65 s: the longest an ordinary request may take, and a bit.
+_BUCKETS = tuple(0.001 * 2**power for power in range(17))
+_BUCKET_NAMES = bucket_names(_BUCKETS)
+
+RequestKey = tuple[str, int, bool, str | None, bool]
+"""Verb, status, whether it may last, mode (None: as the caller itself), whether it was warned."""
+
+
+class RequestMetrics(Collector):
+    """Counts requests."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        # How many took how long, by bucket, and at the end the sum of seconds.
+        self._ended: dict[RequestKey, list[float]] = {}
+        self._refusals = CounterTally(
+            "understudy_request_errors_total",
+            "Requests answered with an error by the proxy and not by the API server, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self._denials = CounterTally(
+            "understudy_impersonation_denials_total",
+            "Requests that the proxy denied, by the mode of the first failed check; none: no "
+            "check failed.",
+            ("mode",),
+            registry=registry,
+        )
+        registry.register(self)
+
+    def request_ended(self, key: RequestKey, seconds: float) -> None:
+        """Count a request at its end, and how long it took."""
+        counts = self._ended.get(key)
+        if counts is None:
+            counts = self._ended.setdefault(_closed(key), [0.0] * (len(_BUCKETS) + 2))
+        counts[bisect_left(_BUCKETS, seconds)] += 1.0
+        counts[-1] += seconds
+
+    def request_refused(self, refusal: Refusal) -> None:
+        """Count a request that we answered."""
+        self._refusals.add((_reason(refusal),))
+        if isinstance(refusal, Forbidden):
+            self._denials.add((_denied_mode(refusal.failed_check),))
+
+    def describe(self) -> Iterable[Metric]:
+        """Tell the registry which names are taken."""
+        return _families()
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what was counted so far, by closed sets."""
+        requests, modes, legacy, durations = families = _families()
+        by_labels, by_mode = _Sums(), _Sums()
+        by_action = _Sums({("allow",): [0.0], ("warn",): [0.0]})
+        by_verb = _Sums()
+        for (verb, status, is_long, mode, is_warned), counts in self._ended.items():
+            count = [sum(counts[:-1])]
+            by_labels.add((verb, _CODES[status], "true" if is_long else "false"), count)
+            by_mode.add((_SELF if mode is None else str(mode),), count)
+            if mode == Mode.LEGACY.value:
+                by_action.add(("warn" if is_warned else "allow",), count)
+            if not is_long:
+                by_verb.add((verb,), counts)
+        for family, sums in ((requests, by_labels), (modes, by_mode), (legacy, by_action)):
+            for labels, count in sums.items():
+                family.add_metric(labels, count[0])
+        for labels, counts in by_verb.items():
+            buckets = list(zip(_BUCKET_NAMES, accumulate(counts[:-1]), strict=True))
+            durations.add_metric(labels, buckets, sum_value=counts[-1])
+        return families
+
+
+class _Sums(dict[tuple[str, ...], list[float]]):
+    """Numbers that are summed up by label values, each with its like."""
+
+    def add(self, labels: tuple[str, ...], numbers: Sequence[float]) -> None:
+        known = self.get(labels)
+        self[labels] = list(numbers) if known is None else list(map(add, known, numbers))
+
+
+def _closed(key: RequestKey) -> RequestKey:
+    """Return the key with nothing in it that is in no set; asked for what was never counted."""
+    verb, status, is_long, mode, is_warned = key
+    return (
+        verb if verb in VERBS else OTHER,
+        status if status in _CODES else _OTHER_STATUS,
+        is_long,
+        mode,
+        is_warned,
+    )
+
+
+def _families() -> tuple[
+    CounterMetricFamily, CounterMetricFamily, CounterMetricFamily, HistogramMetricFamily
+]:
+    return (
+        CounterMetricFamily(
+            "understudy_requests_total",
+            "Completed requests by verb, response code and whether they are long-running (watch, "
+            "log, exec, proxy, tunnel).",
+            labels=("verb", "code", "long_running"),
+        ),
+        CounterMetricFamily(
+            "understudy_requests_by_mode_total",
+            "Completed requests by impersonation mode; self: no impersonation, none: not "
+            "permitted.",
+            labels=("mode",),
+        ),
+        CounterMetricFamily(
+            "understudy_legacy_impersonations_total",
+            "Requests permitted by the unrestricted verb impersonate, by the action of the legacy "
+            "rule: allow or warn.",
+            labels=("action",),
+        ),
+        HistogramMetricFamily(
+            "understudy_request_duration_seconds",
+            "Duration of requests that are not long-running, from the request head to the end of "
+            "the response, by verb.",
+            labels=("verb",),
+        ),
+    )
+
+
+def _reason(refusal: Refusal) -> str:
+    for kind, reason in _REASONS:
+        if isinstance(refusal, kind):
+            return reason
+    return _REASONS_BY_CODE.get(refusal.code, OTHER)
+
+
+def _denied_mode(failed_check: str) -> str:
+    """Return the mode whose verb a check has, which is the first word of its summary."""
+    verb, _, rest = failed_check.partition(" ")[0].partition(":")
+    if verb == "impersonate" and not rest:
+        return Mode.LEGACY.value
+    mode = rest.partition(":")[0]
+    return mode if verb in ("impersonate", "impersonate-on") and mode in MODES else NOT_ADMITTED

@@ -1,0 +1,1 @@
+"""The proxy's own credentials: load, request and refresh them."""

@@ -1,0 +1,1 @@
+"""The proxy's own identities at the API server: accounts, user names, permissions."""

@@ -1,0 +1,372 @@
+"""Message heads, read by llhttp in its strict mode and kept as the bytes that came.
+
+Only whole heads are parsed, each by a parser of its own: nothing of one request can colour the
+next. Request lines are read here, more strictly and sooner: a method that Kubernetes uses, a target
+and HTTP/1.1 or 1.0, with one blank between. What llhttp lets through and is refused here: transfer
+codings other than `chunked`, any transfer coding in HTTP/1.0, a missing or second Host.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+import httptools
+
+from proxy.core.errors import BadRequest, Refusal
+from proxy.core.http.headers import (
+    NO_LINES,
+    Header,
+    HeaderLines,
+    encoded_lines,
+)
+from proxy.wire.http1.body import (
+    CHUNKED,
+    NO_BODY,
+    UNTIL_CLOSE,
+    BodyFraming,
+    BodyKind,
+)
+
+HEAD_END = b"\r\n\r\n"
+MAX_HEAD_BYTES = 1024 * 1024 + 4096
+MAX_HEADERS = 4096
+# Go's clients send one, WebSocket clients one or two.
+_MOST_CONNECTION_OPTIONS = 100
+_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
+SWITCHING_PROTOCOLS = 101
+_TUNNELLED_PROTOCOLS = frozenset((b"websocket", b"spdy/3.1"))
+_BODILESS_STATUSES = frozenset((204, 304))
+_FIRST_STATUS = 100
+_FIRST_FINAL_STATUS = 200
+
+# What says where a message ends, and whether another may follow it.
+FRAMING_NAMES = frozenset(
+    (
+        b"http2-settings",
+        b"upgrade",
+        b"connection",
+        b"content-length",
+        b"expect",
+        b"host",
+        b"transfer-encoding",
+    )
+)
+_HOST = re.compile(rb"[A-Za-z0-9._~%:\[\]-]+")
+_VERSIONS = {b"HTTP/1.1": 1, b"HTTP/1.0": 0}
+# As llhttp takes them. Which of them are refused in a target is for the reader of targets to say.
+_TARGET_BYTES = bytes(range(0x21, 0x7F))
+_TARGET_START = re.compile(rb"/|\*\Z|[A-Za-z]+://[^/?#]")
+
+
+class MalformedResponse(Exception):
+    """The upstream does not speak HTTP/1.1; the connection is of no more use."""
+
+
+class HeadTooLarge(Refusal):
+    """The head is larger than an API server takes."""
+
+    code: ClassVar[int] = 431
+    reason: ClassVar[str] = "RequestHeaderFieldsTooLarge"
+
+    def __init__(self) -> None:
+        super().__init__("the request's header fields are too large")
+
+
+class UnknownExpectation(Refusal):
+    """The client expects something no API server offers."""
+
+    code: ClassVar[int] = 417
+    reason: ClassVar[str] = "ExpectationFailed"
+
+    def __init__(self) -> None:
+        super().__init__("the only expectation met here is 100-continue")
+
+
+class RequestHead(NamedTuple):
+    """A request as it came: target and header bytes untouched, outer blanks of values removed."""
+
+    method: bytes
+    target: bytes
+    minor_version: int
+    headers: HeaderLines
+    framing: BodyFraming
+    keep_alive: bool
+    upgrade: bytes | None = None
+    """The protocol to switch to, as the client wrote it, if it is one that we carry."""
+    expects_continue: bool = False
+    notes: dict[object, object] | None = None
+    """What rooms have found out about this head, each under its own key; one for equal heads of a
+    connection, and None where none are expected. Only for what is true of every equal head."""
+
+
+class ResponseHead(NamedTuple):
+    """An upstream's answer as it came."""
+
+    status: int
+    reason: bytes
+    headers: Sequence[Header]
+    framing: BodyFraming
+    keep_alive: bool
+
+    @property
+    def is_interim(self) -> bool:
+        """Tell whether another head follows for the same request."""
+        return self.status < _FIRST_FINAL_STATUS and self.status != SWITCHING_PROTOCOLS
+
+    @property
+    def upgrade(self) -> bytes | None:
+        """The protocol that a 101 switches to."""
+        named = [value for name, value in self.headers if name.lower() == b"upgrade"]
+        return named[0] if self.status == SWITCHING_PROTOCOLS and len(named) == 1 else None
+
+
+UNREAD_HEAD = RequestHead(b"", b"", 1, NO_LINES, NO_BODY, keep_alive=False)
+"""Stands for a head that could not be read."""
+
+
+class _Collector:
+    """Takes what the parser calls back."""
+
+    __slots__ = ("headers", "heads", "reason")
+
+    def __init__(self) -> None:
+        self.headers: list[Header] = []
+        self.reason = b""
+        self.heads = 0
+
+    def on_status(self, reason: bytes) -> None:
+        self.reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        self.heads += 1
+
+
+def find_head_end(buffer: bytes | bytearray, searched: int) -> int:
+    """Return the offset just past the head in `buffer`, or -1; `searched` bytes hold no end."""
+    end = buffer.find(HEAD_END, max(0, searched - 3))
+    return end + len(HEAD_END) if end >= 0 else -1
+
+
+def check_header_lines(head: bytes | bytearray, *, most_bytes: int) -> None:
+    """Raise HeadTooLarge if a header line is longer than this, its line end included.
+
+    The request line is none. The head may be unfinished.
+    """
+    start = head.find(b"\n") + 1
+    while len(head) - start > most_bytes:
+        # A line that begins here has to end in the next `most_bytes`, and so have all before that.
+        end = head.rfind(b"\n", start, start + most_bytes)
+        if end < 0:
+            raise HeadTooLarge
+        start = end + 1
+
+
+def unfinished_request(buffer: bytes | bytearray) -> RequestHead:
+    """Return a request of which only a part has come, for what has to be said about it.
+
+    Its target may be a part of the whole one. Nothing may be forwarded by it.
+    """
+    line = bytes(buffer.partition(b"\n")[0])
+    method, _, rest = line.partition(b" ")
+    target = rest.partition(b" ")[0]
+    if method not in _METHODS or not target.startswith(b"/"):
+        return UNREAD_HEAD
+    return UNREAD_HEAD._replace(method=method, target=target)
+
+
+def count_header_lines(head: bytes) -> int:
+    """Return how many header lines a whole head has."""
+    # `find` is ten times as fast as `count`, and a request line may be nearly all of the head. The
+    # end of that line and the blank line are no header lines.
+    return head.count(b"\n", head.find(b"\n")) - 2
+
+
+def parse_request_head(head: bytes) -> RequestHead:
+    """Read one whole request head; anything doubtful in it is a 400."""
+    # Before the parser calls back for each of them.
+    if count_header_lines(head) > MAX_HEADERS:
+        raise HeadTooLarge
+    # One byte is found ten times as fast as both of the line end.
+    line_end = head.find(b"\n") - 1
+    method, target, minor_version = _read_request_line(head, line_end)
+    collector = _Collector()
+    parser = httptools.HttpRequestParser(collector)
+    try:
+        # llhttp would take 4 ms for the longest target, and find what was found already.
+        parser.feed_data(b"%b / HTTP/1.%d%b" % (method, minor_version, head[line_end:]))
+    except httptools.HttpParserUpgrade:
+        pass  # Whether that is an upgrade to us is read from the headers; the head is complete.
+    except httptools.HttpParserError as error:
+        # llhttp's texts are constant: they describe the fault and repeat nothing of the request.
+        raise BadRequest(f"malformed HTTP request: {error}") from error
+    if collector.heads != 1:
+        raise BadRequest("malformed HTTP request: malformed header lines")
+    values = _framing_values(collector.headers)
+    if _has_many_options(values):
+        raise BadRequest("malformed HTTP request: too many Connection options")
+    _check_host(values.get(b"host", ()))
+    framing = _request_framing(values, minor_version=minor_version)
+    return RequestHead(
+        method=method,
+        target=target,
+        minor_version=minor_version,
+        headers=HeaderLines(collector.headers),
+        framing=framing,
+        keep_alive=_keeps_alive(values, minor_version=minor_version),
+        upgrade=_upgrade(values, framing, minor_version=minor_version),
+        expects_continue=_expects_continue(values, framing, minor_version=minor_version),
+    )
+
+
+def parse_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
+    """Read one whole response head; the method decides whether a body can follow."""
+    if count_header_lines(head) > MAX_HEADERS:
+        raise MalformedResponse("malformed HTTP response: too many header fields")
+    collector = _Collector()
+    parser = httptools.HttpResponseParser(collector)
+    try:
+        parser.feed_data(head)
+    except httptools.HttpParserUpgrade:
+        pass  # A 101 ends the parser's interest; whether we asked for it is checked by the relay.
+    except httptools.HttpParserError as error:
+        raise MalformedResponse(f"malformed HTTP response: {error}") from error
+    status = parser.get_status_code()
+    if collector.heads != 1 or not head.startswith((b"HTTP/1.1 ", b"HTTP/1.0 ")):
+        raise MalformedResponse("malformed HTTP response: not HTTP/1.1 or HTTP/1.0")
+    if status < _FIRST_STATUS:
+        raise MalformedResponse("malformed HTTP response: no such status")
+    minor_version = int(parser.get_http_version()[2])
+    values = _framing_values(collector.headers)
+    if _has_many_options(values):
+        raise MalformedResponse("malformed HTTP response: too many Connection options")
+    framing = _response_framing(values, status=status, method=request_method)
+    if minor_version == 0 and b"transfer-encoding" in values:
+        raise MalformedResponse("malformed HTTP response: a transfer coding in HTTP/1.0")
+    return ResponseHead(
+        status=status,
+        reason=collector.reason,
+        headers=tuple(collector.headers),
+        framing=framing,
+        keep_alive=framing is not UNTIL_CLOSE and _keeps_alive(values, minor_version=minor_version),
+    )
+
+
+def encode_head(first_line: bytes, headers: Sequence[Header]) -> bytes:
+    """Return a head as it goes on the wire."""
+    return b"%b\r\n%b\r\n" % (first_line, encoded_lines(headers))
+
+
+def _read_request_line(head: bytes, end: int) -> tuple[bytes, bytes, int]:
+    """Return method, target and minor version; the line ends at `end`.
+
+    The line is spelled in one way only, so that no later reader can find another request in it.
+    """
+    # A target may have 1 MB, so it is copied once.
+    first, last = head.find(b" ", 0, end), head.rfind(b" ", 0, end)
+    method, target = head[: max(first, 0)], head[first + 1 : last]
+    minor_version = _VERSIONS.get(head[last + 1 : end])
+    if head[end : end + 1] != b"\r":
+        raise BadRequest("malformed HTTP request: malformed request line")
+    if method not in _METHODS or minor_version is None:
+        raise BadRequest("malformed HTTP request: unknown method or version")
+    if _TARGET_START.match(target) is None or target.translate(None, _TARGET_BYTES):
+        raise BadRequest("malformed HTTP request: malformed request line")
+    return method, target, minor_version
+
+
+def _framing_values(headers: Sequence[Header]) -> dict[bytes, list[bytes]]:
+    """Return the values of the few headers that frame a message, by lower-case name."""
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        lowered = name.lower()
+        if lowered in FRAMING_NAMES:
+            values.setdefault(lowered, []).append(value)
+    return values
+
+
+def _check_host(hosts: Sequence[bytes]) -> None:
+    # Also of an HTTP/1.0 request, because it goes on as HTTP/1.1.
+    if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
+        raise BadRequest("malformed HTTP request: missing, repeated or malformed Host")
+
+
+def _keeps_alive(values: dict[bytes, list[bytes]], *, minor_version: int) -> bool:
+    """A `close` anywhere closes. HTTP/1.0's own keep-alive is not worth its rules."""
+    return minor_version == 1 and b"close" not in _connection_tokens(values)
+
+
+def _connection_tokens(values: dict[bytes, list[bytes]]) -> list[bytes]:
+    named = values.get(b"connection")
+    if named is None:
+        return []
+    return [token.strip() for token in b",".join(named).lower().split(b",")]
+
+
+def _has_many_options(values: dict[bytes, list[bytes]]) -> bool:
+    named = values.get(b"connection", ())
+    return len(named) + sum(line.count(b",") for line in named) > _MOST_CONNECTION_OPTIONS
+
+
+def _upgrade(
+    values: dict[bytes, list[bytes]], framing: BodyFraming, *, minor_version: int
+) -> bytes | None:
+    """Return the protocol to switch to; None for a plain request.
+
+    Half a wish (one header without the other, or an unknown protocol) is no wish: the request
+    goes on as plain HTTP. One that would start HTTP/2 behind our back is refused.
+    """
+    protocols = values.get(b"upgrade", ())
+    if b"http2-settings" in values or any(b"h2c" in name.lower() for name in protocols):
+        raise BadRequest("an upgrade to HTTP/2 is not supported")
+    if len(protocols) != 1 or b"upgrade" not in _connection_tokens(values):
+        return None
+    if protocols[0].lower() not in _TUNNELLED_PROTOCOLS or minor_version == 0:
+        return None
+    if framing.has_body:
+        raise BadRequest("an upgrade with a body is not supported")
+    return protocols[0]
+
+
+def _expects_continue(
+    values: dict[bytes, list[bytes]], framing: BodyFraming, *, minor_version: int
+) -> bool:
+    expectations = values.get(b"expect", ())
+    if any(expectation.lower() != b"100-continue" for expectation in expectations):
+        raise UnknownExpectation
+    # An HTTP/1.0 client cannot read a 100, and without a body there is nothing to wait for.
+    return bool(expectations) and minor_version == 1 and framing.has_body
+
+
+def _request_framing(values: dict[bytes, list[bytes]], *, minor_version: int) -> BodyFraming:
+    codings = values.get(b"transfer-encoding")
+    if codings is not None:
+        if len(codings) != 1 or codings[0].lower() != b"chunked" or minor_version == 0:
+            raise BadRequest("malformed HTTP request: only HTTP/1.1's chunked is spoken here")
+        return CHUNKED
+    lengths = values.get(b"content-length")
+    # llhttp has refused a second one, a sign, a list, an overflow, and one beside a coding.
+    return NO_BODY if lengths is None else BodyFraming(BodyKind.LENGTH, _length(lengths[0]))
+
+
+def _length(digits: bytes) -> int:
+    # llhttp bounds the value, not how it is spelled, and Python reads only so many digits.
+    return int(digits.lstrip(b"0") or b"0")
+
+
+def _response_framing(
+    values: dict[bytes, list[bytes]], *, status: int, method: bytes
+) -> BodyFraming:
+    if status == SWITCHING_PROTOCOLS:
+        return UNTIL_CLOSE
+    if method == b"HEAD" or status < _FIRST_FINAL_STATUS or status in _BODILESS_STATUSES:
+        return NO_BODY
+    codings = values.get(b"transfer-encoding")
+    if codings is not None:
+        if len(codings) != 1 or codings[0].lower() != b"chunked":
+            raise MalformedResponse("malformed HTTP response: unknown transfer coding")
+        return CHUNKED
+    lengths = values.get(b"content-length")
+    return UNTIL_CLOSE if lengths is None else BodyFraming(BodyKind.LENGTH, _length(lengths[0]))

@@ -1,0 +1,450 @@
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from proxy.analysis.audit_join.joiner import Flag, Join, Joined
+from proxy.analysis.audit_join.records import UnreadableEvent, read_record, read_time
+from proxy.core.audit.annotations import DOMAIN
+from proxy.core.gocompat.quote import MARKER
+from proxy.core.truncation import cut_of, cuts_text
+
+BEGIN = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)
+PROXY = "system:serviceaccount:understudy:proxy"
+
+
+def stamp(second: float) -> str:
+    moment = BEGIN + timedelta(seconds=second)
+    return f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
+
+
+class Logs:
+    """Two audit logs in the making."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[dict[str, Any], bool]] = []
+
+    def write(self, stages: Sequence[str], *, is_ours: bool, **facts: Any) -> None:
+        at, lasts = facts.get("at", 0.0), facts.get("lasts", 0.1)
+        for number, stage in enumerate(stages):
+            is_first = stage == "RequestReceived"
+            event: dict[str, Any] = {
+                "kind": "Event",
+                "stage": stage,
+                "auditID": facts.get("id", "id-1"),
+                "verb": facts.get("verb", "list"),
+                "requestURI": facts.get("uri", "/api/v1/pods"),
+                "user": {"username": facts["user"]},
+                "objectRef": {"resource": facts.get("resource", "pods"), "apiVersion": "v1"},
+                "requestReceivedTimestamp": stamp(at),
+                "stageTimestamp": stamp(at + lasts * number),
+            }
+            if not is_first:
+                event["responseStatus"] = {"metadata": {}, "code": facts.get("code", 200)}
+                if facts.get("target"):
+                    event["impersonatedUser"] = {"username": facts["target"]}
+                if facts.get("cuts"):
+                    told = {f"{DOMAIN}/truncated": cuts_text(facts["cuts"])}
+                    event["annotations"] = told
+                if facts.get("constraint"):
+                    event["authenticationMetadata"] = {
+                        "impersonationConstraint": facts["constraint"]
+                    }
+            self.entries.append((event, is_ours))
+
+    def ours(self, user: str, target: str | None = None, **facts: Any) -> None:
+        stages = facts.pop("stages", ("RequestReceived", "ResponseComplete"))
+        self.write(stages, is_ours=True, user=user, target=target, **facts)
+
+    def cluster(self, target: str | None, *, user: str = PROXY, **facts: Any) -> None:
+        stages = facts.pop("stages", ("RequestReceived", "ResponseComplete"))
+        self.write(stages, is_ours=False, user=user, target=target, **facts)
+
+    def joined(self, *, our_user: str | None = None, window: float = 60) -> list[Joined]:
+        return list(self.joining(our_user=our_user, window=window))
+
+    def joining(self, *, our_user: str | None, window: float) -> Iterator[Joined]:
+        join = Join(our_user=our_user, window_seconds=window, remembered_ids=1000)
+        for event, is_ours in sorted(self.entries, key=lambda entry: entry[0]["stageTimestamp"]):
+            yield from join.take(read_record(event), read_time(event), is_ours=is_ours)
+        yield from join.finish()
+        self.our_user = join.our_user
+
+
+def told(requests: list[Joined]) -> list[tuple[str | None, str | None, tuple[Flag, ...]]]:
+    """Return caller and target of each request, and what is odd about it."""
+    return [
+        (one.ours.user if one.ours else None, (one.ours or one.cluster).acting, one.flags)  # type: ignore[union-attr]
+        for one in requests
+    ]
+
+
+def test_a_request_is_one_line_with_three_identities() -> None:
+    logs = Logs()
+    logs.ours("bob", "alice", constraint="impersonate:user-info")
+    logs.cluster("alice")
+
+    (request,) = logs.joined()
+
+    assert request.ours is not None
+    assert request.cluster is not None
+    assert (request.ours.user, request.ours.constraint) == ("bob", "impersonate:user-info")
+    assert (request.ours.acting, request.cluster.target, request.cluster.user) == (
+        "alice",
+        "alice",
+        PROXY,
+    )
+    assert (request.ours.verb, request.ours.thing, request.ours.code) == ("list", "pods", 200)
+    assert request.flags == ()
+    assert logs.our_user == PROXY
+
+
+def test_somebody_who_acts_as_itself_is_impersonated_all_the_same() -> None:
+    logs = Logs()
+    logs.ours("bob")
+    logs.cluster("bob")
+
+    assert told(logs.joined()) == [("bob", "bob", ())]
+
+
+def test_a_refusal_of_ours_needs_nothing_in_the_cluster_and_a_success_does() -> None:
+    logs = Logs()
+    logs.ours("bob", code=403, id="refused")
+    logs.ours("bob", code=200, id="done", at=1)
+
+    assert told(logs.joined()) == [
+        ("bob", "bob", ()),
+        ("bob", "bob", (Flag.NOT_IN_CLUSTER,)),
+    ]
+
+
+def test_codes_may_differ() -> None:
+    logs = Logs()
+    logs.ours("bob", code=504)
+    logs.cluster("bob", code=200)
+
+    (request,) = logs.joined()
+
+    assert request.cluster is not None
+    assert request.flags == ()
+
+
+def test_two_requests_with_one_id_are_both_kept_and_flagged() -> None:
+    logs = Logs()
+    logs.ours("bob", "alice", at=0)
+    logs.cluster("alice", at=0.01)
+    logs.ours("mallory", at=5)
+    logs.cluster("mallory", at=5.01)
+
+    requests = logs.joined()
+
+    assert told(requests) == [
+        ("bob", "alice", (Flag.SAME_ID,)),
+        ("mallory", "mallory", (Flag.SAME_ID,)),
+    ]
+    assert [one.cluster.target for one in requests if one.cluster] == ["alice", "mallory"]
+
+
+def test_two_requests_that_are_alike_in_all_but_their_time_are_two() -> None:
+    logs = Logs()
+    for at in (0, 5):
+        logs.ours("bob", at=at)
+        logs.cluster("bob", at=at + 0.01)
+
+    requests = logs.joined()
+
+    assert told(requests) == [("bob", "bob", (Flag.SAME_ID,))] * 2
+    assert all(one.cluster for one in requests)
+
+
+def test_two_requests_at_the_very_same_moment_are_two() -> None:
+    logs = Logs()
+    for _ in range(2):
+        logs.ours("bob", stages=("ResponseComplete",))
+        logs.cluster("bob", stages=("ResponseComplete",))
+
+    assert told(logs.joined()) == [("bob", "bob", (Flag.SAME_ID,))] * 2
+
+
+def test_an_id_that_comes_again_much_later_is_flagged_then() -> None:
+    logs = Logs()
+    logs.ours("bob", at=0)
+    logs.cluster("bob", at=0)
+    logs.ours("eve", code=403, id="between", at=1800)
+    logs.ours("carol", at=3600)
+    logs.cluster("carol", at=3600)
+
+    assert told(logs.joined()) == [
+        ("bob", "bob", ()),
+        ("eve", "eve", ()),
+        ("carol", "carol", (Flag.SAME_ID,)),
+    ]
+
+
+def test_a_refused_request_with_a_borrowed_id_does_not_take_another_ones_place() -> None:
+    logs = Logs()
+    logs.ours("mallory", code=403, at=0)
+    logs.ours("alice", at=1)
+    logs.cluster("alice", at=1.01)
+
+    requests = logs.joined(our_user=PROXY)
+
+    assert told(requests) == [
+        ("mallory", "mallory", (Flag.SAME_ID,)),
+        ("alice", "alice", (Flag.SAME_ID,)),
+    ]
+    assert [one.cluster is not None for one in requests] == [False, True]
+
+
+def test_a_request_of_ours_in_our_own_name_is_flagged_loudly() -> None:
+    logs = Logs()
+    logs.ours("bob", id="before")
+    logs.cluster("bob", id="before")
+    logs.ours("bob", at=1)
+    logs.cluster(None, at=1)
+
+    assert told(logs.joined())[1:] == [("bob", "bob", (Flag.ALONE,))]
+
+
+@pytest.mark.parametrize("our_user", [PROXY, None], ids=["told", "found"])
+def test_what_somebody_else_does_with_our_credential_is_flagged_loudly(
+    our_user: str | None,
+) -> None:
+    logs = Logs()
+    logs.cluster(None, id="stolen", resource="secrets")
+    logs.cluster("alice", id="borrowed", at=1)
+    logs.ours("bob", at=300)
+    logs.cluster("bob", at=300)
+
+    assert sorted(told(logs.joined(our_user=our_user)), key=str) == sorted(
+        [
+            (None, PROXY, (Flag.ALONE,)),
+            (None, "alice", (Flag.NOT_IN_OURS,)),
+            ("bob", "bob", ()),
+        ],
+        key=str,
+    )
+
+
+def test_a_cluster_that_acted_as_somebody_else_is_flagged_loudly() -> None:
+    logs = Logs()
+    logs.ours("bob", "alice")
+    logs.cluster("root")
+
+    assert told(logs.joined(our_user=PROXY)) == [("bob", "alice", (Flag.TARGET_DIFFERS,))]
+
+
+def test_our_own_reviews_are_nobodys_request() -> None:
+    logs = Logs()
+    for number, resource in enumerate(
+        ("tokenreviews", "subjectaccessreviews", "selfsubjectreviews")
+    ):
+        logs.cluster(None, id=f"review-{number}", verb="create", resource=resource)
+
+    assert logs.joined(our_user=PROXY) == []
+
+
+def test_our_own_question_for_the_version_is_nobodys_request_and_a_clients_is() -> None:
+    logs = Logs()
+    logs.ours("bob", verb="get", uri="/version")
+    logs.cluster(None, verb="get", uri="/version")
+    logs.cluster(None, id="own", verb="get", uri="/version", at=1)
+    logs.cluster(None, id="stolen", verb="get", uri="/version?x", at=2)
+
+    requests = logs.joined(our_user=PROXY)
+
+    assert [(one.cluster or one.ours).audit_id for one in requests] == ["id-1", "stolen"]  # type: ignore[union-attr]
+    assert {one.flags for one in requests} == {(Flag.ALONE,)}
+
+
+def test_a_review_that_a_client_sent_through_us_must_be_impersonated() -> None:
+    logs = Logs()
+    logs.ours("bob", verb="create", resource="selfsubjectreviews")
+    logs.cluster(None, verb="create", resource="selfsubjectreviews")
+
+    assert told(logs.joined(our_user=PROXY)) == [("bob", "bob", (Flag.ALONE,))]
+
+
+def test_what_others_do_at_the_cluster_is_left_out_even_under_an_id_of_ours() -> None:
+    logs = Logs()
+    logs.cluster(None, user="admin", at=-1)
+    logs.ours("bob")
+    logs.cluster("bob")
+    logs.cluster(None, user="mallory", at=1)
+    logs.cluster(None, user="kubelet", id="other", at=2)
+
+    assert told(logs.joined()) == [("bob", "bob", ())]
+
+
+def test_a_failed_login_has_one_event_and_is_let_go() -> None:
+    logs = Logs()
+    for number in range(10):
+        logs.ours("", id=f"login-{number}", code=401, at=number * 100, stages=("ResponseStarted",))
+
+    assert [one.ours.code for one in logs.joined() if one.ours] == [401] * 10
+
+
+STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete")
+
+
+def test_a_watch_is_waited_for_and_is_one_line() -> None:
+    logs = Logs()
+    logs.ours("bob", id="watch", lasts=1800, stages=STAGES)
+    logs.cluster("bob", id="watch", lasts=1800, stages=STAGES)
+    for number in range(10):
+        logs.ours("bob", id=f"{number}", at=number * 400)
+        logs.cluster("bob", id=f"{number}", at=number * 400)
+
+    requests = logs.joined()
+
+    assert len(requests) == 11
+    assert all(one.ours and one.cluster for one in requests)
+    assert {one.flags for one in requests} == {()}
+
+
+def test_what_came_before_our_name_was_known_is_told_as_soon_as_it_is() -> None:
+    logs = Logs()
+    logs.cluster(None, id="stolen", resource="secrets")
+    logs.cluster(None, user="admin", id="other")
+    logs.ours("bob", id="known", at=100)
+    logs.cluster("bob", id="known", at=100)
+    for number in range(3):
+        logs.ours("eve", id=f"later-{number}", code=403, at=200 * (number + 1))
+
+    requests = told(logs.joined())
+
+    assert requests[:2] == [("bob", "bob", ()), (None, PROXY, (Flag.ALONE,))]
+    assert len(requests) == 5
+
+
+def test_a_request_without_an_end_is_let_go_after_a_day() -> None:
+    logs = Logs()
+    logs.ours("bob", id="crashed", stages=("RequestReceived",))
+    for hour in range(30):
+        logs.ours("eve", id=f"id-{hour}", code=403, at=3600 * hour)
+
+    assert [one.ours.audit_id for one in logs.joined() if one.ours].index("crashed") < 29
+
+
+def test_memory_is_bounded_by_the_window_and_not_by_the_length() -> None:
+    join = Join(our_user=PROXY, window_seconds=10, remembered_ids=50)
+    most = emitted = 0
+    for second in range(2000):
+        logs = Logs()
+        logs.ours("bob", id=f"id-{second}", at=second)
+        logs.cluster("bob", id=f"id-{second}", at=second)
+        logs.cluster(None, user="stranger", id=f"other-{second}", at=second)
+        logs.ours("", id=f"login-{second}", code=401, at=second, stages=("ResponseStarted",))
+        for event, is_ours in logs.entries:
+            record, moment = read_record(event), read_time(event)
+            emitted += len(list(join.take(record, moment, is_ours=is_ours)))
+        most = max(most, len(join._groups) + len(join._undecided) + len(join._seen_ids))
+
+    assert most < 80
+    assert emitted > 3900
+
+
+@pytest.mark.parametrize(
+    "event",
+    [None, [], "text", {}, {"kind": "EventList", "stage": "Panic", "auditID": "1"}],
+    ids=["null", "list", "text", "empty", "list of events"],
+)
+def test_what_is_no_event_is_told(event: object) -> None:
+    with pytest.raises(UnreadableEvent):
+        read_record(event)
+
+
+@pytest.mark.parametrize("event", [None, {}, {"stageTimestamp": "noon"}], ids=str)
+def test_what_has_no_time_is_told(event: object) -> None:
+    with pytest.raises(UnreadableEvent):
+        read_time(event)
+
+
+def test_a_zero_window_ends() -> None:
+    logs = Logs()
+    logs.ours("bob", lasts=5, stages=STAGES)
+    logs.cluster("bob", lasts=5, stages=STAGES)
+
+    assert len(logs.joined(window=0)) == 1
+
+
+LONG_URI = "/api/v1/namespaces/a/pods/b/exec?command=" + "x" * 20_000
+CUT_URI = LONG_URI[:1000] + MARKER
+
+
+def test_a_uri_that_our_log_cut_is_found_by_its_digest() -> None:
+    logs = Logs()
+    logs.ours(
+        "bob", uri=CUT_URI, stages=["ResponseComplete"], cuts=[cut_of("requestURI", LONG_URI)]
+    )
+    logs.cluster("bob", uri=LONG_URI)
+
+    (request,) = logs.joined(our_user=PROXY)
+
+    assert request.cluster is not None
+    assert request.cluster.uri == LONG_URI
+    assert request.flags == ()
+
+
+@pytest.mark.parametrize(
+    "uri", [LONG_URI + "&command=more", LONG_URI[:-1] + "y", CUT_URI, LONG_URI[:1000]]
+)
+def test_a_uri_that_only_begins_like_a_cut_one_is_another(uri: str) -> None:
+    logs = Logs()
+    logs.ours(
+        "bob", uri=CUT_URI, stages=["ResponseComplete"], cuts=[cut_of("requestURI", LONG_URI)]
+    )
+    logs.cluster("bob", uri=uri)
+
+    flags = [one.flags for one in logs.joined(our_user=PROXY)]
+
+    assert flags == [(Flag.NOT_IN_CLUSTER,), (Flag.NOT_IN_OURS,)]
+
+
+def test_a_uri_that_a_client_ended_in_the_marker_is_whole() -> None:
+    logs = Logs()
+    logs.ours("bob", uri=CUT_URI)
+    logs.cluster("bob", uri=LONG_URI)
+
+    flags = [one.flags for one in logs.joined(our_user=PROXY)]
+
+    assert flags == [(Flag.NOT_IN_CLUSTER,), (Flag.NOT_IN_OURS,)]
+
+
+@pytest.mark.parametrize(
+    ("target", "flags"),
+    [("a" * 20_000, ()), ("a" * 19_999 + "b", (Flag.TARGET_DIFFERS,)), (None, (Flag.ALONE,))],
+    ids=["same", "other", "nobody"],
+)
+def test_a_name_that_our_log_cut_is_compared_by_its_digest(
+    target: str | None, flags: tuple[Flag, ...]
+) -> None:
+    logs = Logs()
+    cut = cut_of("impersonatedUser.username", "a" * 20_000)
+    logs.ours("bob", "a" * 1000 + MARKER, cuts=[cut])
+    logs.cluster(target)
+
+    (request,) = logs.joined(our_user=PROXY)
+
+    assert request.flags == flags
+
+
+def test_a_caller_whose_name_was_cut_acts_as_itself() -> None:
+    logs = Logs()
+    cut = cut_of("user.username", "a" * 20_000)
+    logs.ours("a" * 1000 + MARKER, cuts=[cut])
+    logs.cluster("a" * 20_000)
+
+    (request,) = logs.joined(our_user=PROXY)
+
+    assert request.flags == ()
+
+
+def test_an_event_that_does_not_say_what_was_cut_is_none() -> None:
+    logs = Logs()
+    logs.ours("bob")
+    event = logs.entries[-1][0] | {"annotations": {f"{DOMAIN}/truncated": "{"}}
+
+    with pytest.raises(UnreadableEvent):
+        read_record(event)

@@ -1,0 +1,513 @@
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from proxy.authorization.decision_cache import DecisionMemory, Memory, ModeMemory
+from proxy.authorization.impersonation import Gate
+from proxy.concurrency.task_set import Tasks
+from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.errors import Forbidden, UpstreamUnavailable
+from proxy.core.impersonation.checks import DecisionRules
+from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.permit import Admission, Guards
+from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
+from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.userinfo import Caller, Identity, extra_of
+from tests.support.clock import FakeClock
+
+BOB = Caller(Identity("bob", groups=("system:authenticated",)))
+ALICE = Identity("alice")
+LIST_PODS = parse_action(b"GET", b"/api/v1/pods")
+GET_SECRET = parse_action(b"GET", b"/api/v1/namespaces/default/secrets/s")
+
+
+def verb_and_name(check: AccessCheck) -> str:
+    return f"{check.verb} {check.resource}{check.path} {check.name}".strip()
+
+
+class Grants:
+    """An authorizer that allows by `verb resource name`, `verb resource` or `verb`."""
+
+    def __init__(self, *grants: str) -> None:
+        self.grants = set(grants)
+        self.asked: list[str] = []
+        self.failure: Exception | None = None
+        self._tasks = Tasks(lambda error: None)
+
+    def begin(self, check: AccessCheck) -> asyncio.Task[Answer]:
+        self.asked.append(verb_and_name(check))
+        return self._tasks.start(self._answer(check))
+
+    async def _answer(self, check: AccessCheck) -> Answer:
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        levels = verb_and_name(check).split(" ")
+        allowed = any(" ".join(levels[:count]) in self.grants for count in (1, 2, 3))
+        return Answer(allowed)
+
+
+class Counts:
+    def __init__(self) -> None:
+        self.decided: Counter[tuple[str, bool]] = Counter()
+        self.answered: Counter[tuple[str, bool]] = Counter()
+        self.unused = 0
+        self.lookups: Counter[tuple[str, bool]] = Counter()
+
+    def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
+        self.decided[mode, allowed] += 1
+
+    def check_answered(self, mode: str, *, allowed: bool, seconds: float) -> None:
+        self.answered[mode, allowed] += 1
+
+    def reviews_unused(self, count: int) -> None:
+        self.unused += count
+
+    def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
+        self.cache_looked_up("request", hit=True)
+        if has_modes:
+            self.impersonation_decided(mode, allowed=True, seconds=seconds)
+
+    def cache_looked_up(self, cache: str, *, hit: bool) -> None:
+        self.lookups[cache, hit] += 1
+
+
+class House:
+    """A gate with its surroundings."""
+
+    def __init__(
+        self, *grants: str, rules: DecisionRules | None = None, mode_memory: bool = True
+    ) -> None:
+        self.clock = FakeClock()
+        self.authorizer = Grants(*grants)
+        self.counts = Counts()
+        decisions = DecisionMemory(
+            ttl_seconds=10, legacy_ttl_seconds=10, entries=1000, clock=self.clock
+        )
+        self.memory = Memory(decisions, ModeMemory(enabled=mode_memory))
+        self.gate = Gate(
+            rules=rules or DecisionRules(),
+            reviewer=self.authorizer,
+            memory=self.memory,
+            counter=self.counts,
+            clock=self.clock,
+            tasks=Tasks(lambda error: None),
+        )
+        self.gate.guards = Guards(frozenset({"understudy"}))
+
+    async def admit(
+        self, wanted: Identity | None = ALICE, action: Action = LIST_PODS, caller: Caller = BOB
+    ) -> Admission:
+        return await self.gate.admit(caller, wanted, action)
+
+    def asked(self) -> list[str]:
+        asked, self.authorizer.asked = self.authorizer.asked, []
+        return asked
+
+
+USER_GRANTS = ("impersonate-on:user-info:list pods", "impersonate:user-info users alice")
+
+
+async def test_a_caller_that_wants_nobody_acts_as_itself_and_nobody_is_asked() -> None:
+    house = House()
+
+    admission = await house.admit(None)
+
+    assert admission.acting == BOB.identity
+    assert house.asked() == []
+    assert house.counts.decided == {}
+
+
+async def test_nobody_is_admitted_before_we_know_who_we_are() -> None:
+    house = House()
+    house.gate.guards = None
+
+    with pytest.raises(UpstreamUnavailable):
+        await house.admit(None)
+
+
+async def test_both_halves_of_the_permission_admit() -> None:
+    house = House(*USER_GRANTS)
+
+    admission = await house.admit()
+
+    assert admission.acting == Identity("alice", groups=("system:authenticated",))
+    assert admission.constraint == "impersonate:user-info"
+    assert house.asked() == [
+        "impersonate-on:user-info:list pods",
+        "impersonate:user-info users alice",
+    ]
+    assert house.counts.decided == {(Mode.USER_INFO, True): 1}
+
+
+@pytest.mark.parametrize("grant", USER_GRANTS)
+async def test_one_half_of_the_permission_is_not_enough(grant: str) -> None:
+    house = House(grant)
+
+    with pytest.raises(Forbidden):
+        await house.admit()
+
+    assert house.counts.decided == {("", False): 1}
+
+
+async def test_a_success_is_remembered_and_answers_without_waiting() -> None:
+    house = House(*USER_GRANTS)
+    await house.admit()
+    house.asked()
+
+    coroutine = house.admit()
+    with pytest.raises(StopIteration) as finished:
+        coroutine.send(None)
+
+    assert finished.value.value.acting.name == "alice"
+    assert house.asked() == []
+
+
+async def test_another_action_asks_for_the_action_alone() -> None:
+    house = House(*USER_GRANTS, "impersonate-on:user-info:get secrets")
+    await house.admit()
+    house.asked()
+
+    await house.admit(action=GET_SECRET)
+
+    assert house.asked() == ["impersonate-on:user-info:get secrets s"]
+
+
+async def test_a_withdrawn_grant_is_refused_after_its_time() -> None:
+    house = House(*USER_GRANTS)
+    await house.admit()
+    house.authorizer.grants.clear()
+    await house.admit()
+
+    house.clock.advance(10.1)
+
+    with pytest.raises(Forbidden):
+        await house.admit()
+
+
+async def test_a_denial_is_never_remembered() -> None:
+    house = House()
+    with pytest.raises(Forbidden):
+        await house.admit()
+
+    house.authorizer.grants |= set(USER_GRANTS)
+
+    assert (await house.admit()).acting.name == "alice"
+
+
+async def test_a_failure_to_ask_is_neither_a_no_nor_remembered() -> None:
+    house = House(*USER_GRANTS)
+    house.authorizer.failure = UpstreamUnavailable("down")
+    with pytest.raises(UpstreamUnavailable):
+        await house.admit()
+    assert house.counts.decided == {}
+
+    house.authorizer.failure = None
+
+    assert (await house.admit()).acting.name == "alice"
+
+
+async def test_identity_checks_of_one_mode_are_asked_together_after_the_action() -> None:
+    wanted = Identity("alice", uid="u", groups=("a", "b"))
+    house = House("impersonate-on:user-info:list", "impersonate:user-info")
+    waves: list[list[str]] = []
+
+    task = asyncio.ensure_future(house.admit(wanted))
+    while not task.done():
+        await asyncio.sleep(0)
+        if house.authorizer.asked:
+            waves.append(house.asked())
+
+    assert [len(wave) for wave in waves] == [1, 4]
+
+
+async def test_what_is_asked_ahead_in_vain_is_counted_apart() -> None:
+    wanted = Identity("alice", groups=("a", "b"))
+    house = House("impersonate-on:user-info:list")
+
+    with pytest.raises(Forbidden, match=r'^users\.authentication\.k8s\.io "alice" is forbidden'):
+        await house.admit(wanted)
+
+    assert house.counts.answered[Mode.USER_INFO, True] == 1
+    assert house.counts.answered[Mode.USER_INFO, False] == 1
+    assert house.counts.unused == 4  # two groups in user-info, two in legacy
+
+
+async def test_a_failed_attempt_asks_for_no_more_than_what_is_under_way() -> None:
+    many = Identity("alice", groups=tuple(f"g{number}" for number in range(500)))
+    house = House("impersonate-on:user-info:list", "impersonate users", "impersonate groups")
+
+    await house.admit(many)
+
+    identity_checks = [one for one in house.asked() if one.startswith("impersonate:user-info")]
+    assert identity_checks == [
+        "impersonate:user-info users alice",
+        "impersonate:user-info groups *",
+    ]
+
+
+async def test_the_mode_that_worked_is_tried_first_the_next_time() -> None:
+    house = House("impersonate users")
+    await house.admit()
+    house.asked()
+
+    await house.admit(action=GET_SECRET)
+
+    assert house.asked() == ["impersonate users alice"]
+
+
+async def test_without_mode_memory_every_decision_stands_alone() -> None:
+    house = House("impersonate users", mode_memory=False)
+    await house.admit()
+    house.asked()
+
+    await house.admit(action=GET_SECRET)
+
+    assert house.asked()[0] == "impersonate-on:user-info:get secrets s"
+
+
+async def test_legacy_is_remembered_only_when_configured() -> None:
+    remembering = House("impersonate users", rules=DecisionRules(recalls_legacy=True))
+    forgetting = House("impersonate users")
+    for house in (remembering, forgetting):
+        await house.admit()
+        house.asked()
+
+        await house.admit()
+
+    assert remembering.asked() == []
+    assert forgetting.asked() == ["impersonate users alice"]
+
+
+async def test_denied_legacy_asks_no_legacy_question_and_tells_the_constrained_error() -> None:
+    rules = DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY))
+    house = House("impersonate users", rules=rules)
+
+    with pytest.raises(Forbidden, match="impersonate-on:user-info:list"):
+        await house.admit()
+
+    assert house.asked() == ["impersonate-on:user-info:list pods"]
+
+
+async def test_forgetting_empties_decisions_and_modes() -> None:
+    house = House(*USER_GRANTS)
+    await house.admit()
+    house.asked()
+
+    house.memory.forget_all()
+    await house.admit()
+
+    assert len(house.asked()) == 2
+
+
+def agent(node: str, pod: str) -> Caller:
+    extra = extra_of(
+        {
+            "authentication.kubernetes.io/node-name": [node],
+            "authentication.kubernetes.io/pod-name": [pod],
+        }
+    )
+    return Caller(Identity("system:serviceaccount:agents:agent", extra=extra))
+
+
+NODE_GRANTS = ("impersonate-on:associated-node:list", "impersonate:associated-node nodes *")
+
+
+async def test_the_pods_of_one_daemonset_share_a_decision_each_for_its_own_node() -> None:
+    house = House(*NODE_GRANTS)
+    await house.admit(Identity("system:node:n1"), caller=agent("n1", "p1"))
+    house.asked()
+
+    admission = await house.admit(Identity("system:node:n2"), caller=agent("n2", "p2"))
+
+    assert house.asked() == []
+    assert admission.acting.name == "system:node:n2"
+    assert admission.constraint == "impersonate:associated-node"
+
+
+async def test_a_shared_decision_never_serves_another_node_than_the_callers() -> None:
+    house = House(*NODE_GRANTS)
+    await house.admit(Identity("system:node:n1"), caller=agent("n1", "p1"))
+
+    with pytest.raises(Forbidden):
+        await house.admit(Identity("system:node:n1"), caller=agent("n2", "p2"))
+
+
+async def test_our_own_identity_is_refused_on_both_sides() -> None:
+    house = House("impersonate")
+
+    with pytest.raises(Forbidden, match="own identity"):
+        await house.admit(Identity("understudy"))
+    with pytest.raises(Forbidden, match="own identity"):
+        await house.admit(None, caller=Caller(Identity("understudy")))
+    assert house.asked() == []
+
+
+async def test_a_protected_group_is_refused_to_everyone() -> None:
+    masters = ("system:masters",)
+    house = House("impersonate", "impersonate:user-info", "impersonate-on:user-info:list")
+
+    with pytest.raises(Forbidden):
+        await house.admit(replace(ALICE, groups=masters))
+    with pytest.raises(Forbidden):
+        await house.admit(None, caller=Caller(Identity("root", groups=masters)))
+
+
+async def test_the_former_filter_counts_nothing_as_it_had_no_metrics() -> None:
+    house = House("impersonate users", rules=DecisionRules(constrained=False))
+
+    await house.admit()
+
+    assert house.asked() == ["impersonate users alice"]
+    assert house.counts.decided == {}
+    assert house.counts.answered == {}
+
+
+async def test_equal_requests_at_once_are_decided_once_however_they_overlap() -> None:
+    house = House(*USER_GRANTS)
+    admissions: list[asyncio.Future[Admission]] = []
+    for _ in range(20):
+        admissions.append(asyncio.ensure_future(house.admit()))
+        await asyncio.sleep(0)
+
+    acting = {admission.acting.name for admission in await asyncio.gather(*admissions)}
+
+    assert acting == {"alice"}
+    assert house.asked() == list(USER_GRANTS)
+
+
+class Witness:
+    audit_id = b"a-1"
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def is_reviewed(self, count: int) -> None:
+        self.counts.append(count)
+
+
+async def test_everybody_learns_how_many_answers_their_decision_took() -> None:
+    house = House(*USER_GRANTS)
+    asking, joining, recalling, denied = Witness(), Witness(), Witness(), Witness()
+
+    async with asyncio.TaskGroup() as group:
+        for witness in (asking, joining):
+            group.create_task(house.gate.admit(BOB, ALICE, LIST_PODS, witness=witness))
+    await house.gate.admit(BOB, ALICE, LIST_PODS, witness=recalling)
+    with pytest.raises(Forbidden):
+        await house.gate.admit(BOB, Identity("carol"), LIST_PODS, witness=denied)
+
+    assert asking.counts == joining.counts == [2]
+    assert recalling.counts == []
+    assert denied.counts == [3]
+
+
+async def test_one_that_leaves_does_not_take_the_verdict_from_the_others() -> None:
+    house = House(*USER_GRANTS)
+    leaving = asyncio.ensure_future(house.admit())
+    staying = asyncio.ensure_future(house.admit())
+    await asyncio.sleep(0)
+
+    leaving.cancel()
+
+    assert (await staying).acting.name == "alice"
+    assert house.asked() == list(USER_GRANTS)
+
+
+async def test_a_decision_made_again_and_again_is_withdrawn_in_time() -> None:
+    house = House(*USER_GRANTS)
+    for _ in range(3):
+        await house.admit()
+    house.asked()
+    house.authorizer.grants.clear()
+
+    house.clock.advance(10.1)
+    with pytest.raises(Forbidden):
+        await house.admit()
+
+    assert house.asked()[0] == "impersonate-on:user-info:list pods"
+
+
+async def test_a_decision_made_again_is_counted_again() -> None:
+    house = House(*USER_GRANTS)
+
+    for _ in range(4):
+        await house.admit()
+
+    assert house.counts.decided == {(Mode.USER_INFO, True): 4}
+    assert house.counts.lookups["request", True] == 3
+    assert len(house.asked()) == 2
+
+
+async def test_a_decision_made_again_heeds_guards_that_came_since() -> None:
+    house = House(*USER_GRANTS)
+    for _ in range(3):
+        await house.admit()
+
+    house.gate.guards = Guards(frozenset({"understudy"}), frozenset({"system:authenticated"}))
+
+    with pytest.raises(Forbidden):
+        await house.admit()
+
+
+async def test_a_decision_made_again_heeds_memory_that_was_cleared() -> None:
+    house = House(*USER_GRANTS)
+    for _ in range(3):
+        await house.admit()
+    house.asked()
+
+    house.memory.forget_all()
+    await house.admit()
+
+    assert len(house.asked()) == 2
+
+
+async def test_a_decision_for_one_is_not_made_again_for_another() -> None:
+    house = House(*USER_GRANTS, "impersonate-on:user-info:get secrets")
+    eve = Caller(Identity("eve"))
+    for _ in range(3):
+        await house.admit()
+    await house.admit(action=GET_SECRET, caller=eve)  # so that eve's mode is remembered, too
+    house.authorizer.grants.clear()
+
+    for wanted, action, caller in (
+        (Identity("mallory"), LIST_PODS, BOB),
+        (ALICE, GET_SECRET, BOB),
+        (ALICE, LIST_PODS, eve),
+    ):
+        with pytest.raises(Forbidden):
+            await house.admit(wanted, action, caller)
+
+
+async def test_what_was_decided_before_is_admitted_again_only_while_nothing_has_changed() -> None:
+    house = House(*USER_GRANTS)
+    admission = await house.admit()
+    for _ in range(2):
+        assert await house.admit() is admission
+    known = house.gate.repeatable(BOB, ALICE, LIST_PODS)
+    assert known is not None
+    assert house.gate.admit_again(known) is admission
+
+    house.memory.modes.learn(BOB.identity.name, Mode.LEGACY)
+    assert house.gate.admit_again(known) is None
+    house.memory.modes.learn(BOB.identity.name, Mode.USER_INFO)
+    assert house.gate.admit_again(known) is admission
+
+    guards, house.gate.guards = house.gate.guards, None
+    assert house.gate.admit_again(known) is None
+    house.gate.guards = guards
+    house.clock.advance(10.1)
+    assert house.gate.admit_again(known) is None
+
+
+async def test_who_acts_as_itself_is_admitted_again_under_the_same_guards() -> None:
+    house = House()
+    known = house.gate.repeatable(BOB, None, LIST_PODS)
+    assert known is not None
+    assert house.gate.admit_again(known) == await house.gate.admit(BOB, None, LIST_PODS)
+
+    house.gate.guards = Guards(frozenset({"bob"}))
+
+    assert house.gate.admit_again(known) is None

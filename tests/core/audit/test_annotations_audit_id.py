@@ -1,0 +1,40 @@
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.audit.annotations import adopted_audit_id, new_audit_id
+from proxy.core.errors import BadRequest
+
+
+@pytest.mark.parametrize(
+    ("value", "adopted"),
+    [
+        (b"1b4e28ba-2fa1-11d2-883f-0016d3cca427", b"1b4e28ba-2fa1-11d2-883f-0016d3cca427"),
+        (b"any printable text", b"any printable text"),
+        (b"x" * 64, b"x" * 64),
+        (b"x" * 65, None),
+        (b"", None),
+        (b"tab\there", None),
+        ("\u00e9".encode(), None),
+    ],
+)
+def test_a_client_s_id_is_adopted_if_it_is_fit_for_a_log(
+    value: bytes, adopted: bytes | None
+) -> None:
+    assert adopted_audit_id([(b"Accept", b"*/*"), (b"audit-ID", value)]) == adopted
+
+
+def test_without_an_id_there_is_none_to_adopt() -> None:
+    assert adopted_audit_id([(b"Accept", b"*/*")]) is None
+
+
+def test_two_ids_are_refused() -> None:
+    with pytest.raises(BadRequest, match="more than one Audit-ID header"):
+        adopted_audit_id([(b"Audit-ID", b"a"), (b"audit-id", b"a")])
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_a_new_id_is_a_random_uuid(random: bytes) -> None:
+    assert new_audit_id(random).decode() == str(uuid.UUID(bytes=random, version=4))

@@ -1,0 +1,64 @@
+"""Header lines are a tuple that remembers what was found out about it."""
+
+import pytest
+
+from proxy.core.errors import BadRequest
+from proxy.core.http.headers import NO_LINES, HeaderLines, encoded_lines
+
+LINES = ((b"Host", b"h"), (b"Accept", b""))
+
+
+def test_lines_are_the_tuple_of_their_lines() -> None:
+    assert HeaderLines(list(LINES)) == LINES
+    assert NO_LINES == ()
+
+
+def test_a_question_is_asked_once_for_the_same_lines() -> None:
+    asked: list[HeaderLines] = []
+
+    def count(lines: HeaderLines) -> int | None:
+        asked.append(lines)
+        return None
+
+    lines = HeaderLines(LINES)
+    assert [lines.derive(count), lines.derive(count)] == [None, None]
+    assert asked == [LINES]
+    HeaderLines(LINES).derive(count)
+    assert asked == [LINES, LINES]
+
+
+def test_each_question_has_its_own_answer() -> None:
+    lines = HeaderLines(LINES)
+
+    assert lines.derive(len) == 2
+    assert lines.derive(lambda lines: lines[0]) == (b"Host", b"h")
+
+
+def test_a_refusal_is_no_answer() -> None:
+    asked: list[int] = []
+
+    def refuse(lines: HeaderLines) -> None:
+        asked.append(1)
+        raise BadRequest("no")
+
+    lines = HeaderLines(LINES)
+    for _ in range(2):
+        with pytest.raises(BadRequest):
+            lines.derive(refuse)
+    assert asked == [1, 1]
+
+
+def test_lines_go_on_the_wire_in_order() -> None:
+    assert encoded_lines(LINES) == b"Host: h\r\nAccept: \r\n"
+
+
+def test_what_was_forgotten_is_found_anew() -> None:
+    asked: list[HeaderLines] = []
+    lines = HeaderLines(LINES)
+
+    for _ in range(2):
+        lines.derive(asked.append)
+        lines.forget()
+
+    assert asked == [LINES, LINES]
+    assert lines == LINES

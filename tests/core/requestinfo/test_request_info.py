@@ -1,0 +1,111 @@
+import pytest
+
+from proxy.core.errors import BadRequest, TargetTooLong, UnreadableRequest
+from proxy.core.gocompat.url import request_uri
+from proxy.core.requestinfo.request_info import Action, check_target_length, parse_action
+from tests.core.vectors import ActionVector, load
+
+VECTORS = load("actions", ActionVector)
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [vector for vector in VECTORS if "Error" not in vector and "%FF" not in vector["Target"]],
+    ids=lambda vector: f"{vector['Method']} {vector['Target']}",
+)
+def test_a_request_does_what_the_api_server_takes_it_for(vector: ActionVector) -> None:
+    target = vector["Target"].encode()
+
+    action = parse_action(vector["Method"].encode(), target)
+
+    assert action.verb == vector["Verb"]
+    assert action.path == vector["Path"]
+    assert action.is_resource == vector["IsResource"]
+    assert (action.group, action.version) == (vector["Group"], vector["Version"])
+    assert (action.namespace, action.name) == (vector["Namespace"], vector["Name"])
+    assert (action.resource, action.subresource) == (vector["Resource"], vector["Subresource"])
+    assert [list(requirement) for requirement in action.fields] == vector["Fields"]
+    assert [[key, op, *values] for key, op, values in action.labels] == vector["Labels"]
+    assert action.has_unparsed_selector == vector["Unparsed"]
+    assert action.is_long_running == vector["LongRunning"]
+    assert request_uri(target) == vector["URI"]
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [vector for vector in VECTORS if "Error" in vector],
+    ids=lambda vector: f"{vector['Method']} {vector['Target']}",
+)
+def test_what_the_api_server_cannot_read_gets_its_own_words(vector: ActionVector) -> None:
+    with pytest.raises(UnreadableRequest) as refusal:
+        parse_action(vector["Method"].encode(), vector["Target"].encode())
+
+    assert refusal.value.message == vector["Error"]
+    assert refusal.value.code == 500
+
+
+@pytest.mark.parametrize("method", [b"get", b"CONNECT", b"TRACE", b"FOO", b"", b"\xff"])
+def test_an_unusual_method_is_refused(method: bytes) -> None:
+    with pytest.raises(BadRequest, match="the request method is not supported"):
+        parse_action(method, b"/api/v1/pods")
+
+
+def test_a_field_selector_that_a_review_could_not_carry_is_refused() -> None:
+    with pytest.raises(BadRequest, match="the field selector is not valid UTF-8"):
+        parse_action(b"GET", b"/api/v1/pods?fieldSelector=metadata.name=%FF")
+
+
+def test_a_label_selector_of_foreign_bytes_does_not_parse() -> None:
+    action = parse_action(b"GET", b"/api/v1/pods?labelSelector=%FF")
+
+    assert action == Action(
+        "list",
+        "/api/v1/pods",
+        is_resource=True,
+        version="v1",
+        resource="pods",
+        has_unparsed_selector=True,
+    )
+
+
+def test_a_long_target_is_read_like_a_short_one() -> None:
+    name = "x" * 300
+
+    action = parse_action(b"GET", b"/api/v1/namespaces/a/pods/" + name.encode())
+
+    assert (action.verb, action.namespace, action.name) == ("get", "a", name)
+
+
+LONG_QUERY = b"?a=" + b"b" * 100
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/api/v1/namespaces/a/pods/b/exec",
+        b"/api/v1/namespaces/a/pods/b/attach",
+        b"/api/v1/namespaces/a/pods/b/portforward",
+        b"/api/v1/namespaces/a/services/b/proxy/page",
+        b"/api/v1/proxy/nodes/a",
+    ],
+)
+def test_the_query_of_a_connect_request_may_have_any_length(path: bytes) -> None:
+    check_target_length(b"POST", path + LONG_QUERY, most_bytes=64)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/version" + LONG_QUERY,
+        b"/api/v1/pods" + LONG_QUERY,
+        b"/api/v1/namespaces/a/pods/b/log" + LONG_QUERY,
+        b"/api/v1/namespaces/exec/pods/exec" + LONG_QUERY,
+        b"/api/v1/namespaces/a/pods/b/exec/" + b"c" * 64,
+        b"/exec" + LONG_QUERY,
+    ],
+)
+def test_any_other_long_target_is_refused(target: bytes) -> None:
+    check_target_length(b"GET", target, most_bytes=len(target))
+
+    with pytest.raises(TargetTooLong, match="the request target is longer than 64 bytes"):
+        check_target_length(b"GET", target, most_bytes=64)

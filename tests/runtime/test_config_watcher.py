@@ -1,0 +1,268 @@
+"""The config file is followed: by a look from time to time, and at once when we are told."""
+
+import asyncio
+import hashlib
+import logging
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from proxy.concurrency.task_set import Tasks
+from proxy.core.errors import SetupError
+from proxy.runtime import config_watcher
+from proxy.runtime.config_watcher import ConfigKeeper, load_config
+from proxy.settings.loader import RestartNeeded
+from proxy.settings.model import Settings
+from proxy.telemetry.metrics.process import ConfigMetrics
+from tests.settings.test_loader import MINIMAL
+from tests.support.event_loops import eventually
+
+POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
+
+
+class Stage:
+    """A file, who follows it, and what became of it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.registry = CollectorRegistry()
+        self.applied: list[tuple[Settings, bool]] = []
+        self.fault: Exception | None = None
+        self.failures: list[BaseException] = []
+        self.tasks = Tasks(self.failures.append)
+
+    async def begin(self) -> None:
+        active = await asyncio.to_thread(load_config, self.file)
+        self.keeper = ConfigKeeper(
+            self.file,
+            active,
+            self.apply,
+            counter=ConfigMetrics(self.registry),
+            now=lambda: 1234.5,
+            tasks=self.tasks,
+        )
+
+    async def apply(self, settings: Settings, *, forgets: bool) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.applied.append((settings, forgets))
+
+    @property
+    def levels(self) -> list[str]:
+        return [settings.log.level for settings, _ in self.applied]
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"understudy_config_{name}", labels)
+
+
+@pytest.fixture(autouse=True)
+def _soon_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_watcher, "SETTLING_SECONDS", 0.02)
+
+
+def write(file: Path, more: str = "") -> str:
+    file.write_text(MINIMAL + more)
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    write(path)
+    return path
+
+
+@pytest.fixture
+async def stage(file: Path) -> Stage:
+    stage = Stage(file)
+    await stage.begin()
+    return stage
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+async def test_what_is_new_is_taken_and_its_hash_is_told(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = hashlib.sha256(MINIMAL.encode()).hexdigest()
+    assert stage.sample("info", hash=before) == 1.0
+    assert stage.sample("last_success_timestamp_seconds") == 1234.5
+    digest = await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
+
+    await stage.keeper.look(is_told=False)
+    await stage.keeper.look(is_told=False)
+
+    assert (stage.levels, [forgets for _, forgets in stage.applied]) == (["debug"], [False])
+    assert (stage.sample("info", hash=digest), stage.sample("info", hash=before)) == (1.0, None)
+    assert stage.sample("reloads_total", outcome="used") == 1.0
+    (record,) = caplog.records
+    told = vars(record)["understudy_fields"]
+    assert (record.message, told) == (
+        "config reloaded",
+        {"hash": digest, "changed": ["log.level"]},
+    )
+
+
+async def test_while_nothing_changes_nothing_is_done_unless_we_are_told(stage: Stage) -> None:
+    await stage.keeper.look(is_told=False)
+    assert stage.applied == []
+
+    await stage.keeper.look(is_told=True)
+
+    assert [forgets for _, forgets in stage.applied] == [True]
+
+
+async def test_a_bad_file_changes_nothing_is_told_once_with_all_its_problems_and_counted(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = hashlib.sha256(MINIMAL.encode()).hexdigest()
+    await asyncio.to_thread(write, stage.file, "log: {level: loud}\ncolour: red\n")
+
+    for _ in range(3):
+        await stage.keeper.look(is_told=False)
+
+    assert stage.applied == []
+    assert stage.sample("reloads_total", outcome="refused") == 3.0
+    assert stage.sample("info", hash=before) == 1.0
+    (record,) = caplog.records
+    told = vars(record)["understudy_fields"]
+    assert (record.message, record.levelname) == ("config not reloaded", "ERROR")
+    assert [problem.rpartition(".yaml: ")[2].partition(":")[0] for problem in told["problems"]] == [
+        "log.level",
+        "colour",
+    ]
+    assert told["hash_in_force"] == before
+    await stage.keeper.look(is_told=True)
+    assert len(caplog.records) == 2, "whoever asks is told, though it may be known"
+
+
+async def test_what_cannot_be_used_yet_is_tried_again(stage: Stage) -> None:
+    """A certificate may arrive after the config file that names it."""
+    await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
+    stage.fault = SetupError("no such file")
+    await stage.keeper.look(is_told=False)
+    assert stage.applied == []
+
+    stage.fault = None
+    await stage.keeper.look(is_told=False)
+
+    assert stage.levels == ["debug"]
+
+
+async def test_what_needs_a_restart_is_told_as_such(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
+    stage.fault = RestartNeeded(["serving.address"])
+
+    await stage.keeper.look(is_told=False)
+
+    (record,) = caplog.records
+    assert record.message == "config needs a restart"
+    assert vars(record)["understudy_fields"]["problems"] == [
+        "serving.address: was changed, which needs a restart"
+    ]
+    assert stage.sample("reloads_total", outcome="restart") == 1.0
+    assert stage.sample("reloads_total", outcome="refused") == 0.0
+
+
+async def test_a_file_that_is_gone_changes_nothing_and_one_that_is_back_is_no_news(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(stage.file.unlink)
+    await stage.keeper.look(is_told=False)
+    await asyncio.to_thread(write, stage.file)
+    await stage.keeper.look(is_told=False)
+
+    assert stage.applied == []
+    assert [record.message for record in caplog.records] == ["config not reloaded"]
+
+
+async def test_half_a_file_is_not_taken_for_a_whole_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of a file may be good settings, too: without the rule that comes last."""
+    monkeypatch.setattr(config_watcher, "SETTLING_SECONDS", 0.5)
+    await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
+    looking = asyncio.ensure_future(stage.keeper.look(is_told=False))
+    for more in ("", "  success", "  successTTL: 1s\n  legacy: deny\n"):
+        await asyncio.sleep(0.3)
+        assert not looking.done(), "somebody is writing"
+        text = f"log: {{level: debug}}\nimpersonation:\n  constrained: true\n{more}"
+        await asyncio.to_thread(write, stage.file, text)
+    await looking
+
+    assert [one.impersonation.legacy.default for one, _ in stage.applied] == ["deny"]
+    assert stage.sample("reloads_total", outcome="refused") == 0.0
+
+
+async def test_a_symbolic_link_may_be_turned(tmp_path: Path) -> None:
+    """As the kubelet does with a mounted ConfigMap."""
+
+    def version(name: str, more: str) -> Path:
+        directory = tmp_path / name
+        directory.mkdir()
+        write(directory / "config.yaml", more)
+        return directory
+
+    def turn(to: Path) -> None:
+        link = tmp_path / "..data_tmp"
+        link.symlink_to(to)
+        link.rename(tmp_path / "..data")
+
+    await asyncio.to_thread(turn, version("..1", ""))
+    (tmp_path / "config.yaml").symlink_to("..data/config.yaml")
+    stage = Stage(tmp_path / "config.yaml")
+    await stage.begin()
+
+    await asyncio.to_thread(turn, version("..2", "log: {level: debug}\n"))
+    await stage.keeper.look(is_told=False)
+
+    assert stage.levels == ["debug"]
+    assert stage.applied[0][0].serving.certificate_file == tmp_path / "tls.crt"
+
+
+async def test_a_new_audit_policy_is_news_as_well(tmp_path: Path, file: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    write(file, "audit: {policyFile: policy.yaml}\n")
+    stage = Stage(file)
+    await stage.begin()
+    await stage.keeper.look(is_told=False)
+    assert stage.applied == []
+
+    await asyncio.to_thread(policy.write_text, POLICY.replace("Metadata", "Request"))
+    await stage.keeper.look(is_told=False)
+    await stage.keeper.look(is_told=False)
+
+    assert len(stage.applied) == 1
+
+
+async def test_it_looks_from_time_to_time_as_the_file_says_and_at_once_when_told(
+    file: Path,
+) -> None:
+    write(file, "configRefresh: 10ms\n")
+    stage = Stage(file)
+    await stage.begin()
+    stage.tasks.keep(stage.keeper.run())
+    try:
+        await asyncio.to_thread(write, file, "configRefresh: 0s\nlog: {level: debug}\n")
+        await eventually(lambda: stage.levels == ["debug"])
+        await asyncio.to_thread(write, file, "configRefresh: 10ms\nlog: {level: error}\n")
+        await asyncio.sleep(0.1)
+        assert stage.levels == ["debug"], "0s is never"
+
+        stage.keeper.look_now()
+        await eventually(lambda: stage.levels == ["debug", "error"])
+        stage.fault = ValueError("a bug")
+        stage.keeper.look_now()
+        await eventually(lambda: stage.failures)
+        stage.fault = None
+        await asyncio.to_thread(write, file, "configRefresh: 10ms\nlog: {level: info}\n")
+        await eventually(lambda: stage.levels[-1] == "info")
+    finally:
+        await stage.tasks.stop()

@@ -1,0 +1,121 @@
+"""Who we are, and what the API server is: told, told otherwise, or not at all."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from kubernetes_asyncio.client import ApiClient
+
+from proxy.core.errors import UpstreamUnavailable
+from proxy.sandbox.identities import Authority
+from proxy.upstream.endpoints import Endpoints
+from proxy.upstream.identity.whoami import OwnUser, own_user, takes_uids
+from proxy.upstream.kube_client import review_client
+from tests.support.certificates import Certificates, new_certificates
+from tests.support.scripted_api_server import (
+    OWN_NAME,
+    OWN_TOKEN,
+    ScriptedApiServer,
+    scripted_api_server,
+)
+from tests.upstream.kubeconfigs import load
+
+
+class Shown:
+    """A credential of ours."""
+
+    def __init__(self, token: str | None = OWN_TOKEN, certificate: bytes | None = None) -> None:
+        self.authorization = f"Bearer {token}".encode() if token else None
+        self.certificate = certificate
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Certificates:
+    return new_certificates()
+
+
+@pytest.fixture
+async def api(certificates: Certificates) -> AsyncIterator[ScriptedApiServer]:
+    async with scripted_api_server(certificates) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(
+    api: ScriptedApiServer, certificates: Certificates, tmp_path: Path
+) -> AsyncIterator[ApiClient]:
+    kubeconfig = api.write_kubeconfig(tmp_path, certificates.write_server_ca(tmp_path))
+    credentials = await load(kubeconfig)
+    endpoints = Endpoints(credentials, asyncio.get_running_loop().time)
+    async with review_client(
+        endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=lambda: None
+    ) as client:
+        yield client
+
+
+async def test_the_api_server_tells_name_and_groups(
+    api: ScriptedApiServer, client: ApiClient
+) -> None:
+    api.own_groups = ["a", "b"]
+
+    assert await own_user(client, Shown(), client) == OwnUser(OWN_NAME, frozenset({"a", "b"}))
+
+
+async def test_without_that_question_our_token_is_reviewed(
+    api: ScriptedApiServer, client: ApiClient
+) -> None:
+    api.has_self_reviews = False
+    api.tokens[OWN_TOKEN] = OWN_NAME
+
+    assert await own_user(client, Shown(), client) == OwnUser(OWN_NAME)
+    assert api.reviewed_tokens == [OWN_TOKEN]
+
+
+async def test_a_token_that_is_not_accepted_is_nobodys(
+    api: ScriptedApiServer, client: ApiClient
+) -> None:
+    api.has_self_reviews = False
+    user = {"username": "root"}
+    api.token_statuses[OWN_TOKEN] = {"authenticated": False, "user": user}
+
+    with pytest.raises(UpstreamUnavailable):
+        await own_user(client, Shown(), client)
+
+
+async def test_without_that_question_our_certificate_is_read(
+    api: ScriptedApiServer, client: ApiClient
+) -> None:
+    api.has_self_reviews = False
+    pair = Authority("us").issue_client("us", groups=("a", "system:masters"))
+    shown = Shown(None, pair.certificate_pem)
+
+    user = await own_user(client, shown, client)
+
+    assert user == OwnUser("us", frozenset({"a", "system:masters"}))
+    with pytest.raises(UpstreamUnavailable):
+        await own_user(client, Shown(None), client)
+
+
+@pytest.mark.parametrize("name", ["", 7, None])
+async def test_a_name_that_is_none_is_not_ours(
+    api: ScriptedApiServer, client: ApiClient, name: str
+) -> None:
+    api.own_name = name
+
+    with pytest.raises(UpstreamUnavailable):
+        await own_user(client, Shown(), client)
+
+
+async def test_a_version_that_is_kept_secret_takes_no_uids_and_one_out_of_reach_is_asked_again(
+    api: ScriptedApiServer, client: ApiClient
+) -> None:
+    assert await takes_uids(client)
+
+    api.own_calls.version_status = "403 Forbidden"
+    assert not await takes_uids(client)
+
+    for status in ("500 Internal Server Error", "429 Too Many Requests", "401 Unauthorized"):
+        api.own_calls.version_status = status
+        with pytest.raises(UpstreamUnavailable):
+            await takes_uids(client)
