@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DRAWING := build/drawing
 
-.PHONY: help setup demo test check fix coverage parity fuzz complexity mutants bench bench-audit bench-peers bench-report compiled \
-	dashboard-picture test-compiled soak wheel image \
+.PHONY: help setup demo test check fix coverage parity fuzz complexity mutants bench bench-audit bench-peers bench-report  \
+	dashboard-picture soak wheel image \
 	lock clean
 
 help: ## List the targets
@@ -105,22 +105,6 @@ dashboard-picture: $(READY) $(DRAWING)/.ready ## Run a scenario on two proxies a
 soak: $(READY) ## Run tests in full size, and scenarios on asyncio's own event loop
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
 	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m "not soak" -k asyncio tests/scenarios $(ARGS)
-
-# A trial, not for use: the same source with its hot path compiled (docs/decisions/0009). Tests that
-# put something in the place of a function of ours are marked `interpreted`: compiled callers would
-# not see it.
-COMPILED := build/compiled
-compiled: $(READY) ## A trial: compile the hot path, into build/compiled
-	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
-	code="$$($(BIN)/python -m bench.compiled)" && cp -R "$$code"/. $(COMPILED)
-
-test-compiled: compiled ## The tests on that, and a parity run (CASES, SEED, ARGS)
-	cp -R tests bench charts docs manifests pyproject.toml Makefile README.md LICENSE Dockerfile \
-	  .dockerignore requirements*.lock config.example.yaml $(COMPILED)
-	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -m "not interpreted and not soak" \
-	  tests/core tests/wire tests/serving tests/upstream tests/authorization tests/scenarios \
-	  tests/e2e $(ARGS)
-	cd $(COMPILED) && $(abspath $(BIN))/python -m tests.parity --cases $(CASES) --seed $(SEED)
 
 wheel: $(READY) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

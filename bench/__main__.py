@@ -22,7 +22,6 @@ from pathlib import Path
 
 from bench.bars import judge
 from bench.cast import Cast
-from bench.compiled import compiled_code
 from bench.measurement import WrongAnswer
 from bench.results import RESULTS, Outcome, write_results
 from bench.row import Row
@@ -83,7 +82,7 @@ def _play(rows: Sequence[Row], cast: Cast, extent: Extent) -> Outcome:
 def _cast(options: argparse.Namespace) -> Iterator[Cast]:
     names = frozenset(options.contestants)
     with tempfile.TemporaryDirectory(prefix="understudy-slowed-") as directory:
-        code = compiled_code(PROJECT) if options.compiled else None
+        code = None
         if options.slowed_by is not None:
             code = slowed_code(PROJECT, Path(directory), microseconds=options.slowed_by)
         yield Cast(names, code, options.beside)
@@ -119,7 +118,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="length of one turn")
     parser.add_argument("--rounds", type=int, help="how often each row is played")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT")
-    parser.add_argument("--compiled", action="store_true", help="our code compiled: a trial")
     parser.add_argument("--slowed-by", type=float, metavar="MICROSECONDS")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument(

@@ -10,23 +10,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxy.audit.recorder import AuditRecorder
-from proxy.audit.request_record import Recorder
-from proxy.audit.state import AuditBook
+from proxy.audit.request_record import RequestRecorder
+from proxy.audit.state import AuditState
 from proxy.core.audit.policy import AuditPolicy, Level, PolicyRule
-from proxy.core.http.headers import HeaderLines
-from proxy.core.impersonation.checks import DecisionRules, plan_attempts
+from proxy.core.http.headers import HeaderList
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import Allowed
-from proxy.core.impersonation.modes import acting_identity
-from proxy.core.impersonation.permit import Admission, admit_as
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.impersonation.modes import impersonated_user
+from proxy.core.impersonation.permit import Permit, permit_impersonation
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import Caller, UserInfo
 from proxy.settings.audit_policy import load_audit_policy
-from proxy.wire.exchange import Outcome, Peer
+from proxy.wire.exchange import ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY
 from proxy.wire.http1.message import RequestHead
 
 _TARGET = b"/api/v1/namespaces/default/pods/hello"
-_HEADERS = HeaderLines(
+_HEADERS = HeaderList(
     (
         (b"Host", b"127.0.0.1"),
         (b"User-Agent", b"kubectl/v1.37.1 (linux/amd64) kubernetes/0000000"),
@@ -38,10 +38,10 @@ _HEADERS = HeaderLines(
 )
 _ANSWER_HEADERS = [(b"Content-Type", b"application/json"), (b"Content-Length", b"2048")]
 _CALLER = Caller(
-    Identity("system:serviceaccount:default:bob", "uid", ("system:serviceaccounts", "dev"))
+    UserInfo("system:serviceaccount:default:bob", "uid", ("system:serviceaccounts", "dev"))
 )
 _PEER = Peer("10.1.2.3")
-_OUTCOME = Outcome(200, 2048, is_complete=True)
+_OUTCOME = ExchangeOutcome(200, 2048, is_complete=True)
 _BATCH = 500
 
 
@@ -62,10 +62,10 @@ def measure_part(*, batches: int) -> PartCost:
     """Return what a request costs more with one event, and with RequestReceived as well."""
     both_stages = AuditPolicy([PolicyRule(Level.METADATA)])
     recorders = [
-        Recorder(time.time_ns),
+        RequestRecorder(time.time_ns),
         *(
             AuditRecorder(
-                time.time_ns, AuditBook(_Nowhere(), policy, body_bytes=1, clock=time.monotonic)
+                time.time_ns, AuditState(_Nowhere(), policy, body_bytes=1, clock=time.monotonic)
             )
             for policy in (load_audit_policy(None), both_stages)
         ),
@@ -86,27 +86,29 @@ def _microseconds(serve: Callable[[], None]) -> float:
     return (time.process_time() - started) / _BATCH * 1e6
 
 
-def _server(recorder: Recorder) -> Callable[[], None]:
+def _server(recorder: RequestRecorder) -> Callable[[], None]:
     """Return what tells a trail the facts of one request, as the pipeline does."""
-    admission = _admission()
+    permit = _admission()
 
     def serve() -> None:
         request = RequestHead(b"GET", _TARGET, 1, _HEADERS, NO_BODY, keep_alive=True)
-        trail = recorder.open(request, _PEER, None)
-        trail.acts(parse_action(request.method, request.target))
-        trail.is_called_by(_CALLER)
-        trail.is_admitted(admission)
-        if trail.observer is not None:
-            trail.observer.answer_started(_OUTCOME.status, _ANSWER_HEADERS, b"{}")
-        trail.ended(_OUTCOME)
+        record = recorder.begin(request, _PEER, None)
+        record.set_request_info(parse_request_info(request.method, request.target))
+        record.set_caller(_CALLER)
+        record.set_permit(permit)
+        if record.observer is not None:
+            record.observer.response_started(_OUTCOME.status, _ANSWER_HEADERS, b"{}")
+        record.finish(_OUTCOME)
 
     return serve
 
 
-def _admission() -> Admission:
-    action = parse_action(b"GET", _TARGET)
+def _admission() -> Permit:
+    request_info = parse_request_info(b"GET", _TARGET)
     attempts = plan_attempts(
-        _CALLER, Identity("alice"), action, rules=DecisionRules(), remembered=None
+        _CALLER, UserInfo("alice"), request_info, rules=ImpersonationRules(), remembered=None
     )
     attempt = next(iter(attempts))
-    return admit_as(_CALLER, Allowed(attempt, acting_identity(attempt.mode, attempt.wanted)))
+    return permit_impersonation(
+        _CALLER, Allowed(attempt, impersonated_user(attempt.mode, attempt.wanted_user))
+    )

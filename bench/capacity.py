@@ -48,7 +48,7 @@ class Fleet:
     watch_seconds: float = 450
     """How long a watch lasts before its client asks anew: client-go takes 5 to 10 minutes."""
     connection_age_seconds: float = 3600
-    """`serving.connectionAge`."""
+    """`serving.maxConnectionAge`."""
     connections_per_replica: int = 10_000
     """`serving.limits.connections`."""
     highest_load: float = 0.5

@@ -217,7 +217,7 @@ def wait_until_serving(address: str, stage: Stage, process: ChildProcess) -> Non
     while not _answers(client):
         process.ensure_running()
         if time.monotonic() > deadline:
-            raise SandboxError(f"{process.program.name} does not serve: {process.last_words()}")
+            raise SandboxError(f"{process.program.name} does not serve: {process.log_tail()}")
         time.sleep(_POLL_SECONDS)
 
 

@@ -28,7 +28,7 @@ from aiohttp import web
 
 from proxy.sandbox.api_client import client_context
 from proxy.sandbox.api_server import ApiServer
-from proxy.sandbox.identities import Authority, KeyPair, write_kubeconfig
+from proxy.sandbox.identities import CertificateAuthority, KeyPair, write_kubeconfig
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 
 _HOLD_SECONDS = 0.05
@@ -95,7 +95,9 @@ def _asked(spec: Mapping[str, Any]) -> tuple[str, str]:
 class ReviewRelay:
     """The relay, on an event loop of its own. Use it as a context manager."""
 
-    def __init__(self, server: ApiServer, credential: KeyPair, authority: Authority) -> None:
+    def __init__(
+        self, server: ApiServer, credential: KeyPair, authority: CertificateAuthority
+    ) -> None:
         self._server = server
         self._credential = credential
         self._authority = authority

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.generator import Generators
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.errors import SandboxError
-from proxy.sandbox.identities import Authority, BearerToken, write_secret
+from proxy.sandbox.identities import BearerToken, CertificateAuthority, write_secret
 from proxy.sandbox.processes import LOOPBACK, ChildProcess, start_child
 from proxy.sandbox.programs.go_program import go_program
 
@@ -50,7 +50,7 @@ class Stage:
 
     directory: Path
     program: Path
-    servers: Authority = field(default_factory=lambda: Authority("servers"))
+    servers: CertificateAuthority = field(default_factory=lambda: CertificateAuthority("servers"))
     client_token: BearerToken = field(default_factory=_new_token)
     own_token: BearerToken = field(default_factory=_new_token)
     generators: Generators = field(default_factory=Generators)

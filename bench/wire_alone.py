@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import uvloop
 from OpenSSL import SSL
 
-from proxy.wire.tls_client import TLSStream
-from proxy.wire.tls_connection import SecureConnection
+from proxy.wire.tls_client import ClientTLS
+from proxy.wire.tls_connection import TLSConnection
 from proxy.wire.tls_server import ServerTLS, server_context
 
 _IDENTITY = (b"authorization:", b"impersonate-")
@@ -44,12 +44,12 @@ class Ends:
         return b"\r\n".join((*kept, *self.identity, b"", b""))
 
 
-class _End(SecureConnection):
+class _End(TLSConnection):
     """One end: what comes goes to the other, and both end together."""
 
     __slots__ = ("other",)
 
-    def __init__(self, tls: TLSStream | ServerTLS) -> None:
+    def __init__(self, tls: ClientTLS | ServerTLS) -> None:
         super().__init__(tls)
         self.other: _End | None = None
 
@@ -57,10 +57,10 @@ class _End(SecureConnection):
         if self.other is not None:
             self.other.write(data)
 
-    def goodbye_received(self) -> None:
+    def close_notify_received(self) -> None:
         self.leave()
 
-    def stream_cut(self, _error: Exception) -> None:
+    def connection_truncated(self, _error: Exception) -> None:
         self.leave()
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -79,7 +79,7 @@ class _End(SecureConnection):
 
     def read_on(self, *, reads: bool) -> None:
         """Take what comes, or let it wait."""
-        self._read_on(reads=reads)
+        self._set_reading(reads=reads)
 
     def leave(self) -> None:
         """End both."""
@@ -93,11 +93,11 @@ class _Upstream(_End):
     __slots__ = ("_waiting", "is_secured")
 
     def __init__(self, ends: Ends) -> None:
-        super().__init__(TLSStream(ends.trust, server_hostname=ends.host))
+        super().__init__(ClientTLS(ends.trust, server_hostname=ends.host))
         self._waiting: list[bytes] = []
         self.is_secured = False
 
-    def secured(self) -> None:
+    def handshake_completed(self) -> None:
         self.is_secured = True
         for data in self._waiting:
             self.write(data)
@@ -124,7 +124,7 @@ class _Client(_End):
         self._upstream = _Upstream(ends)
         self._connecting: object = None
 
-    def secured(self) -> None:
+    def handshake_completed(self) -> None:
         ends, upstream = self._ends, self._upstream
         self.other, upstream.other = upstream, self
         self._connecting = asyncio.ensure_future(

@@ -23,7 +23,7 @@ def wait_for_address(process: ChildProcess) -> str:
     while not (ports := listening_ports(process.pid)):
         process.ensure_running()
         if time.monotonic() > deadline:
-            raise SandboxError(f"{process.program.name} does not listen: {process.last_words()}")
+            raise SandboxError(f"{process.program.name} does not listen: {process.log_tail()}")
         time.sleep(_POLL_SECONDS)
     if len(ports) > 1:
         raise SandboxError(f"{process.program.name} listens on several ports: {sorted(ports)}")

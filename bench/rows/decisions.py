@@ -123,10 +123,10 @@ def _ask(contestant: Contestant, cluster: Cluster, case: _Case) -> tuple[str, fl
     ]
     with door.connect() as connection:
         started = time.perf_counter()
-        answer = connection.request("GET", CONFIG_MAP, headers=headers)
+        response = connection.request("GET", CONFIG_MAP, headers=headers)
         waited = time.perf_counter() - started
-    if answer.status != _OK or answer.body != cluster.body_of(CONFIG_MAP):
-        raise WrongAnswer(f"{contestant.name}: {answer.status} {answer.body!r}")
+    if response.status != _OK or response.body != cluster.body_of(CONFIG_MAP):
+        raise WrongAnswer(f"{contestant.name}: {response.status} {response.body!r}")
     return name, waited * 1e3
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from proxy.concurrency.rate_limit import origin_of
+from proxy.concurrency.rate_limit import address_key
 
 CloseReason = Literal["full", "timeout", "size"]
 CLOSE_REASONS: tuple[CloseReason, ...] = ("full", "timeout", "size")
@@ -58,11 +58,11 @@ class AdminConnections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, accepted: socket.socket, address: str) -> "AdminConnection":
+    def accept(self, accepted: socket.socket, address: str) -> "AdminConnection":
         """Return the record of a new connection, for which another one may be closed."""
         while len(self._open) >= self.limits.connections:
             self._largest_holders_oldest().close("full")
-        connection = AdminConnection(self, accepted, origin_of(address))
+        connection = AdminConnection(self, accepted, address_key(address))
         self._open[connection] = None
         self._by_origin[connection.origin] += 1
         connection.deadline = self._clock() + self.limits.head_seconds
@@ -79,7 +79,7 @@ class AdminConnections:
         for connection in list(self._open):
             connection.abort()
 
-    def forget(self, connection: "AdminConnection") -> None:
+    def release(self, connection: "AdminConnection") -> None:
         """Give the place of a connection back; may be called more than once."""
         if connection in self._open:
             del self._open[connection]
@@ -136,7 +136,7 @@ class AdminConnection:
     def abort(self) -> None:
         """Close at once; what was written and not sent is dropped."""
         # The place is free from here on: neither the client nor the loop can delay that.
-        self._home.forget(self)
+        self._home.release(self)
         if self.transport is not None:
             self.transport.abort()
         elif self.opening is not None:
@@ -146,4 +146,4 @@ class AdminConnection:
 
     def lost(self) -> None:
         """Called when the transport has ended."""
-        self._home.forget(self)
+        self._home.release(self)

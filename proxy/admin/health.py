@@ -22,14 +22,14 @@ class HealthCheck:
     """One named question; the answer is what is wrong, or None when nothing is."""
 
     name: str
-    fault: Callable[[], str | None]
+    error: Callable[[], str | None]
 
 
 PING = HealthCheck("ping", lambda: None)
 """Whoever reads this has an answer."""
 
 
-class Heartbeat:
+class EventLoopHeartbeat:
     """The event loop's: whoever keeps house in it beats, and a check listens."""
 
     def __init__(self, clock: Callable[[], float], *, silence_seconds: float) -> None:
@@ -41,13 +41,13 @@ class Heartbeat:
         """Be alive now."""
         self._last = self._clock()
 
-    def fault(self) -> str | None:
+    def health_error(self) -> str | None:
         """Return what is wrong when no beat was heard for too long."""
         silent = self._clock() - self._last
         return f"no heartbeat for {silent:.0f}s" if silent > self._silence_seconds else None
 
 
-class HealthPage:
+class HealthHandler:
     """Answers one path from its checks, and each check on a path of its own."""
 
     def __init__(self, name: str, checks: Sequence[HealthCheck]) -> None:
@@ -57,9 +57,9 @@ class HealthPage:
     @property
     def faults(self) -> Iterator[tuple[str, str | None]]:
         """Yield what each check says now."""
-        return ((check.name, check.fault()) for check in self.checks)
+        return ((check.name, check.error()) for check in self.checks)
 
-    async def answer(self, request: web.BaseRequest) -> web.Response:
+    async def handle(self, request: web.BaseRequest) -> web.Response:
         """Say `ok`; list every check when one fails, or when `?verbose` asks for it."""
         excluded = set(request.query.getall("exclude", ()))
         is_healthy, lines = True, []
@@ -68,7 +68,7 @@ class HealthPage:
             if check.name in excluded:
                 excluded.remove(check.name)
                 lines.append(f"[+]{check.name} excluded: ok")
-            elif (fault := check.fault()) is None:
+            elif (fault := check.error()) is None:
                 lines.append(f"[+]{check.name} ok")
             else:
                 lines.append(f"[-]{check.name} failed: {fault}")
@@ -83,11 +83,11 @@ class HealthPage:
             is_healthy=is_healthy,
         )
 
-    async def answer_one(self, name: str) -> web.Response | None:
+    async def handle_single(self, name: str) -> web.Response | None:
         """Say how one check stands; None when there is none of this name."""
         for check in self.checks:
             if check.name == name:
-                fault = check.fault()
+                fault = check.error()
                 text = "ok" if fault is None else f"internal server error: {fault}\n"
                 return _page(text, is_healthy=fault is None)
         return None

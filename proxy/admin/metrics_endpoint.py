@@ -20,34 +20,34 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from proxy.admin.health import HealthPage
-from proxy.concurrency.rate_limit import Ration, Rationing, origin_of
-from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.admin.health import HealthHandler
+from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit, address_key
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.errors import (
-    Refusal,
-    ReviewRefused,
+    ReviewRejected,
+    StatusError,
     TooManyRequests,
     Unauthorized,
 )
 from proxy.core.impersonation.evaluation import forbidden_message
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 _REVIEW_SECONDS = 5.0
 _AT_A_TIME = 8
 _BEARER = "bearer"
 # Tokens of one address that do not open the page. Prometheus asks a few times a minute.
-_FAILURES = Ration(per_second=5.0, burst=50.0)
+_FAILURES = RateLimit(per_second=5.0, burst=50.0)
 _TOO_MANY = "too many requests"
 
 
-TokenReviewer = Callable[[str], Awaitable[Identity | None]]
+TokenReviewer = Callable[[str], Awaitable[UserInfo | None]]
 """Returns the token's owner, or None for a definite no; Refusal for anything else."""
 
-AccessReviewer = Callable[[AccessCheck], Awaitable[Answer]]
+AccessReviewer = Callable[[AccessCheck], Awaitable[CheckResult]]
 """Returns what somebody may do; Refusal when there is no answer."""
 
 
-class MetricsGuard:
+class MetricsAuthorizer:
     """Lets those in whom the API server knows and allows."""
 
     def __init__(
@@ -56,9 +56,9 @@ class MetricsGuard:
         self._tokens = tokens
         self._access = access
         self._under_way = 0
-        self._rationing = Rationing(_FAILURES, clock, refusal=_TOO_MANY)
+        self._buckets = KeyedTokenBucket(_FAILURES, clock, refusal=_TOO_MANY)
 
-    async def refusal(self, request: web.BaseRequest) -> web.Response | None:
+    async def authorize(self, request: web.BaseRequest) -> web.Response | None:
         """Return why the request is not answered; None when it is."""
         token = _bearer_token(request)
         if token is None:
@@ -69,21 +69,21 @@ class MetricsGuard:
         self._under_way += 1
         try:
             return await self._judge_rationed(token, request)
-        except (TooManyRequests, Unauthorized, ReviewRefused) as refusal:
+        except (TooManyRequests, Unauthorized, ReviewRejected) as refusal:
             # The API server answers: what it does not accept is about this scraper alone.
             return _refused(HTTPStatus(refusal.code), refusal.message)
-        except (Refusal, TimeoutError):
+        except (StatusError, TimeoutError):
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the API server does not answer")
         finally:
             self._under_way -= 1
 
     async def _judge_rationed(self, token: str, request: web.BaseRequest) -> web.Response | None:
-        origin = origin_of(request.remote or "")
-        self._rationing.spend(origin)
+        origin = address_key(request.remote or "")
+        self._buckets.take(origin)
         async with asyncio.timeout(_REVIEW_SECONDS):
             refusal = await self._judge(token, request.path)
         if refusal is None:
-            self._rationing.give_back(origin)
+            self._buckets.refund(origin)
         return refusal
 
     async def _judge(self, token: str, path: str) -> web.Response | None:
@@ -91,8 +91,8 @@ class MetricsGuard:
         if owner is None:
             raise Unauthorized
         check = AccessCheck(owner, "get", is_resource=False, path=path)
-        answer = await self._access(check)
-        if answer.allowed:
+        result = await self._access(check)
+        if result.allowed:
             return None
         return _refused(HTTPStatus.FORBIDDEN, forbidden_message(check, ""))
 
@@ -116,11 +116,11 @@ def _refused(status: HTTPStatus, text: str) -> web.Response:
 
 _SECONDS_PER_PAGE = 1.0
 
-Guard = Callable[[], MetricsGuard | None]
+Guard = Callable[[], MetricsAuthorizer | None]
 """Returns who decides about scrapers now; None if everybody is welcome."""
 
 
-class MetricsPage:
+class MetricsHandler:
     """Answers with everything on the registry, and how the process is."""
 
     def __init__(
@@ -142,10 +142,10 @@ class MetricsPage:
         self._begun_at = self._tried_at = float("-inf")
         self._turn = asyncio.Lock()
 
-    async def answer(self, request: web.BaseRequest) -> web.Response:
+    async def handle(self, request: web.BaseRequest) -> web.Response:
         """Return all series, or why not."""
         guard = self._guard()
-        if guard is not None and (refusal := await guard.refusal(request)) is not None:
+        if guard is not None and (refusal := await guard.authorize(request)) is not None:
             return refusal
         page = await self._page_since(self._clock())
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -182,10 +182,10 @@ class _OneFamily(Collector):
         return [self._family]
 
 
-class HealthMetrics(Collector):
+class HealthCheckCollector(Collector):
     """Shows what each health check says, as it is when somebody asks."""
 
-    def __init__(self, pages: Mapping[str, HealthPage], registry: CollectorRegistry) -> None:
+    def __init__(self, pages: Mapping[str, HealthHandler], registry: CollectorRegistry) -> None:
         self._pages = pages
         registry.register(self)
 

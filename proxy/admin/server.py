@@ -20,11 +20,11 @@ from aiohttp.web_protocol import RequestHandler
 from prometheus_client import CollectorRegistry
 
 from proxy.admin.connections import AdminConnection, AdminConnections, AdminLimits, ClosingCounter
-from proxy.admin.health import PING, HealthCheck, HealthPage
-from proxy.admin.metrics_endpoint import Guard, HealthMetrics, MetricsPage
-from proxy.admin.tls import AdminCertificate, AdminFiles, CertificateCounter
-from proxy.concurrency.task_set import Tasks
-from proxy.core.errors import SetupError
+from proxy.admin.health import PING, HealthCheck, HealthHandler
+from proxy.admin.metrics_endpoint import Guard, HealthCheckCollector, MetricsHandler
+from proxy.admin.tls import AdminCertificate, AdminTLSFiles, CertificateCounter
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.errors import OperatorError
 from proxy.settings.admin import AdminSettings
 
 
@@ -35,7 +35,7 @@ class Pacing:
         self._is_pausing = False
         self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
 
-    async def turn(self, pause_seconds: float) -> None:
+    async def wait(self, pause_seconds: float) -> None:
         """Wait for a turn; the next one is given not before the pause is over."""
         if not self._is_pausing:
             self._pause(pause_seconds)
@@ -76,14 +76,14 @@ _HANDSHAKE_PAUSE_SECONDS = 0.005
 _HEADER_LINES = 64
 
 
-class AdminPortError(SetupError):
+class AdminPortError(OperatorError):
     """The address of the admin port cannot be listened on."""
 
 
-class Page(Protocol):
+class Handler(Protocol):
     """Answers one path."""
 
-    async def answer(self, request: web.BaseRequest) -> web.Response:
+    async def handle(self, request: web.BaseRequest) -> web.Response:
         """Return the answer."""
         ...
 
@@ -150,14 +150,14 @@ class AdminServer:
     """Serves what operators and their tools ask: health to anybody, metrics by their own page."""
 
     def __init__(
-        self, metrics: Page, health: Mapping[str, HealthPage], connections: AdminConnections
+        self, metrics: Handler, health: Mapping[str, HealthHandler], connections: AdminConnections
     ) -> None:
         """`health` are the pages of health by their names, such as readyz."""
         self._metrics = metrics
         self._health = health
         self._connections = connections
         self._pacing = Pacing()
-        self._tasks = Tasks(lambda error: log.error("admin port failed", exc_info=error))
+        self._tasks = TaskSet(lambda error: log.error("admin port failed", exc_info=error))
         self._listening: list[socket.socket] = []
         self._http: web.Server | None = None
 
@@ -170,8 +170,8 @@ class AdminServer:
             reason = error.strerror or str(error)
             raise AdminPortError(f"cannot listen on {host}:{port}: {reason}") from error
         for listening in self._listening:
-            self._tasks.keep(self._accept(listening, self._http, tls))
-        self._tasks.keep(self._close_late())
+            self._tasks.start_background(self._accept(listening, self._http, tls))
+        self._tasks.start_background(self._close_late())
 
     async def stop(self) -> None:
         """Stop listening; what is being answered has a moment to end."""
@@ -199,7 +199,7 @@ class AdminServer:
                 log.warning("admin connection not accepted", exc_info=error)
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
                 continue
-            connection = self._connections.admit(accepted, address[0])
+            connection = self._connections.accept(accepted, address[0])
             connection.opening = self._tasks.start(self._open(connection, accepted, http, tls))
 
     async def _open(
@@ -213,7 +213,7 @@ class AdminServer:
         loop = asyncio.get_running_loop()
         pause = _CONNECTION_PAUSE_SECONDS if tls is None else _HANDSHAKE_PAUSE_SECONDS
         try:
-            await self._pacing.turn(pause)
+            await self._pacing.wait(pause)
             await loop.connect_accepted_socket(
                 lambda: _Handler(connection, self._connections, http), accepted, ssl=tls
             )
@@ -233,7 +233,7 @@ class AdminServer:
         handler = request.protocol
         assert isinstance(handler, _Handler)
         handler.begin_request()
-        await self._pacing.turn(_REQUEST_PAUSE_SECONDS)
+        await self._pacing.wait(_REQUEST_PAUSE_SECONDS)
         name, slash, check = request.path.removeprefix("/").partition("/")
         health = self._health.get(name)
         if health is None and (name, slash) != (_METRICS, ""):
@@ -241,10 +241,10 @@ class AdminServer:
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET,HEAD"})
         if health is None:
-            return await self._metrics.answer(request)
+            return await self._metrics.handle(request)
         if not slash:
-            return await health.answer(request)
-        return await health.answer_one(check) or _not_found()
+            return await health.handle(request)
+        return await health.handle_single(check) or _not_found()
 
 
 def _not_found() -> web.Response:
@@ -280,7 +280,7 @@ class HealthChecks(NamedTuple):
     ready: Sequence[HealthCheck]
 
 
-class AdminSide:
+class AdminPort:
     """What operators and their tools see of us."""
 
     def __init__(
@@ -299,36 +299,36 @@ class AdminSide:
         if (files := admin_files(settings)) is not None:
             self.certificate = AdminCertificate(files, counter)
         pages = {
-            "livez": HealthPage("livez", [PING, *checks.live]),
-            "readyz": HealthPage("readyz", [PING, *checks.ready]),
+            "livez": HealthHandler("livez", [PING, *checks.live]),
+            "readyz": HealthHandler("readyz", [PING, *checks.ready]),
         }
-        HealthMetrics(pages, registry)
+        HealthCheckCollector(pages, registry)
         # The API server's own healthz is deprecated. Whoever still asks for ours restarts us for
         # it, more likely than not: so it says what livez says.
-        healthz = HealthPage("healthz", [PING, *checks.live])
+        healthz = HealthHandler("healthz", [PING, *checks.live])
         self._connections = AdminConnections(admin_limits(settings), counter, clock=clock)
         self._server = AdminServer(
-            MetricsPage(registry, guard, clock=clock),
+            MetricsHandler(registry, guard, clock=clock),
             {**pages, "healthz": healthz},
             self._connections,
         )
 
-    async def start(self, tasks: Tasks, *, refresh_seconds: float) -> None:
+    async def start(self, tasks: TaskSet, *, refresh_seconds: float) -> None:
         """Listen, if there is an address, and keep the certificate fresh."""
         if self._address is None:
             return
         context = None
         if self.certificate is not None:
-            await self.certificate.begin()
-            tasks.keep(self.certificate.keep_fresh(refresh_seconds))
+            await self.certificate.load()
+            tasks.start_background(self.certificate.run(refresh_seconds))
             context = self.certificate.context
         await self._server.start(*self._address, tls=context)
 
-    async def look(self, settings: AdminSettings) -> None:
+    async def reload_certificate(self, settings: AdminSettings) -> None:
         """Use other limits, and the certificate of other settings; it cannot come or go."""
         self._connections.limits = admin_limits(settings)
         if self.certificate is not None and (files := admin_files(settings)) is not None:
-            await self.certificate.look(files)
+            await self.certificate.reload(files)
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -341,8 +341,8 @@ def admin_limits(settings: AdminSettings) -> AdminLimits:
     return AdminLimits(limits.connections, limits.head_timeout_seconds, limits.idle_timeout_seconds)
 
 
-def admin_files(settings: AdminSettings) -> AdminFiles | None:
+def admin_files(settings: AdminSettings) -> AdminTLSFiles | None:
     """Return where certificate and key are, if the port has any."""
     if settings.certificate_file is None or settings.key_file is None:
         return None
-    return AdminFiles(settings.certificate_file, settings.key_file)
+    return AdminTLSFiles(settings.certificate_file, settings.key_file)

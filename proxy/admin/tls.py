@@ -13,17 +13,17 @@ from typing import NamedTuple, Protocol
 
 from cryptography import x509
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
 
 
-class AdminCertificateError(SetupError):
+class AdminCertificateError(OperatorError):
     """Certificate or key of the admin port cannot be used."""
 
 
-class AdminFiles(NamedTuple):
+class AdminTLSFiles(NamedTuple):
     """Where certificate and key are."""
 
     certificate: Path
@@ -45,7 +45,7 @@ class CertificateCounter(Protocol):
 class AdminCertificate:
     """Keeps a context that shows what the files hold."""
 
-    def __init__(self, files: AdminFiles, counter: CertificateCounter) -> None:
+    def __init__(self, files: AdminTLSFiles, counter: CertificateCounter) -> None:
         self._files = files
         self._counter = counter
         self._loaded: _Loaded | None = None
@@ -56,23 +56,23 @@ class AdminCertificate:
         self.context.sni_callback = self._use_newest
 
     @staticmethod
-    def check(files: AdminFiles) -> None:
+    def check(files: AdminTLSFiles) -> None:
         """Raise AdminCertificateError unless these could be used. Blocks on files."""
         _load(files, None)
 
-    async def begin(self) -> None:
+    async def load(self) -> None:
         """Load for the first time; AdminCertificateError if that cannot be done."""
         loaded = await asyncio.to_thread(_load, self._files, None)
         if loaded is not None:
             self._use(loaded)
 
-    async def keep_fresh(self, every_seconds: float) -> None:
+    async def run(self, every_seconds: float) -> None:
         """Look at the files again and again."""
         while True:
             await asyncio.sleep(every_seconds)
-            await self.look()
+            await self.reload()
 
-    async def look(self, files: AdminFiles | None = None) -> None:
+    async def reload(self, files: AdminTLSFiles | None = None) -> None:
         """Show what the files hold now, or what other files hold, if it is new and good."""
         async with self._turn:
             files = files or self._files
@@ -111,7 +111,7 @@ class _Loaded(NamedTuple):
     expires_at: float
 
 
-def _load(files: AdminFiles, known: _Loaded | None) -> _Loaded | None:
+def _load(files: AdminTLSFiles, known: _Loaded | None) -> _Loaded | None:
     """Load both files; None if they hold what is known."""
     names = f"{files.certificate} and {files.key}"
     try:

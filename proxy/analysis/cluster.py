@@ -18,11 +18,11 @@ from kubernetes_asyncio.client import ApiClient, ApiException, Configuration
 from proxy.core.authorization.access_check import (
     REVIEWS_PATH,
     AccessCheck,
-    Answer,
-    read_answer,
-    review_document,
+    CheckResult,
+    parse_review_status,
+    subject_access_review,
 )
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 
 Object = dict[str, Any]
 """An object of the API as it came."""
@@ -39,7 +39,7 @@ _UNUSABLE = (config.ConfigException, OSError, AssertionError, StopIteration, *_U
 _JSON = "application/json"
 
 
-class ClusterError(SetupError):
+class ClusterError(OperatorError):
     """The cluster cannot be reached, or does not answer."""
 
 
@@ -61,15 +61,15 @@ class Cluster:
         self._places = asyncio.Semaphore(_AT_ONCE)
         self.namespace = namespace
 
-    async def review(self, check: AccessCheck) -> Answer:
+    async def review(self, check: AccessCheck) -> CheckResult:
         """Return the authorizers' answer to one check."""
-        review = await self._call("POST", REVIEWS_PATH, body=review_document(check))
+        review = await self._call("POST", REVIEWS_PATH, body=subject_access_review(check))
         try:
-            return read_answer(review)
+            return parse_review_status(review)
         except _UNREADABLE as error:
             raise ClusterError(f"{self._host} did not answer a review with one") from error
 
-    async def review_all(self, checks: Sequence[AccessCheck]) -> list[Answer]:
+    async def review_all(self, checks: Sequence[AccessCheck]) -> list[CheckResult]:
         """Return the answers to several checks, in their order."""
         return await _all([self.review(check) for check in checks])
 
@@ -167,7 +167,7 @@ async def open_cluster(
         yield Cluster(client, namespace or "default")
 
 
-def runs_in_pod() -> bool:
+def is_in_cluster() -> bool:
     """Tell whether a cluster is there without a kubeconfig."""
     return "KUBERNETES_SERVICE_HOST" in os.environ
 

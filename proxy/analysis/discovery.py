@@ -13,14 +13,14 @@ _AGGREGATED = (
 )
 
 
-class Known(NamedTuple):
+class DiscoveredResource(NamedTuple):
     """A resource, and every name by which it goes."""
 
     kind: ResourceKind
     names: frozenset[str]
 
 
-async def find_kind(cluster: Cluster, text: str) -> ResourceKind | None:
+async def find_resource(cluster: Cluster, text: str) -> ResourceKind | None:
     """Return the resource of that name, the API server's favourite if there are several."""
     resource, _, rest = text.lower().partition(".")
     for known in await known_resources(cluster):
@@ -31,15 +31,15 @@ async def find_kind(cluster: Cluster, text: str) -> ResourceKind | None:
     return None
 
 
-def literal_kind(text: str) -> ResourceKind:
+def resource_from_name(text: str) -> ResourceKind:
     """Return a resource that discovery does not know, as its name says it."""
     resource, _, group = text.partition(".")
     return ResourceKind(group, "v1", resource, is_namespaced=True)
 
 
-async def known_resources(cluster: Cluster) -> list[Known]:
+async def known_resources(cluster: Cluster) -> list[DiscoveredResource]:
     """Return every resource that the API server serves, its favourites first."""
-    known: list[Known] = []
+    known: list[DiscoveredResource] = []
     for root in ("/api", "/apis"):
         document = await cluster.get(root, accept=_AGGREGATED)
         if document.get("kind") == "APIGroupDiscoveryList":
@@ -51,7 +51,7 @@ async def known_resources(cluster: Cluster) -> list[Known]:
     return known
 
 
-def _aggregated(document: Object) -> Iterator[Known]:
+def _aggregated(document: Object) -> Iterator[DiscoveredResource]:
     for group in document.get("items") or []:
         name = (group.get("metadata") or {}).get("name", "")
         for version in group.get("versions") or []:
@@ -63,14 +63,14 @@ def _aggregated(document: Object) -> Iterator[Known]:
                 yield _known(kind, words, entry)
 
 
-async def _each_group(cluster: Cluster, document: Object) -> list[Known]:
+async def _each_group(cluster: Cluster, document: Object) -> list[DiscoveredResource]:
     """Ask group by group, as servers before 1.27 want it. One that does not answer is left out."""
     versions = [
         (group["name"], version["version"])
         for group in document.get("groups") or []
         for version in group.get("versions") or []
     ]
-    known: list[Known] = []
+    known: list[DiscoveredResource] = []
     async with asyncio.TaskGroup() as tasks:
         lists = [tasks.create_task(_list(cluster, *version)) for version in versions]
     for (group, version), done in zip(versions, lists, strict=True):
@@ -85,7 +85,7 @@ async def _list(cluster: Cluster, group: str, version: str) -> Object:
         return {}
 
 
-def _listed(group: str, version: str, document: Object) -> Iterator[Known]:
+def _listed(group: str, version: str, document: Object) -> Iterator[DiscoveredResource]:
     for entry in document.get("resources") or []:
         if "/" not in entry["name"]:
             is_namespaced = bool(entry.get("namespaced"))
@@ -93,6 +93,6 @@ def _listed(group: str, version: str, document: Object) -> Iterator[Known]:
             yield _known(kind, [entry.get("singularName", ""), entry.get("kind", "")], entry)
 
 
-def _known(kind: ResourceKind, words: list[str], entry: Mapping[str, Any]) -> Known:
+def _known(kind: ResourceKind, words: list[str], entry: Mapping[str, Any]) -> DiscoveredResource:
     names = [kind.resource, *words, *(entry.get("shortNames") or [])]
-    return Known(kind, frozenset(name.lower() for name in names if name))
+    return DiscoveredResource(kind, frozenset(name.lower() for name in names if name))

@@ -5,25 +5,25 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from proxy.analysis.access import Decider
+from proxy.analysis.access import ImpersonationDecider
 from proxy.analysis.cluster import Cluster, ClusterError
 from proxy.core.authorization.access_check import AccessCheck
-from proxy.core.impersonation.checks import check_on
+from proxy.core.impersonation.checks import access_check_for
 from proxy.core.impersonation.evaluation import Allowed, check_summary
-from proxy.core.impersonation.modes import acting_identity
-from proxy.core.rbac.intent.cases import Trial, trials
+from proxy.core.impersonation.modes import impersonated_user
+from proxy.core.rbac.intent.cases import ExpectedDecision, expected_decisions
 from proxy.core.rbac.intent.model import Intent, existing_warnings
-from proxy.core.rbac.model import Rbac, read_rbac
-from proxy.core.rbac.resources import BUILT_IN, Catalogue, Resource
-from proxy.core.userinfo import Identity
+from proxy.core.rbac.model import RBACSnapshot, read_rbac
+from proxy.core.rbac.resources import BUILT_IN, APIResource, ResourceCatalog
+from proxy.core.userinfo import UserInfo
 
 _ROLE_KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 
 
-class Outcome(NamedTuple):
+class CaseResult(NamedTuple):
     """What became of a trial."""
 
-    trial: Trial
+    trial: ExpectedDecision
     is_allowed: bool
 
     @property
@@ -32,20 +32,22 @@ class Outcome(NamedTuple):
         return self.trial.is_meant == self.is_allowed
 
 
-async def verify(cluster: Cluster, intents: Sequence[Intent]) -> list[Outcome]:
+async def verify_intents(cluster: Cluster, intents: Sequence[Intent]) -> list[CaseResult]:
     """Ask whether everything meant is allowed, and its neighbours are not."""
-    decider = Decider(cluster)
-    planned = trials(intents)
+    decider = ImpersonationDecider(cluster)
+    planned = expected_decisions(intents)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(decider.decide(trial.caller, trial.wanted, trial.action))
+                group.create_task(
+                    decider.decide(trial.caller, trial.wanted_user, trial.request_info)
+                )
                 for trial in planned
             ]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures
     return [
-        Outcome(trial, isinstance(task.result(), Allowed))
+        CaseResult(trial, isinstance(task.result(), Allowed))
         for trial, task in zip(planned, tasks, strict=True)
     ]
 
@@ -56,7 +58,7 @@ async def cluster_warnings(cluster: Cluster, intents: Sequence[Intent]) -> list[
     return warnings + await _own_rights(cluster, intents)
 
 
-async def cluster_rbac(cluster: Cluster) -> Rbac:
+async def cluster_rbac(cluster: Cluster) -> RBACSnapshot:
     """Return the bindings of a cluster."""
     return read_rbac(await cluster_objects(cluster))
 
@@ -72,7 +74,7 @@ async def cluster_objects(cluster: Cluster) -> list[dict[str, Any]]:
     ]
 
 
-async def cluster_catalogue(cluster: Cluster) -> Catalogue:
+async def cluster_catalogue(cluster: Cluster) -> ResourceCatalog:
     """Return the resources that a cluster serves, beside those that every cluster does."""
     groups = (await cluster.get("/apis")).get("groups") or []
     versions = [version["groupVersion"] for group in groups for version in group["versions"]]
@@ -82,7 +84,7 @@ async def cluster_catalogue(cluster: Cluster) -> Catalogue:
     return BUILT_IN.extended(chain.from_iterable(task.result() for task in tasks))
 
 
-async def _served(cluster: Cluster, path: str) -> list[Resource]:
+async def _served(cluster: Cluster, path: str) -> list[APIResource]:
     try:
         document = await cluster.get(path)
     except ClusterError:
@@ -90,21 +92,27 @@ async def _served(cluster: Cluster, path: str) -> list[Resource]:
         return []
     group = str(document.get("groupVersion")).rpartition("/")[0]
     entries = document.get("resources") or []
-    return [Resource(group, entry["name"], bool(entry.get("namespaced"))) for entry in entries]
+    return [APIResource(group, entry["name"], bool(entry.get("namespaced"))) for entry in entries]
 
 
 async def _own_rights(cluster: Cluster, intents: Sequence[Intent]) -> list[str]:
     """Return what targets may not do themselves, so that acting as them is of no use."""
-    checks: dict[AccessCheck, Identity] = {}
-    for trial in trials(intents):
-        if trial.is_meant and trial.action.is_resource and not _stands_for_many(trial, intents):
+    checks: dict[AccessCheck, UserInfo] = {}
+    for trial in expected_decisions(intents):
+        if (
+            trial.is_meant
+            and trial.request_info.is_resource
+            and not _stands_for_many(trial, intents)
+        ):
             mode = next(one.mode for one in intents if _is_target(one, trial))
-            acting = acting_identity(mode, trial.wanted)
-            checks[check_on(trial.action, trial.action.verb, user=acting)] = acting
+            acting = impersonated_user(mode, trial.wanted_user)
+            checks[access_check_for(trial.request_info, trial.request_info.verb, user=acting)] = (
+                acting
+            )
     answers = await cluster.review_all(list(checks))
     lacking: dict[str, list[str]] = {}
-    for (check, acting), answer in zip(checks.items(), answers, strict=True):
-        if not answer.allowed:
+    for (check, acting), result in zip(checks.items(), answers, strict=True):
+        if not result.allowed:
             lacking.setdefault(acting.name, []).append(check_summary(check))
     return [
         f"{name} itself may not {deeds[0]}{_and_more(deeds)}: who acts as it may no more than it"
@@ -116,10 +124,10 @@ def _and_more(deeds: Sequence[str]) -> str:
     return f" (and {len(deeds) - 1} more)" if len(deeds) > 1 else ""
 
 
-def _stands_for_many(trial: Trial, intents: Sequence[Intent]) -> bool:
+def _stands_for_many(trial: ExpectedDecision, intents: Sequence[Intent]) -> bool:
     """Tell whether the target is an example of many, whose rights nobody knows."""
-    return all(trial.wanted not in one.targets for one in intents)
+    return all(trial.wanted_user not in one.targets for one in intents)
 
 
-def _is_target(intent: Intent, trial: Trial) -> bool:
-    return any(one.is_held_by(trial.caller.identity) for one in intent.impersonators)
+def _is_target(intent: Intent, trial: ExpectedDecision) -> bool:
+    return any(one.matches(trial.caller.user) for one in intent.impersonators)

@@ -17,7 +17,7 @@ _WIDE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
+class Colors:
     """Colours for a terminal, or none."""
 
     has_colour: bool = False
@@ -42,22 +42,22 @@ class Ink:
         return f"\x1b[{code}m{text}\x1b[0m" if self.has_colour else text
 
 
-def ink_for(stream: TextIO, environment: Mapping[str, str]) -> Ink:
+def colors_for(stream: TextIO, environment: Mapping[str, str]) -> Colors:
     """Return colours if the stream is a terminal that has some and nobody has asked for none."""
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
-        return Ink()
-    return Ink(has_colour=stream.isatty())
+        return Colors()
+    return Colors(has_colour=stream.isatty())
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class TreeNode:
     """A line of a tree, and what hangs below it. A text of several lines keeps them."""
 
     text: str
-    below: list["Branch"] = field(default_factory=list)
+    below: list["TreeNode"] = field(default_factory=list)
 
 
-def tree_lines(branches: Sequence[Branch], *, indent: str = "") -> list[str]:
+def tree_lines(branches: Sequence[TreeNode], *, indent: str = "") -> list[str]:
     """Return a tree as lines."""
     lines: list[str] = []
     for position, branch in enumerate(branches):
@@ -72,7 +72,7 @@ def tree_lines(branches: Sequence[Branch], *, indent: str = "") -> list[str]:
 
 def table_lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return rows in columns as wide as they need to be, under their header."""
-    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
+    cells = [list(header), *([escape_control_characters(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -80,7 +80,7 @@ def table_lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[st
     ]
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return a text that can do nothing to a terminal: names are other people's words."""
     return text if text.isprintable() else json.dumps(text)[1:-1]
 
@@ -116,7 +116,7 @@ _Dumper.add_representer(str, _represent_text)
 _INDENT = "    "
 
 
-def listed_texts(
+def stream_document(
     head: Mapping[str, object], name: str, items: Iterable[object], output: str
 ) -> Iterator[str]:
     """Give one document in JSON or YAML: the head, then the items under `name`."""
@@ -133,10 +133,10 @@ def listed_texts(
     yield "]\n}\n" if separator == "\n" else "\n  ]\n}\n"
 
 
-def manifest_texts(manifests: Iterable[object], output: str) -> Iterator[str]:
+def stream_manifests(manifests: Iterable[object], output: str) -> Iterator[str]:
     """Give objects as `kubectl apply -f -` takes them: a stream of YAML, or a List in JSON."""
     if output == "json":
-        yield from listed_texts({"apiVersion": "v1", "kind": "List"}, "items", manifests, output)
+        yield from stream_document({"apiVersion": "v1", "kind": "List"}, "items", manifests, output)
         return
     separator = ""
     for manifest in manifests:

@@ -3,24 +3,24 @@
 from collections.abc import Sequence
 
 from proxy.core.audit.objects import (
-    Body,
+    JSONBody,
     MediaType,
     has_request_object,
     may_be_status,
     media_type,
     read_body,
 )
-from proxy.core.audit.policy import Recording
-from proxy.core.errors import Refusal
+from proxy.core.audit.policy import RequestAuditConfig
+from proxy.core.errors import StatusError
 from proxy.core.http.headers import Header
-from proxy.core.requestinfo.request_info import Action
-from proxy.wire.exchange import RequestReceiver
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.wire.exchange import RequestBodyHandler
 from proxy.wire.http1.message import RequestHead
 
 _NAMING = frozenset((b"POST", b"PUT"))
 
 
-class HeardBody:
+class CapturedBody:
     """Keeps the pieces of a body until there are too many; then it keeps none of them."""
 
     __slots__ = ("_limit", "_pieces", "_size", "media")
@@ -42,7 +42,7 @@ class HeardBody:
         return self._size > self._limit
 
     @property
-    def loss(self) -> str:
+    def omission_reason(self) -> str:
         """Say why nothing can be read; empty if nothing is missed."""
         if not self.media.is_json:
             return str(self.media) if self.media.is_other_object else ""
@@ -58,42 +58,42 @@ class HeardBody:
         else:
             self._pieces.clear()
 
-    def read(self) -> Body | None:
+    def read(self) -> JSONBody | None:
         """Return what was heard, if it is whole and can be recorded."""
         if self.is_empty or self.is_too_long:
             return None
         return read_body(b"".join(self._pieces), self.media, limit=self._limit)
 
 
-def begin_request(
-    recording: Recording, request: RequestHead, action: Action, *, limit: int
-) -> HeardBody | None:
+def capture_request_body(
+    audit_config: RequestAuditConfig, request: RequestHead, request_info: RequestInfo, *, limit: int
+) -> CapturedBody | None:
     """Return what hears a request's body if that is to be recorded, or names the object."""
-    is_wanted = recording.has_request_body or request.method in _NAMING
-    if not is_wanted or not has_request_object(action):
+    is_wanted = audit_config.has_request_body or request.method in _NAMING
+    if not is_wanted or not has_request_object(request_info):
         return None
-    return HeardBody(request.headers.derive(media_type), limit=limit)
+    return CapturedBody(request.headers.memoize(media_type), limit=limit)
 
 
-def begin_answer(
+def capture_response_body(
     headers: Sequence[Header], payload: bytes, *, is_whole: bool, limit: int
-) -> HeardBody | None:
+) -> CapturedBody | None:
     """Return what hears an answer, its first piece heard: any object, or only a Status."""
     media = media_type(headers)
     if not is_whole and not (media.is_json and (not payload or may_be_status(payload))):
         return None
-    heard = HeardBody(media, limit=limit)
+    heard = CapturedBody(media, limit=limit)
     if media.is_json:
         heard.add(payload)
     return heard
 
 
-class OverheardReceiver:
+class CapturingReceiver:
     """Passes everything on to the receiver, and the body to the listener as well."""
 
     __slots__ = ("_heard", "_receiver")
 
-    def __init__(self, receiver: RequestReceiver, heard: HeardBody) -> None:
+    def __init__(self, receiver: RequestBodyHandler, heard: CapturedBody) -> None:
         self._receiver = receiver
         self._heard = heard
 
@@ -106,17 +106,17 @@ class OverheardReceiver:
         """Pass it on."""
         self._receiver.request_ended()
 
-    def request_failed(self, refusal: Refusal) -> None:
+    def request_failed(self, error: StatusError) -> None:
         """Pass it on."""
-        self._receiver.request_failed(refusal)
+        self._receiver.request_failed(error)
 
     def finish_early(self) -> bool:
         """Pass it on."""
         return self._receiver.finish_early()
 
-    def client_gone(self) -> None:
+    def client_disconnected(self) -> None:
         """Pass it on."""
-        self._receiver.client_gone()
+        self._receiver.client_disconnected()
 
     def pause_response(self) -> None:
         """Pass it on."""

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Protocol
 
 from proxy.core.audit.annotations import new_audit_id
-from proxy.core.errors import Refusal, UnreadableRequest
+from proxy.core.errors import RequestInfoError, StatusError
 from proxy.core.http.headers import NO_LINES
-from proxy.core.impersonation.permit import Admission
-from proxy.core.requestinfo.request_info import Action
+from proxy.core.impersonation.permit import Permit
+from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller
-from proxy.telemetry.logs import EventLog, members
-from proxy.telemetry.tracing import RequestFacts, Tracing
-from proxy.wire.exchange import ExchangeObserver, Outcome, Peer
+from proxy.telemetry.logs import AccessLogger, members
+from proxy.telemetry.tracing import RequestSpan, Tracing
+from proxy.wire.exchange import ExchangeObserver, ExchangeOutcome, Peer
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS, RequestHead
 
-access_log = EventLog("understudy.access", "request")
+access_log = AccessLogger("understudy.access", "request")
 
 _ID_BYTES = 16
 _IDS_AT_ONCE = 256
@@ -37,10 +37,10 @@ _PLAIN_MEMBERS = (
 )
 
 
-class _Common(NamedTuple):
+class _AccessLogTemplate(NamedTuple):
     """What the lines of equal requests have in common, as long as they become the same."""
 
-    admission: Admission
+    permit: Permit
     members: str
 
 
@@ -51,15 +51,15 @@ class RequestCounter(Protocol):
         """Count a request, and how long it took."""
         ...
 
-    def request_refused(self, refusal: Refusal) -> None:
+    def request_failed(self, error: StatusError) -> None:
         """Count a request that we answered."""
         ...
 
 
-class Recorder:
+class RequestRecorder:
     """Opens a trail for each request."""
 
-    observes: ClassVar[bool] = False
+    captures_bodies: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class Recorder:
         self.tracing: Tracing | None = None
         self._ids: list[bytes] = []
 
-    def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> "Trail":
+    def begin(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> "RequestRecord":
         """Start a trail under the client's id or a new one."""
-        return Trail(self, request, peer, audit_id or (self._ids or self._new_ids()).pop())
+        return RequestRecord(self, request, peer, audit_id or (self._ids or self._new_ids()).pop())
 
     def _new_ids(self) -> list[bytes]:
         """Return ids that nobody else has, for this and the next requests."""
@@ -92,25 +92,25 @@ class Recorder:
         return self._ids
 
 
-class Trail:
+class RequestRecord:
     """What is known of one request so far."""
 
     __slots__ = (
-        "_action",
-        "_admission",
         "_called_after",
         "_caller",
         "_decided_after",
+        "_error",
         "_opened_at",
         "_peer",
+        "_permit",
         "_recorder",
-        "_refusal",
         "_request",
+        "_request_info",
         "audit_id",
     )
 
     def __init__(
-        self, recorder: Recorder, request: RequestHead, peer: Peer, audit_id: bytes
+        self, recorder: RequestRecorder, request: RequestHead, peer: Peer, audit_id: bytes
     ) -> None:
         self._recorder = recorder
         self._request = request
@@ -118,50 +118,50 @@ class Trail:
         self._opened_at = recorder.clock()
         self._called_after: float | None = None
         self._decided_after: float | None = None
-        self._action: Action | None = None
+        self._request_info: RequestInfo | None = None
         self._caller: Caller | None = None
-        self._admission: Admission | None = None
-        self._refusal: Refusal | None = None
+        self._permit: Permit | None = None
+        self._error: StatusError | None = None
         self.audit_id = audit_id
         if recorder.tracing is not None:
-            recorder.tracing.begin((audit_id, id(request)), request.headers)
+            recorder.tracing.start_span((audit_id, id(request)), request.headers)
 
     @property
     def observer(self) -> ExchangeObserver | None:
         """Our own log needs nothing but the end."""
         return None
 
-    def acts(self, action: Action) -> None:
+    def set_request_info(self, request_info: RequestInfo) -> None:
         """Learn what the request does."""
-        self._action = action
+        self._request_info = request_info
 
-    def is_called_by(self, caller: Caller) -> None:
+    def set_caller(self, caller: Caller) -> None:
         """Learn who is calling."""
         self._caller = caller
         self._called_after = self._recorder.clock() - self._opened_at
 
-    def is_reviewed(self, count: int) -> None:
+    def add_reviews(self, count: int) -> None:
         """Learn how many reviews the decision took, if it took any."""
 
-    def is_admitted(self, admission: Admission) -> None:
+    def set_permit(self, permit: Permit) -> None:
         """Learn who the request becomes."""
-        self._admission = admission
+        self._permit = permit
         self._decided_after = self._recorder.clock() - self._opened_at
-        if self._action is not None and self._action.is_long_running:
+        if self._request_info is not None and self._request_info.is_long_running:
             self._drop_lines()
 
-    def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
+    def set_cached_permit(self, request_info: RequestInfo, caller: Caller, permit: Permit) -> None:
         """Learn at once what a request does, who is calling, and who it becomes."""
-        self._action, self._caller, self._admission = action, caller, admission
+        self._request_info, self._caller, self._permit = request_info, caller, permit
         self._called_after = self._decided_after = self._recorder.clock() - self._opened_at
 
-    def is_refused(self, refusal: Refusal) -> None:
+    def set_error(self, error: StatusError) -> None:
         """Learn why the request goes no further."""
-        self._refusal = refusal
+        self._error = error
         if self._decided_after is None:
             self._decided_after = self._recorder.clock() - self._opened_at
 
-    def ended(self, outcome: Outcome) -> None:
+    def finish(self, outcome: ExchangeOutcome) -> None:
         """Write down who did what as whom, and what came of it."""
         recorder = self._recorder
         self._log(outcome, recorder.wall_clock(), recorder.clock() - self._opened_at)
@@ -174,24 +174,24 @@ class Trail:
         if self._recorder.tracing is None:  # which knows a request by its head
             self._request = self._request._replace(headers=NO_LINES)
 
-    def _log(self, outcome: Outcome, ended_at: int, took: float) -> None:
+    def _log(self, outcome: ExchangeOutcome, ended_at: int, took: float) -> None:
         recorder = self._recorder
         if recorder.counter is not None:
             self._count(recorder.counter, outcome, took)
         if recorder.tracing is not None:
             self._trace(recorder.tracing, outcome, took)
-        if not self._log_plainly(outcome, ended_at, took) and access_log.is_enabled:
+        if not self._log_from_template(outcome, ended_at, took) and access_log.is_enabled:
             access_log.write(ended_at, self._summary(outcome, took))
 
-    def _log_plainly(self, outcome: Outcome, ended_at: int, took: float) -> bool:
+    def _log_from_template(self, outcome: ExchangeOutcome, ended_at: int, took: float) -> bool:
         """Say what `_summary` says, if it can be said quicker; a test holds that it is the same."""
         called, decided, notes = self._called_after, self._decided_after, self._request.notes
         if called is None or decided is None or not notes:
             return False
-        if self._refusal is not None or not outcome.is_complete:
+        if self._error is not None or not outcome.is_complete:
             return False
         known = notes.get(access_log)
-        if not isinstance(known, _Common) or known.admission is not self._admission:
+        if not isinstance(known, _AccessLogTemplate) or known.permit is not self._permit:
             known = self._note_common(notes)
             if known is None:
                 return False
@@ -210,42 +210,42 @@ class Trail:
             ),
         )
 
-    def _note_common(self, notes: dict[object, object]) -> _Common | None:
+    def _note_common(self, notes: dict[object, object]) -> _AccessLogTemplate | None:
         """Return what the lines of all equal requests have in common, and remember it for them."""
-        if self._admission is None or b'"' in self.audit_id or b"\\" in self.audit_id:
+        if self._permit is None or b'"' in self.audit_id or b"\\" in self.audit_id:
             return None  # A client's id, which equal requests share. Ours never need quoting.
-        common = notes[access_log] = _Common(self._admission, members(self._who_and_what()))
+        common = notes[access_log] = _AccessLogTemplate(self._permit, members(self._who_and_what()))
         return common
 
-    def _trace(self, tracing: Tracing, outcome: Outcome, took: float) -> None:
-        action, admission = self._action, self._admission
-        facts = RequestFacts(
-            verb=_UNREADABLE if action is None else action.verb,
-            resource="" if action is None else action.resource,
+    def _trace(self, tracing: Tracing, outcome: ExchangeOutcome, took: float) -> None:
+        request_info, permit = self._request_info, self._permit
+        facts = RequestSpan(
+            verb=_UNREADABLE if request_info is None else request_info.verb,
+            resource="" if request_info is None else request_info.resource,
             method=self._request.method.decode("ascii", "replace"),
             status=outcome.status,
-            mode=_NOT_ADMITTED if admission is None else admission.mode,
+            mode=_NOT_ADMITTED if permit is None else permit.mode,
             called_after=self._called_after,
             decided_after=self._decided_after,
-            took=took,
-            is_forwarded=admission is not None,
-            caller_groups=() if self._caller is None else self._caller.identity.groups,
+            duration_seconds=took,
+            is_forwarded=permit is not None,
+            caller_groups=() if self._caller is None else self._caller.user.groups,
         )
         tracing.ended((self.audit_id, id(self._request)), facts)
 
-    def _count(self, counter: RequestCounter, outcome: Outcome, took: float) -> None:
-        action, admission, status = self._action, self._admission, outcome.status
-        verb = _UNREADABLE if action is None else action.verb
-        is_long = action is not None and action.is_long_running
+    def _count(self, counter: RequestCounter, outcome: ExchangeOutcome, took: float) -> None:
+        request_info, permit, status = self._request_info, self._permit, outcome.status
+        verb = _UNREADABLE if request_info is None else request_info.verb
+        is_long = request_info is not None and request_info.is_long_running
         is_long = is_long or status == SWITCHING_PROTOCOLS
-        mode = _NOT_ADMITTED if admission is None else admission.mode
-        is_warned = admission is not None and admission.warning is not None
+        mode = _NOT_ADMITTED if permit is None else permit.mode
+        is_warned = permit is not None and permit.warning is not None
         counter.request_ended((verb, status, is_long, mode, is_warned), took)
-        if self._refusal is not None:
-            counter.request_refused(self._refusal)
+        if self._error is not None:
+            counter.request_failed(self._error)
 
-    def _summary(self, outcome: Outcome, took: float) -> dict[str, object]:
-        admission = self._admission
+    def _summary(self, outcome: ExchangeOutcome, took: float) -> dict[str, object]:
+        permit = self._permit
         summary: dict[str, object] = {
             "audit_id": self.audit_id.decode("ascii"),
             **self._who_and_what(),
@@ -259,28 +259,28 @@ class Trail:
             summary["authentication_seconds"] = round(called, 6)
             if decided is not None:
                 summary["decision_seconds"] = round(decided - called, 6)
-                if admission is not None:
+                if permit is not None:
                     summary["upstream_seconds"] = round(took - decided, 6)
-        if self._refusal is not None:
-            self._tell_refusal(summary, self._refusal)
+        if self._error is not None:
+            self._tell_refusal(summary, self._error)
         return summary
 
     def _who_and_what(self) -> dict[str, object]:
-        action, admission = self._action, self._admission
+        request_info, permit = self._request_info, self._permit
         return {
             "source": self._peer.address,
-            "caller": self._caller.identity.name if self._caller else None,
-            "acting": admission.acting.name if admission else None,
-            "mode": admission.mode if admission else None,
-            "verb": action.verb if action else self._request.method.decode("ascii"),
-            "resource": action.resource if action else None,
+            "caller": self._caller.user.name if self._caller else None,
+            "impersonatedUser": permit.user.name if permit else None,
+            "mode": permit.mode if permit else None,
+            "verb": request_info.verb if request_info else self._request.method.decode("ascii"),
+            "resource": request_info.resource if request_info else None,
         }
 
-    def _tell_refusal(self, summary: dict[str, object], refusal: Refusal) -> None:
+    def _tell_refusal(self, summary: dict[str, object], error: StatusError) -> None:
         # What the API server cannot read it repeats, query and all, and there may be a token in it.
-        is_repeated = isinstance(refusal, UnreadableRequest)
-        summary["refusal"] = "unreadable request" if is_repeated else refusal.message
-        if self._admission is None and self._caller is not None:
+        is_repeated = isinstance(error, RequestInfoError)
+        summary["error"] = "unreadable request" if is_repeated else error.message
+        if self._permit is None and self._caller is not None:
             for name, value in self._request.headers:
                 if name.lower() == b"impersonate-user":
-                    summary["wanted"] = value[:_LONGEST_NAME].decode("utf-8", "replace")
+                    summary["requestedUser"] = value[:_LONGEST_NAME].decode("utf-8", "replace")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from proxy.core.audit.fragments import AuditPieces
+from proxy.core.audit.fragments import EventFragmentCache
 from proxy.core.audit.limits import EventLimits
 from proxy.core.audit.policy import AuditPolicy
 
@@ -16,7 +16,7 @@ class AuditSink(Protocol):
         ...
 
 
-class AuditBook:
+class AuditState:
     """What all audited trails share. The policy may be replaced at any time."""
 
     def __init__(
@@ -37,9 +37,9 @@ class AuditBook:
         self.policy = policy
         self.body_bytes = body_bytes
         self.when_truncated = when_truncated
-        self.pieces = AuditPieces()
+        self.fragments = EventFragmentCache()
 
     def limit(self, limits: EventLimits) -> None:
         """Hold the events of requests that come from now on to these limits."""
-        if limits != self.pieces.limits:
-            self.pieces = AuditPieces(limits)
+        if limits != self.fragments.limits:
+            self.fragments = EventFragmentCache(limits)

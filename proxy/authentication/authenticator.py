@@ -13,22 +13,22 @@ from datetime import datetime
 from functools import partial
 from typing import Protocol
 
-from proxy.authentication.client_trust import FrontProxies, Trust
+from proxy.authentication.client_trust import ClientTrust, FrontProxyTrust
 from proxy.core.errors import (
     BadRequest,
-    Refusal,
+    StatusError,
     Unauthorized,
     UpstreamUnavailable,
 )
 from proxy.core.gocompat.url import split_target
-from proxy.core.http.front_proxy import read_remote_user
-from proxy.core.http.headers import Header, HeaderLines, check_caller
+from proxy.core.http.front_proxy import parse_front_proxy_user
+from proxy.core.http.headers import Header, HeaderList, check_caller
 from proxy.core.http.websocket import TOKEN_PREFIX, offered_protocols
 from proxy.core.userinfo import (
     ANONYMOUS,
     UNAUTHENTICATED,
     Caller,
-    Identity,
+    UserInfo,
 )
 from proxy.wire.exchange import Peer
 
@@ -71,19 +71,19 @@ def _decoded(encoded: bytes) -> bytes:
 
 _NAME = b"authorization"
 _NAME_LENGTH = len(_NAME)
-NOBODY = Caller(Identity(ANONYMOUS, groups=(UNAUTHENTICATED,)))
+ANONYMOUS_CALLER = Caller(UserInfo(ANONYMOUS, groups=(UNAUTHENTICATED,)))
 
 
-class Believing(Protocol):
+class TrustProvider(Protocol):
     """Knows which certificates are believed now."""
 
     @property
-    def trust(self) -> Trust:
+    def trust(self) -> ClientTrust:
         """Return what is believed."""
         ...
 
 
-class TokenOwner(Protocol):
+class TokenAuthenticator(Protocol):
     """Knows whose a token is."""
 
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
@@ -94,7 +94,7 @@ class TokenOwner(Protocol):
         """Return under what a token is remembered."""
         ...
 
-    def recall(self, key: bytes) -> Caller | None:
+    def cached_caller(self, key: bytes) -> Caller | None:
         """Return whose token this was a moment ago, if anybody's."""
         ...
 
@@ -107,12 +107,12 @@ class AnonymousPolicy:
     paths: frozenset[str] = frozenset()
     """Only these, exactly; if there are none, everywhere."""
 
-    def admits(self, target: bytes) -> bool:
+    def allows(self, target: bytes) -> bool:
         """Tell whether a request without any credential is served."""
         return self.enabled and (not self.paths or split_target(target)[0] in self.paths)
 
 
-NOBODY_IS_ANONYMOUS = AnonymousPolicy()
+ANONYMOUS_DISABLED = AnonymousPolicy()
 
 
 class Authenticator:
@@ -120,20 +120,20 @@ class Authenticator:
 
     def __init__(
         self,
-        believing: Believing,
-        tokens: TokenOwner | None,
+        believing: TrustProvider,
+        tokens: TokenAuthenticator | None,
         *,
         clock: Callable[[], datetime],
-        anonymous: AnonymousPolicy = NOBODY_IS_ANONYMOUS,
+        anonymous: AnonymousPolicy = ANONYMOUS_DISABLED,
     ) -> None:
         self._believing = believing
         self._tokens = tokens
         # One value, because header lines know a question by it.
-        self._token_key: Callable[[HeaderLines], bytes | None] = self._key_of_token
+        self._token_key: Callable[[HeaderList], bytes | None] = self._key_of_token
         self._clock = clock
         self.anonymous = anonymous
 
-    def recall(self, peer: Peer, headers: HeaderLines) -> Caller | None:
+    def cached_caller(self, peer: Peer, headers: HeaderList) -> Caller | None:
         """Return the caller of a request that is no upgrade, if nobody has to be asked.
 
         None says nothing about who it is. That its identity is safe to put into headers was found
@@ -142,25 +142,25 @@ class Authenticator:
         if peer.chain:
             try:
                 caller, _ = self._by_certificate(peer, headers)
-            except Refusal:
+            except StatusError:
                 return None
             if caller is not None:
                 return caller
-        key = headers.derive(self._token_key)
-        return None if key is None or self._tokens is None else self._tokens.recall(key)
+        key = headers.memoize(self._token_key)
+        return None if key is None or self._tokens is None else self._tokens.cached_caller(key)
 
-    def recaller(self, peer: Peer, headers: HeaderLines) -> Callable[[], Caller | None]:
+    def cached_caller_lookup(self, peer: Peer, headers: HeaderList) -> Callable[[], Caller | None]:
         """Return who recalls the caller of equal requests of one connection."""
-        key = headers.derive(self._token_key)
+        key = headers.memoize(self._token_key)
         if peer.chain or key is None or self._tokens is None:
-            return partial(self.recall, peer, headers)
+            return partial(self.cached_caller, peer, headers)
         # Without a certificate there is but the token to ask for.
-        return partial(self._tokens.recall, key)
+        return partial(self._tokens.cached_caller, key)
 
     async def authenticate(
         self,
         peer: Peer,
-        headers: HeaderLines,
+        headers: HeaderList,
         *,
         target: bytes = b"/",
         upgrade: bytes | None = None,
@@ -169,7 +169,7 @@ class Authenticator:
 
         `upgrade` is the protocol the client wants to switch to, if any.
         """
-        token = headers.derive(bearer_token)
+        token = headers.memoize(bearer_token)
         has_failed = False
         if peer.chain:
             caller, has_failed = self._by_certificate(peer, headers)
@@ -186,10 +186,10 @@ class Authenticator:
                 has_failed = True
         if caller is None:
             return self._without_credential(peer, target, has_failed=has_failed)
-        check_caller(caller.identity)
+        check_caller(caller.user)
         return caller
 
-    def _by_certificate(self, peer: Peer, headers: HeaderLines) -> tuple[Caller | None, bool]:
+    def _by_certificate(self, peer: Peer, headers: HeaderList) -> tuple[Caller | None, bool]:
         """Return who is proven by a chain, and whether it failed to prove something.
 
         Each of the two CAs is asked for itself. One chain may satisfy both; then a front proxy's
@@ -198,17 +198,17 @@ class Authenticator:
         trust, now = self._believing.trust, self._clock()
         caller, has_failed = None, not trust.is_known
         if trust.front_proxies is not None:
-            if trust.front_proxies.bundle.judge(peer, now).is_proven:
+            if trust.front_proxies.bundle.verify(peer, now).verified:
                 caller = _spoken_for(trust.front_proxies, headers)
             else:
                 has_failed = True
         if caller is None and trust.clients is not None:
-            judgement = trust.clients.judge(peer, now)
-            caller, has_failed = judgement.meaning, has_failed or not judgement.is_proven
+            judgement = trust.clients.verify(peer, now)
+            caller, has_failed = judgement.subject, has_failed or not judgement.verified
         return caller, has_failed
 
-    def _key_of_token(self, headers: HeaderLines) -> bytes | None:
-        token = headers.derive(bearer_token)
+    def _key_of_token(self, headers: HeaderList) -> bytes | None:
+        token = headers.memoize(bearer_token)
         return None if token is None or self._tokens is None else self._tokens.key_of(token)
 
     async def _by_token(self, token: bytes | None, peer: Peer) -> Caller | None:
@@ -220,18 +220,18 @@ class Authenticator:
         if peer.chain and not self._believing.trust.is_known:
             # Never a 401: the client would throw away a certificate that may be good.
             raise UpstreamUnavailable("client certificates cannot be judged yet")
-        if has_failed or not self.anonymous.admits(target):
+        if has_failed or not self.anonymous.allows(target):
             raise Unauthorized
-        return NOBODY
+        return ANONYMOUS_CALLER
 
 
-def _spoken_for(front_proxies: FrontProxies, headers: Sequence[Header]) -> Caller | None:
+def _spoken_for(front_proxies: FrontProxyTrust, headers: Sequence[Header]) -> Caller | None:
     """Return for whom a front proxy speaks, which was verified to be one."""
-    identity = read_remote_user(headers, front_proxies.headers)
-    if identity is None:
+    user = parse_front_proxy_user(headers, front_proxies.headers)
+    if user is None:
         return None
-    check_caller(identity)
-    return Caller(identity)
+    check_caller(user)
+    return Caller(user)
 
 
 def bearer_token(headers: Sequence[Header]) -> bytes | None:

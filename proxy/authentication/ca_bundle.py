@@ -27,13 +27,13 @@ from proxy.authentication.x509.names import COMMON_NAME, ORGANIZATION
 from proxy.authentication.x509.path import find_paths
 from proxy.authentication.x509.pem import PemError, read_certificates
 from proxy.authentication.x509.signatures import is_signed_by
-from proxy.core.errors import Refusal, SetupError, Unauthorized
+from proxy.core.errors import OperatorError, StatusError, Unauthorized
 from proxy.core.http.headers import check_caller
 from proxy.core.userinfo import (
     Caller,
-    Identity,
+    UserInfo,
     authenticated_groups,
-    extra_of,
+    make_extra,
 )
 from proxy.telemetry.logs import fields
 from proxy.wire.exchange import Peer
@@ -63,12 +63,12 @@ _NO_PROOF = (
 )
 
 
-class TrustError(SetupError):
+class ClientCAError(OperatorError):
     """What is to be believed cannot be read, or cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
-class CaText:
+class PEMBundle:
     """CA certificates in PEM, and where they come from."""
 
     pem: bytes
@@ -76,22 +76,22 @@ class CaText:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement(Generic[Meaning]):
+class ChainVerification(Generic[Meaning]):
     """What a chain proves, and the first and the last moment of which that is said."""
 
-    is_proven: bool
-    meaning: Meaning | None
-    first_moment: datetime
-    last_moment: datetime
-    refusal: Refusal | None = None
+    verified: bool
+    subject: Meaning | None
+    not_before: datetime
+    not_after: datetime
+    error: StatusError | None = None
     """The chain is good, and whoever shows it is told this."""
 
 
-class CaBundle(Generic[Meaning]):
+class CABundle(Generic[Meaning]):
     """Tells what a client's chain means, if one of its CAs vouches for it."""
 
-    def __init__(self, text: CaText, *, read: Callable[[Certificate], Meaning]) -> None:
-        """Load the CAs or raise TrustError. `read` gives a client's certificate its meaning.
+    def __init__(self, text: PEMBundle, *, read: Callable[[Certificate], Meaning]) -> None:
+        """Load the CAs or raise ClientCAError. `read` gives a client's certificate its meaning.
 
         If `read` raises Unauthorized the chain proves nothing. Any other Refusal is the outcome of
         the chain: `judge` raises it.
@@ -105,48 +105,56 @@ class CaBundle(Generic[Meaning]):
         self.signers = frozenset((one.subject, one.key_info) for one in self._anchors)
         """What makes two CA certificates one signer: name and key, however often renewed."""
 
-    def judge(self, peer: Peer, now: datetime) -> Judgement[Meaning]:
+    def verify(self, peer: Peer, now: datetime) -> ChainVerification[Meaning]:
         """Tell what the chain that a peer has shown proves at this moment.
 
         A Refusal if it is good, but whoever it stands for is to be told something else.
         """
-        known = cast("Judgement[Meaning] | None", peer.memory.get(self))  # only we write there
-        if known is None or not known.first_moment <= now <= known.last_moment:
+        known = cast(
+            "ChainVerification[Meaning] | None", peer.verification_cache.get(self)
+        )  # only we write there
+        if known is None or not known.not_before <= now <= known.not_after:
             known = self._judge(peer.chain, now)
-            if len(peer.memory) >= _REMEMBERED_BUNDLES:
-                peer.memory.clear()  # of bundles that were replaced long ago
-            peer.memory[self] = known
-        if known.refusal is not None:
+            if len(peer.verification_cache) >= _REMEMBERED_BUNDLES:
+                peer.verification_cache.clear()  # of bundles that were replaced long ago
+            peer.verification_cache[self] = known
+        if known.error is not None:
             # A new one each time: an exception that was raised keeps the frames it went through.
-            raise copy.copy(known.refusal)
+            raise copy.copy(known.error)
         return known
 
-    def _judge(self, chain: Sequence[bytes], now: datetime) -> Judgement[Meaning]:
+    def _judge(self, chain: Sequence[bytes], now: datetime) -> ChainVerification[Meaning]:
         try:
             certificates = read_chain(chain)
         except CertificateError as error:
             return self._refuse(error, now, _NEVER_OVER)
         try:
             path = self._verified_path(certificates, now)
-            meaning, refusal = self._meaning_of(path[0])
+            meaning, status_error = self._meaning_of(path[0])
         except (Unauthorized, *_NO_PROOF) as error:
             return self._refuse(error, now, self._unproven_until(certificates, now))
         first = max(one.not_before for one in path)
         last = min(one.not_after for one in path)
-        return Judgement(refusal is None, meaning, first, last, refusal)
+        return ChainVerification(status_error is None, meaning, first, last, status_error)
 
-    def _meaning_of(self, certificate: Certificate) -> tuple[Meaning | None, Refusal | None]:
+    def _meaning_of(self, certificate: Certificate) -> tuple[Meaning | None, StatusError | None]:
         try:
             return self._read(certificate), None
         except Unauthorized:
             raise
-        except Refusal as refusal:
+        except StatusError as refusal:
             return None, copy.copy(refusal)
 
-    def _refuse(self, error: Exception, now: datetime, last_moment: datetime) -> Judgement[Meaning]:
+    def _refuse(
+        self, error: Exception, now: datetime, last_moment: datetime
+    ) -> ChainVerification[Meaning]:
         # Not more than that: users are no front proxies, and there is nothing wrong with it.
-        log.debug("chain proves nothing", extra=fields(ca=self._origin, error=str(error)))
-        return Judgement(is_proven=False, meaning=None, first_moment=now, last_moment=last_moment)
+        log.debug(
+            "client certificate chain rejected", extra=fields(ca=self._origin, error=str(error))
+        )
+        return ChainVerification(
+            verified=False, subject=None, not_before=now, not_after=last_moment
+        )
 
     def _unproven_until(self, chain: Sequence[Certificate], now: datetime) -> datetime:
         """Return how long a chain that proves nothing will go on to prove nothing.
@@ -197,12 +205,12 @@ def read_chain(chain: Sequence[bytes]) -> list[Certificate]:
     return certificates
 
 
-def _read_anchors(text: CaText) -> list[Certificate]:
-    """Return the CAs of a text: those that kube-apiserver takes from it, or TrustError."""
+def _read_anchors(text: PEMBundle) -> list[Certificate]:
+    """Return the CAs of a text: those that kube-apiserver takes from it, or ClientCAError."""
     try:
         return [read_certificate(der) for der in read_certificates(text.pem)]
     except (CertificateError, PemError) as error:
-        raise TrustError(f"cannot use {text.origin}: {error}") from error
+        raise ClientCAError(f"cannot use {text.origin}: {error}") from error
 
 
 def _loaded(anchor: Certificate) -> crypto.X509 | None:
@@ -220,7 +228,7 @@ _UID_ATTRIBUTE = bytes.fromhex("2b0601040183c25302")  # 1.3.6.1.4.1.57683.2
 _CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
 
 
-def read_caller(certificate: Certificate) -> Caller | None:
+def caller_from_certificate(certificate: Certificate) -> Caller | None:
     """Return whom a certificate stands for, None if nobody; Unauthorized if it is flawed.
 
     A name that would change on its way upstream is Forbidden.
@@ -233,14 +241,14 @@ def read_caller(certificate: Certificate) -> Caller | None:
     if len(uids) > 1 or "" in uids:
         raise Unauthorized
     fingerprint = hashlib.sha256(certificate.der).hexdigest()
-    identity = Identity(
+    user = UserInfo(
         name=name,
         uid=uids[0] if uids else "",
         groups=authenticated_groups(name, certificate.values(ORGANIZATION)),
-        extra=extra_of({_CREDENTIAL_ID_KEY: (f"X509SHA256={fingerprint}",)}),
+        extra=make_extra({_CREDENTIAL_ID_KEY: (f"X509SHA256={fingerprint}",)}),
     )
-    check_caller(identity)
-    return Caller(identity)
+    check_caller(user)
+    return Caller(user)
 
 
 def read_common_name(certificate: Certificate) -> str:

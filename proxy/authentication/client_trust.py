@@ -13,16 +13,16 @@ from typing import Protocol
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from proxy.authentication.ca_bundle import (
-    CaBundle,
-    CaText,
+    CABundle,
+    ClientCAError,
     Meaning,
-    TrustError,
-    read_caller,
+    PEMBundle,
+    caller_from_certificate,
     read_common_name,
 )
 from proxy.authentication.x509.certificate import Certificate
 from proxy.core.errors import Unauthorized
-from proxy.core.http.front_proxy import RemoteHeaders
+from proxy.core.http.front_proxy import FrontProxyHeaderNames
 from proxy.core.userinfo import Caller
 from proxy.telemetry.logs import fields
 
@@ -32,36 +32,36 @@ _FIRST_LESSONS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class FrontProxyClaim:
+class FrontProxyTrustConfig:
     """What a source tells of front proxies."""
 
-    ca: CaText
+    ca: PEMBundle
     allowed_names: tuple[str, ...]
-    headers: RemoteHeaders
+    headers: FrontProxyHeaderNames
 
 
 @dataclass(frozen=True, slots=True)
-class TrustClaim:
+class ClientTrustConfig:
     """What a source tells: equal when nothing has changed."""
 
-    client_ca: CaText | None = None
-    front_proxy: FrontProxyClaim | None = None
+    client_ca: PEMBundle | None = None
+    front_proxy: FrontProxyTrustConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FrontProxies:
+class FrontProxyTrust:
     """Who may speak for others, and in which headers."""
 
-    bundle: CaBundle[None]
-    headers: RemoteHeaders
+    bundle: CABundle[None]
+    headers: FrontProxyHeaderNames
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class ClientTrust:
     """What is believed now."""
 
-    clients: CaBundle[Caller | None] | None = None
-    front_proxies: FrontProxies | None = None
+    clients: CABundle[Caller | None] | None = None
+    front_proxies: FrontProxyTrust | None = None
     is_known: bool = True
     """No: the source has not told yet, so that no certificate can be judged."""
 
@@ -70,12 +70,12 @@ class TrustSource(Protocol):
     """Tells what is to be believed."""
 
     @property
-    def may_tell_later(self) -> bool:
+    def is_retryable(self) -> bool:
         """Tell whether it is worth waiting for what cannot be used yet."""
         ...
 
-    async def read(self) -> TrustClaim:
-        """Return what is told now, or raise TrustError."""
+    async def read(self) -> ClientTrustConfig:
+        """Return what is told now, or raise ClientCAError."""
         ...
 
 
@@ -87,7 +87,7 @@ class TrustCounter(Protocol):
         ...
 
 
-class TrustKeeper:
+class ClientTrustReloader:
     """Keeps what is believed what its source tells."""
 
     def __init__(
@@ -98,26 +98,26 @@ class TrustKeeper:
     ) -> None:
         self._source = source
         self._counter = counter
-        self._on_change: Callable[[Trust], None] = lambda _trust: None
-        self._claim: TrustClaim | None = None
+        self._on_change: Callable[[ClientTrust], None] = lambda _trust: None
+        self._claim: ClientTrustConfig | None = None
         # One look at a time: an older one must not overtake a newer one.
         self._turn = asyncio.Lock()
         self._told: str | None = None
-        self.trust = Trust(is_known=False)
+        self.trust = ClientTrust(is_known=False)
 
-    async def begin(self) -> None:
-        """Look for the first time; TrustError if that is no use, and waiting would be none.
+    async def load(self) -> None:
+        """Look for the first time; ClientCAError if that is no use, and waiting would be none.
 
         A cluster that does not tell yet is asked again: until then no certificate is believed.
         """
         try:
             await self._read()
-        except TrustError as error:
-            if not self._source.may_tell_later:
+        except ClientCAError as error:
+            if not self._source.is_retryable:
                 raise
             self._refuse(str(error))
 
-    def tell(self, on_change: Callable[[Trust], None]) -> None:
+    def subscribe(self, on_change: Callable[[ClientTrust], None]) -> None:
         """Tell what is believed, now and whenever it changes."""
         self._on_change = on_change
         on_change(self.trust)
@@ -129,20 +129,20 @@ class TrustKeeper:
                 every_seconds if self.trust.is_known else min(every_seconds, _FIRST_LESSONS_SECONDS)
             )
             try:
-                await self.look()
+                await self.reload()
             except Exception:
                 # Whatever it was: an end of the looking would leave a removed CA in force for ever.
                 log.exception("client CAs not read")
 
-    async def look(self) -> None:
+    async def reload(self) -> None:
         """Believe what the source tells now, if it is all good."""
         async with self._turn:
             try:
                 await self._read()
-            except TrustError as error:
+            except ClientCAError as error:
                 self._refuse(str(error))
 
-    def fault(self) -> str | None:
+    def health_error(self) -> str | None:
         """Return what is wrong, for the health check."""
         return None if self.trust.is_known else "client CAs are not known yet"
 
@@ -165,23 +165,27 @@ class TrustKeeper:
         self._told = problem
 
 
-def build_trust(claim: TrustClaim) -> Trust:
-    """Return what to believe, or raise TrustError."""
-    clients = None if claim.client_ca is None else _bundle(claim.client_ca, read_caller)
+def build_trust(claim: ClientTrustConfig) -> ClientTrust:
+    """Return what to believe, or raise ClientCAError."""
+    clients = None if claim.client_ca is None else _bundle(claim.client_ca, caller_from_certificate)
     if claim.front_proxy is None:
-        return Trust(clients)
-    return Trust(clients, _front_proxies(claim.front_proxy, clients))
+        return ClientTrust(clients)
+    return ClientTrust(clients, _front_proxies(claim.front_proxy, clients))
 
 
-def _bundle(text: CaText, read: Callable[[Certificate], Meaning]) -> CaBundle[Meaning]:
-    """Return the CAs of a text; TrustError if one of them is of a kind that cannot be used."""
+def _bundle(text: PEMBundle, read: Callable[[Certificate], Meaning]) -> CABundle[Meaning]:
+    """Return the CAs of a text; ClientCAError if one of them is of a kind that cannot be used."""
     try:
-        return CaBundle(text, read=read)
+        return CABundle(text, read=read)
     except (UnsupportedAlgorithm, ValueError) as error:
-        raise TrustError(f"cannot use {text.origin}: a certificate in it cannot be read") from error
+        raise ClientCAError(
+            f"cannot use {text.origin}: a certificate in it cannot be read"
+        ) from error
 
 
-def _front_proxies(claim: FrontProxyClaim, clients: CaBundle[Caller | None] | None) -> FrontProxies:
+def _front_proxies(
+    claim: FrontProxyTrustConfig, clients: CABundle[Caller | None] | None
+) -> FrontProxyTrust:
     def check_name(certificate: Certificate) -> None:
         if allowed and read_common_name(certificate) not in allowed:
             raise Unauthorized
@@ -190,10 +194,10 @@ def _front_proxies(claim: FrontProxyClaim, clients: CaBundle[Caller | None] | No
     bundle = _bundle(claim.ca, check_name)
     if not allowed and clients is not None and clients.signers & bundle.signers:
         # As the API server, which does not start like this: every user could speak for others.
-        raise TrustError(
+        raise ClientCAError(
             f"{claim.ca.origin} is also the clients' CA: front proxies need allowed names then"
         )
-    return FrontProxies(bundle, claim.headers)
+    return FrontProxyTrust(bundle, claim.headers)
 
 
 def header_names(names: Sequence[str]) -> tuple[bytes, ...]:

@@ -12,9 +12,9 @@ from pathlib import Path
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, ApiException
 
-from proxy.authentication.ca_bundle import CaText, TrustError
-from proxy.authentication.client_trust import FrontProxyClaim, TrustClaim, header_names
-from proxy.core.http.front_proxy import RemoteHeaders
+from proxy.authentication.ca_bundle import ClientCAError, PEMBundle
+from proxy.authentication.client_trust import ClientTrustConfig, FrontProxyTrustConfig, header_names
+from proxy.core.http.front_proxy import FrontProxyHeaderNames
 
 CONFIG_MAP = "ConfigMap kube-system/extension-apiserver-authentication"
 _PATH = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
@@ -38,11 +38,11 @@ class FrontProxyFile:
 
     ca_file: Path
     allowed_names: tuple[str, ...]
-    headers: RemoteHeaders
+    headers: FrontProxyHeaderNames
 
 
 @dataclass(frozen=True, slots=True)
-class WhereTrustIs:
+class TrustSourceConfig:
     """A file, the cluster, or nowhere; for clients and for front proxies."""
 
     client_ca_file: Path | None = None
@@ -51,32 +51,32 @@ class WhereTrustIs:
     front_proxy_from_cluster: bool = False
 
     @property
-    def asks_cluster(self) -> bool:
+    def reads_cluster(self) -> bool:
         """Tell whether the ConfigMap is needed."""
         return self.clients_from_cluster or self.front_proxy_from_cluster
 
     @property
-    def believes_certificates(self) -> bool:
+    def trusts_certificates(self) -> bool:
         """Tell whether any certificate could ever prove anything."""
-        return self.asks_cluster or self.client_ca_file is not None or self.front_proxy is not None
+        return self.reads_cluster or self.client_ca_file is not None or self.front_proxy is not None
 
 
-class FilesAndCluster:
+class TrustLoader:
     """Reads what settings say is to be read."""
 
-    def __init__(self, where: WhereTrustIs, client: ApiClient) -> None:
+    def __init__(self, where: TrustSourceConfig, client: ApiClient) -> None:
         self._where = where
         self._client = client
 
     @property
-    def may_tell_later(self) -> bool:
+    def is_retryable(self) -> bool:
         """Tell whether it is worth waiting for what cannot be used yet."""
-        return self._where.asks_cluster
+        return self._where.reads_cluster
 
-    async def read(self) -> TrustClaim:
-        """Return what files and cluster tell now, or raise TrustError."""
+    async def read(self) -> ClientTrustConfig:
+        """Return what files and cluster tell now, or raise ClientCAError."""
         files = await asyncio.to_thread(_read_files, self._where)
-        if not self._where.asks_cluster:
+        if not self._where.reads_cluster:
             return files
         try:
             published = await self._client.call_api(
@@ -89,53 +89,55 @@ class FilesAndCluster:
             )
             return _with_published(files, self._where, published["data"])
         except _NO_ANSWER as error:
-            raise TrustError(f"cannot use {CONFIG_MAP}: {_reason(error)}") from error
+            raise ClientCAError(f"cannot use {CONFIG_MAP}: {_reason(error)}") from error
 
 
-def _read_files(where: WhereTrustIs) -> TrustClaim:
+def _read_files(where: TrustSourceConfig) -> ClientTrustConfig:
     clients = None if where.client_ca_file is None else _read_file(where.client_ca_file)
     file = where.front_proxy
     if file is None:
-        return TrustClaim(clients)
-    front_proxy = FrontProxyClaim(_read_file(file.ca_file), file.allowed_names, file.headers)
-    return TrustClaim(clients, front_proxy)
+        return ClientTrustConfig(clients)
+    front_proxy = FrontProxyTrustConfig(_read_file(file.ca_file), file.allowed_names, file.headers)
+    return ClientTrustConfig(clients, front_proxy)
 
 
-def _read_file(file: Path) -> CaText:
+def _read_file(file: Path) -> PEMBundle:
     try:
-        return CaText(file.read_bytes(), str(file))
+        return PEMBundle(file.read_bytes(), str(file))
     except OSError as error:
-        raise TrustError(f"cannot read {file}: {error.strerror}") from error
+        raise ClientCAError(f"cannot read {file}: {error.strerror}") from error
 
 
-def _with_published(files: TrustClaim, where: WhereTrustIs, data: dict[str, str]) -> TrustClaim:
+def _with_published(
+    files: ClientTrustConfig, where: TrustSourceConfig, data: dict[str, str]
+) -> ClientTrustConfig:
     """Return what the files tell, completed by the cluster; ValueError for half a message."""
     clients, front_proxy = files.client_ca, files.front_proxy
     if where.clients_from_cluster:
         clients = _pem(data, "client-ca-file")
     if where.front_proxy_from_cluster:
         front_proxy = _published_front_proxy(data)
-    return TrustClaim(clients, front_proxy)
+    return ClientTrustConfig(clients, front_proxy)
 
 
-def _published_front_proxy(data: dict[str, str]) -> FrontProxyClaim | None:
+def _published_front_proxy(data: dict[str, str]) -> FrontProxyTrustConfig | None:
     ca = _pem(data, "requestheader-client-ca-file")
     if ca is None:
         return None  # The API server has none, so neither have we.
     users = _names(data, "requestheader-username-headers")
     if not users:
         raise ValueError("requestheader-username-headers names no header")
-    headers = RemoteHeaders(
+    headers = FrontProxyHeaderNames(
         users,
         _names(data, "requestheader-uid-headers"),
         _names(data, "requestheader-group-headers"),
         _names(data, "requestheader-extra-headers-prefix"),
     )
-    return FrontProxyClaim(ca, tuple(_texts(data, "requestheader-allowed-names")), headers)
+    return FrontProxyTrustConfig(ca, tuple(_texts(data, "requestheader-allowed-names")), headers)
 
 
-def _pem(data: dict[str, str], key: str) -> CaText | None:
-    return CaText(data[key].encode(), f"{key} of {CONFIG_MAP}") if data.get(key) else None
+def _pem(data: dict[str, str], key: str) -> PEMBundle | None:
+    return PEMBundle(data[key].encode(), f"{key} of {CONFIG_MAP}") if data.get(key) else None
 
 
 def _names(data: dict[str, str], key: str) -> tuple[bytes, ...]:

@@ -16,16 +16,16 @@ from typing import Protocol
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, ApiException
 
-from proxy.authentication.token_review_queue import TokenDesk
-from proxy.concurrency.rate_limit import origin_of
-from proxy.concurrency.task_set import Tasks
-from proxy.core.authorization.access_check import REFUSED_REVIEW
+from proxy.authentication.token_review_queue import TokenReviewQueue
+from proxy.concurrency.rate_limit import address_key
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.authorization.access_check import REVIEW_TOO_LARGE
 from proxy.core.errors import TokenTooLarge, Unauthorized, UpstreamUnavailable
-from proxy.core.ttl_cache import ShortMemory
+from proxy.core.ttl_cache import TTLCache
 from proxy.core.userinfo import (
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
     with_authenticated,
 )
 
@@ -57,7 +57,7 @@ class KubernetesTokenReviewer:
         self._client = client
         self._audiences = list(audiences)
 
-    async def review(self, token: str) -> Identity | None:
+    async def review(self, token: str) -> UserInfo | None:
         """Return the token's owner, or None for a definite no.
 
         Raises Unauthorized for anything else that is not a yes, UpstreamUnavailable for no answer.
@@ -74,14 +74,14 @@ class KubernetesTokenReviewer:
             )
             return self._owner(review["status"])
         except _NO_ANSWER as error:
-            if isinstance(error, ApiException) and error.status in REFUSED_REVIEW:
+            if isinstance(error, ApiException) and error.status in REVIEW_TOO_LARGE:
                 # The API server answers. What it does not take as a token is nobody's, and no
                 # outage. Without the cause, which may repeat the token.
                 raise Unauthorized from None
             # Never a 401: the client would throw away a token that may be good.
             raise UpstreamUnavailable("the token cannot be reviewed") from error
 
-    def _owner(self, status: dict[str, object]) -> Identity | None:
+    def _owner(self, status: dict[str, object]) -> UserInfo | None:
         if _is_definite_no(status):
             return None
         if status.get("authenticated") is not True or status.get("error"):
@@ -118,16 +118,16 @@ def _review(token: str, audiences: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _identity(user: object) -> Identity:
+def _identity(user: object) -> UserInfo:
     if not isinstance(user, dict) or not user.get("username"):
         raise Unauthorized
     (name, uid) = _texts([user["username"], user.get("uid") or ""])
     extra = user.get("extra") or {}
-    return Identity(
+    return UserInfo(
         name=name,
         uid=uid,
         groups=with_authenticated(_texts(user.get("groups"))),
-        extra=extra_of({key: _texts(values) for key, values in extra.items()}),
+        extra=make_extra({key: _texts(values) for key, values in extra.items()}),
     )
 
 
@@ -159,7 +159,7 @@ class _Review:
     waiting: int = 0
 
 
-class TokenAuthenticator:
+class CachedTokenAuthenticator:
     """Reviews each token once at a time and remembers a yes for `success_ttl_seconds`.
 
     A review that no request waits for any more is given up while it waits for its turn. Once the
@@ -169,21 +169,21 @@ class TokenAuthenticator:
 
     def __init__(
         self,
-        desk: TokenDesk,
+        queue: TokenReviewQueue,
         *,
         token_bytes: int,
         success_ttl_seconds: float,
         clock: Callable[[], float],
-        tasks: Tasks,
+        tasks: TaskSet,
         lookups: Lookups,
     ) -> None:
         """`token_bytes`: the largest token that is reviewed."""
-        self._desk = desk
+        self._queue = queue
         self._token_bytes = token_bytes
         self._tasks = tasks
         self._hash_key = secrets.token_bytes(32)
-        self._callers = ShortMemory[bytes, Caller](_REMEMBERED_TOKENS, success_ttl_seconds, clock)
-        self._refused = ShortMemory[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
+        self._callers = TTLCache[bytes, Caller](_REMEMBERED_TOKENS, success_ttl_seconds, clock)
+        self._refused = TTLCache[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
         self._asking: dict[bytes, _Review] = {}
         self._lookups = lookups
 
@@ -191,9 +191,9 @@ class TokenAuthenticator:
         """Return under what a token is remembered: nobody can tell the token from it."""
         return hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
 
-    def recall(self, key: bytes) -> Caller | None:
+    def cached_caller(self, key: bytes) -> Caller | None:
         """Return whose token this was found to be within the life of that answer, if anybody's."""
-        caller = self._callers.recall(key)
+        caller = self._callers.get(key)
         if caller is not None:
             self._lookups.hits += 1
         return caller
@@ -205,11 +205,11 @@ class TokenAuthenticator:
         TokenTooLarge for one that is not reviewed at all.
         """
         if len(token) > self._token_bytes:
-            self._desk.count_oversized()
+            self._queue.count_oversized()
             raise TokenTooLarge(f"the bearer token is larger than {self._token_bytes} bytes")
         key = self.key_of(token)
-        caller = self._callers.recall(key)
-        if caller is not None or self._refused.recall(key):
+        caller = self._callers.get(key)
+        if caller is not None or self._refused.get(key):
             self._lookups.hits += 1
         else:
             self._lookups.misses += 1
@@ -234,9 +234,9 @@ class TokenAuthenticator:
 
     def _begin(self, key: bytes, token: bytes, address: str) -> _Review:
         text = _readable(token)
-        origin = origin_of(address)
+        origin = address_key(address)
         # Before there is a task, so that a flood costs as little as can be.
-        self._desk.enter(origin)
+        self._queue.enter(origin)
         asked = asyncio.Event()
         task = self._tasks.start(self._ask(key, text, origin, asked))
         review = self._asking[key] = _Review(task, asked)
@@ -251,12 +251,12 @@ class TokenAuthenticator:
     async def _ask(
         self, key: bytes, token: str, origin: str, asked: asyncio.Event
     ) -> Caller | None:
-        identity = await self._desk.review(token, origin=origin, when_asked=asked.set)
-        if identity is None:
-            self._refused.learn(key, value=True)
+        user = await self._queue.review(token, origin=origin, when_asked=asked.set)
+        if user is None:
+            self._refused.put(key, value=True)
             return None
-        caller = Caller(identity)
-        self._callers.learn(key, caller)
+        caller = Caller(user)
+        self._callers.put(key, caller)
         return caller
 
 

@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from proxy.concurrency.rate_limit import FairTurns, Rationing
+from proxy.concurrency.rate_limit import FairSemaphore, KeyedTokenBucket
 from proxy.core.errors import TooManyRequests, Unauthorized, UpstreamUnavailable
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 
 class TokenReviewer(Protocol):
     """Asks whose a token is."""
 
-    async def review(self, token: str) -> Identity | None:
+    async def review(self, token: str) -> UserInfo | None:
         """Return the token's owner, or None for a definite no.
 
         Raises Unauthorized for anything else that is not a yes, UpstreamUnavailable for no answer.
@@ -37,30 +37,30 @@ class TokenReviewCounter(Protocol):
         ...
 
 
-class TokenDesk:
+class TokenReviewQueue:
     """Reviews tokens; addresses take turns, so that nobody waits behind another one's flood."""
 
     def __init__(
         self,
         reviewer: TokenReviewer,
         *,
-        rationing: Rationing,
+        buckets: KeyedTokenBucket,
         counter: TokenReviewCounter,
         limits: tuple[int, float],
         clock: Callable[[], float],
     ) -> None:
         """`limits`: reviews in flight, and seconds for one, its waiting for a turn included."""
         self._reviewer = reviewer
-        self._rationing = rationing
+        self._buckets = buckets
         self._counter = counter
-        self._turns = FairTurns(limits[0])
+        self._semaphore = FairSemaphore(limits[0])
         self._timeout_seconds = limits[1]
         self._clock = clock
 
     def enter(self, origin: str) -> None:
         """Take a piece of the origin's ration for one review, or refuse with 429."""
         try:
-            self._rationing.spend(origin)
+            self._buckets.take(origin)
         except TooManyRequests:
             self._counter.token_turned_away("address")
             raise
@@ -71,7 +71,7 @@ class TokenDesk:
 
     async def review(
         self, token: str, *, origin: str, when_asked: Callable[[], None]
-    ) -> Identity | None:
+    ) -> UserInfo | None:
         """Return the token's owner, or None for a definite no; `enter` comes first.
 
         `when_asked` is called when its turn has come: from then on the API server is being asked.
@@ -81,7 +81,7 @@ class TokenDesk:
         started = self._clock()
         is_asked, outcome, reason = False, "error", "turn"
         try:
-            async with asyncio.timeout(self._timeout_seconds), self._turns.turn_of(origin):
+            async with asyncio.timeout(self._timeout_seconds), self._semaphore.slot(origin):
                 is_asked = True
                 when_asked()
                 owner = await self._reviewer.review(token)
@@ -97,7 +97,7 @@ class TokenDesk:
         finally:
             if outcome != "refused":
                 # An owner was found, or it is not the token's fault that none was.
-                self._rationing.give_back(origin)
+                self._buckets.refund(origin)
             if is_asked:
                 self._counter.token_reviewed(outcome, self._clock() - started)
             else:

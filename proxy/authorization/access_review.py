@@ -12,19 +12,19 @@ from typing import NamedTuple, Protocol
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, ApiException
 
-from proxy.concurrency.circuit_breaker import Breaker
-from proxy.concurrency.rate_limit import FairTurns, Rationing
-from proxy.concurrency.task_set import Tasks
+from proxy.concurrency.circuit_breaker import CircuitBreaker
+from proxy.concurrency.rate_limit import FairSemaphore, KeyedTokenBucket
+from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import (
-    REFUSED_REVIEW,
+    REVIEW_TOO_LARGE,
     REVIEWS_PATH,
     AccessCheck,
-    Answer,
+    CheckResult,
     is_larger_than,
-    read_answer,
-    review_document,
+    parse_review_status,
+    subject_access_review,
 )
-from proxy.core.errors import Refusal, ReviewRefused, UpstreamUnavailable
+from proxy.core.errors import ReviewRejected, StatusError, UpstreamUnavailable
 
 # Errors of the transport, of HTTP, and of an answer that does not look like one.
 _NO_ANSWER = (
@@ -44,25 +44,25 @@ class KubernetesAccessReviewer:
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
-    async def review(self, check: AccessCheck) -> Answer:
+    async def review(self, check: AccessCheck) -> CheckResult:
         """Return the authorizers' answer; UpstreamUnavailable when there is none.
 
-        No answer is neither a yes nor a no. A throttled review is no answer either. ReviewRefused
+        No answer is neither a yes nor a no. A throttled review is no answer either. ReviewRejected
         if the API server does not accept what the review contains.
         """
         try:
             review = await self._client.call_api(
                 REVIEWS_PATH,
                 "POST",
-                body=review_document(check),
+                body=subject_access_review(check),
                 auth_settings=["BearerToken"],
                 response_types_map={200: "object", 201: "object"},
                 _return_http_data_only=True,
             )
-            return read_answer(review)
+            return parse_review_status(review)
         except _NO_ANSWER as error:
-            if isinstance(error, ApiException) and error.status in REFUSED_REVIEW:
-                raise ReviewRefused(
+            if isinstance(error, ApiException) and error.status in REVIEW_TOO_LARGE:
+                raise ReviewRejected(
                     "access cannot be reviewed: the API server does not accept the review of this "
                     f"request (status {error.status})"
                 ) from error
@@ -72,10 +72,10 @@ class KubernetesAccessReviewer:
 class Reviewer(Protocol):
     """Answers one check."""
 
-    async def review(self, check: AccessCheck) -> Answer:
+    async def review(self, check: AccessCheck) -> CheckResult:
         """Return the answer; UpstreamUnavailable when there is none.
 
-        ReviewRefused if it cannot be asked for, whatever the state of the API server.
+        ReviewRejected if it cannot be asked for, whatever the state of the API server.
         """
         ...
 
@@ -98,61 +98,61 @@ class ReviewLimits(NamedTuple):
     """The largest review that is sent, before JSON escapes anything."""
 
 
-class ReviewDesk:
+class AccessReviewQueue:
     """Takes checks and returns tasks that end with their answers."""
 
     def __init__(
         self,
         reviewer: Reviewer,
         *,
-        rationing: Rationing,
-        breaker: Breaker,
+        buckets: KeyedTokenBucket,
+        breaker: CircuitBreaker,
         counter: ReviewCounter,
         limits: ReviewLimits,
-        tasks: Tasks,
+        tasks: TaskSet,
     ) -> None:
         self._reviewer = reviewer
-        self._rationing = rationing
+        self._buckets = buckets
         self._breaker = breaker
         self._counter = counter
-        self._turns = FairTurns(limits.in_flight)
+        self._semaphore = FairSemaphore(limits.in_flight)
         self._limits = limits
         self._tasks = tasks
-        self._asking: dict[AccessCheck, asyncio.Task[Answer]] = {}
+        self._asking: dict[AccessCheck, asyncio.Task[CheckResult]] = {}
 
-    def begin(self, check: AccessCheck) -> asyncio.Task[Answer]:
+    def submit(self, check: AccessCheck) -> asyncio.Task[CheckResult]:
         """Start asking, or join who asks the same; await the task behind a shield."""
         # Before the check is hashed: a large one costs as much as it has parts.
         if is_larger_than(check, self._limits.document_bytes):
-            raise ReviewRefused(
+            raise ReviewRejected(
                 "access cannot be reviewed: the review of this request would have more than "
                 f"{self._limits.document_bytes} bytes"
             )
         asking = self._asking.get(check)
         if asking is None:
             self._breaker.check()
-            self._rationing.spend(check.user.name)
+            self._buckets.take(check.user.name)
             asking = self._tasks.start(self._ask(check))
             self._asking[check] = asking
             asking.add_done_callback(lambda _: self._asking.pop(check, None))
         return asking
 
-    async def _ask(self, check: AccessCheck) -> Answer:
+    async def _ask(self, check: AccessCheck) -> CheckResult:
         is_asked = False
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
             async with (
                 asyncio.timeout(self._limits.timeout_seconds),
-                self._turns.turn_of(check.user.name),
+                self._semaphore.slot(check.user.name),
             ):
                 is_asked = True
-                answer = await self._reviewer.review(check)
-        except ReviewRefused:
+                result = await self._reviewer.review(check)
+        except ReviewRejected:
             # The API server has answered. What it does not like is the caller's.
             self._counter.review_ended("refused", clock() - started)
             raise
-        except (Refusal, TimeoutError) as error:
+        except (StatusError, TimeoutError) as error:
             # A question that never had its turn says nothing about the API server: else a flood
             # of one caller could open the breaker for all.
             if is_asked:
@@ -160,11 +160,11 @@ class ReviewDesk:
             self._counter.review_ended("error", clock() - started)
             raise _refusal(error) from error
         self._breaker.succeeded()
-        self._counter.review_ended("allowed" if answer.allowed else "denied", clock() - started)
-        return answer
+        self._counter.review_ended("allowed" if result.allowed else "denied", clock() - started)
+        return result
 
 
-def _refusal(error: Refusal | TimeoutError) -> Refusal:
-    if isinstance(error, Refusal):
+def _refusal(error: StatusError | TimeoutError) -> StatusError:
+    if isinstance(error, StatusError):
         return error
     return UpstreamUnavailable("access was not reviewed in time", retry_after_seconds=1)

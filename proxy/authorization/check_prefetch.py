@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.impersonation.evaluation import Ask
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 
 _AHEAD = 128
 """How many checks of one request are under way at most."""
@@ -16,15 +16,15 @@ _AHEAD = 128
 class AccessReviewer(Protocol):
     """Answers checks."""
 
-    def begin(self, check: AccessCheck) -> "asyncio.Task[Answer]":
+    def submit(self, check: AccessCheck) -> "asyncio.Task[CheckResult]":
         """Start asking, or join who asks the same."""
         ...
 
 
-class AnswerCounter(Protocol):
+class CheckCounter(Protocol):
     """Counts the answers that decisions used, and those they did not."""
 
-    def check_answered(self, mode: str, *, allowed: bool, seconds: float) -> None:
+    def check_completed(self, mode: str, *, allowed: bool, seconds: float) -> None:
         """Count one answer that was used."""
         ...
 
@@ -33,7 +33,7 @@ class AnswerCounter(Protocol):
         ...
 
 
-class Answers:
+class CheckPrefetcher:
     """The answers of one decision, some of them asked for ahead.
 
     Asking ahead changes how long a decision takes, never what it is: the evaluation still takes
@@ -43,7 +43,7 @@ class Answers:
     def __init__(
         self,
         reviewer: AccessReviewer,
-        counter: AnswerCounter,
+        counter: CheckCounter,
         clock: Callable[[], float],
         *,
         has_modes: bool,
@@ -52,24 +52,24 @@ class Answers:
         self._counter = counter
         self._clock = clock
         self._has_modes = has_modes
-        self._mode: Mode | None = None
+        self._mode: ImpersonationMode | None = None
         self._announced: deque[AccessCheck] = deque()
         self.count = 0
-        self._ahead: dict[AccessCheck, asyncio.Task[Answer]] = {}
+        self._ahead: dict[AccessCheck, asyncio.Task[CheckResult]] = {}
 
-    async def of(self, question: Ask) -> Answer:
+    async def result_of(self, question: Ask) -> CheckResult:
         """Return the answer to this question, and keep others coming meanwhile."""
         started = self._clock()
-        asking = self._ahead.pop(question.check, None) or self._reviewer.begin(question.check)
+        asking = self._ahead.pop(question.check, None) or self._reviewer.submit(question.check)
         self._announce(question)
         self._top_up(question.check)
-        answer = await asyncio.shield(asking)
+        result = await asyncio.shield(asking)
         self.count += 1
         if self._has_modes:
-            self._counter.check_answered(
-                question.mode, allowed=answer.allowed, seconds=self._clock() - started
+            self._counter.check_completed(
+                question.mode, allowed=result.allowed, seconds=self._clock() - started
             )
-        return answer
+        return result
 
     def close(self) -> None:
         """Count what was asked for nothing; it ends by itself and is bounded in number."""
@@ -88,4 +88,4 @@ class Answers:
         while self._announced and len(self._ahead) < _AHEAD - 1:
             check = self._announced.popleft()
             if check != current and check not in self._ahead:
-                self._ahead[check] = self._reviewer.begin(check)
+                self._ahead[check] = self._reviewer.submit(check)

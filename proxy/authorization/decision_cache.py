@@ -8,17 +8,17 @@ the identity part, whose entry can serve one last request that is then remembere
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from proxy.core.impersonation.cache_keys import RepeatableDecision, identity_key, request_key
+from proxy.core.impersonation.cache_keys import ReusableDecision, request_key, user_key
 from proxy.core.impersonation.checks import Attempt
-from proxy.core.impersonation.evaluation import Allowed, Layer
-from proxy.core.impersonation.modes import Mode
-from proxy.core.impersonation.permit import Admission, Guards
-from proxy.core.ttl_cache import ShortMemory
+from proxy.core.impersonation.evaluation import Allowed, CacheScope
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.impersonation.permit import IdentityRestrictions, Permit
+from proxy.core.ttl_cache import TTLCache
 
 _REMEMBERED_MODES = 10_000
 
 
-class DecisionMemory:
+class DecisionCache:
     """Attempts that succeeded: whole requests, and identity parts alone."""
 
     def __init__(
@@ -29,36 +29,36 @@ class DecisionMemory:
         entries: int,
         clock: Callable[[], float],
     ) -> None:
-        self._requests = ShortMemory[bytes, bool](entries, ttl_seconds, clock)
-        self._identities = ShortMemory[bytes, bool](entries, ttl_seconds, clock)
-        self._legacy = ShortMemory[bytes, bool](entries, legacy_ttl_seconds, clock)
+        self._requests = TTLCache[bytes, bool](entries, ttl_seconds, clock)
+        self._identities = TTLCache[bytes, bool](entries, ttl_seconds, clock)
+        self._legacy = TTLCache[bytes, bool](entries, legacy_ttl_seconds, clock)
         # True if a whole attempt with this key was allowed within its life. Asked at every request,
         # so without a function of its own between; so is the mode of a caller below.
-        self.recall_request: Callable[[bytes], bool | None] = self._requests.recall
+        self.contains_request: Callable[[bytes], bool | None] = self._requests.get
 
-    def knows(self, attempt: Attempt, layer: Layer) -> bool:
+    def contains(self, attempt: Attempt, layer: CacheScope) -> bool:
         """Tell whether this layer of the attempt was allowed within its life."""
-        memory, key = self._place(attempt, layer)
-        return memory.recall(key) is True
+        cache, key = self._place(attempt, layer)
+        return cache.get(key) is True
 
-    def learn(self, attempt: Attempt, layer: Layer) -> None:
+    def add(self, attempt: Attempt, layer: CacheScope) -> None:
         """Remember that this layer of the attempt was allowed."""
-        memory, key = self._place(attempt, layer)
-        memory.learn(key, value=True)
+        cache, key = self._place(attempt, layer)
+        cache.put(key, value=True)
 
-    def forget_all(self) -> None:
+    def clear(self) -> None:
         """Forget everything, as a change of the rules requires."""
-        for memory in (self._requests, self._identities, self._legacy):
-            memory.forget_all()
+        for cache in (self._requests, self._identities, self._legacy):
+            cache.clear()
 
-    def _place(self, attempt: Attempt, layer: Layer) -> tuple[ShortMemory[bytes, bool], bytes]:
-        if layer is Layer.REQUEST:
+    def _place(self, attempt: Attempt, layer: CacheScope) -> tuple[TTLCache[bytes, bool], bytes]:
+        if layer is CacheScope.REQUEST:
             return self._requests, request_key(attempt)
-        is_legacy = attempt.mode is Mode.LEGACY
-        return self._legacy if is_legacy else self._identities, identity_key(attempt)
+        is_legacy = attempt.mode is ImpersonationMode.LEGACY
+        return self._legacy if is_legacy else self._identities, user_key(attempt)
 
 
-class ModeMemory:
+class ModeCache:
     """The mode that last worked for each caller; it is tried first.
 
     More than a hint: since the first failure is what a client is told, and modes make different
@@ -67,11 +67,11 @@ class ModeMemory:
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
-        self._modes: dict[str, Mode] = {}
+        self._modes: dict[str, ImpersonationMode] = {}
         # The mode that last worked for a caller, if any.
-        self.recall: Callable[[str], Mode | None] = self._modes.get
+        self.get: Callable[[str], ImpersonationMode | None] = self._modes.get
 
-    def learn(self, caller: str, mode: Mode) -> None:
+    def put(self, caller: str, mode: ImpersonationMode) -> None:
         """Remember the mode that worked."""
         if not self._enabled:
             return
@@ -80,29 +80,29 @@ class ModeMemory:
             del self._modes[next(iter(self._modes))]
         self._modes[caller] = mode
 
-    def forget_all(self) -> None:
+    def clear(self) -> None:
         """Forget everything, as a change of the rules requires."""
         self._modes.clear()
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ImpersonationCaches:
     """All that outlives a request."""
 
-    decisions: DecisionMemory
-    modes: ModeMemory
+    decisions: DecisionCache
+    modes: ModeCache
 
-    def forget_all(self) -> None:
+    def clear(self) -> None:
         """Forget everything, as a change of the rules requires."""
-        self.decisions.forget_all()
-        self.modes.forget_all()
+        self.decisions.clear()
+        self.modes.clear()
 
 
 _MOST_REPEATABLE = 4096
 _LONGEST_REPEATABLE_PATH = 256
 
 
-class RepeatableDecisions:
+class ReusableDecisions:
     """Decisions whose plan need not be made again: the plan of an equal request is the same.
 
     What is kept here permits nothing by itself: the memory of successes is asked each time, and
@@ -111,23 +111,27 @@ class RepeatableDecisions:
     """
 
     def __init__(self) -> None:
-        self._decisions: dict[Hashable, RepeatableDecision] = {}
+        self._decisions: dict[Hashable, ReusableDecision] = {}
 
-    def find(self, request: Hashable) -> RepeatableDecision | None:
+    def find(self, request: Hashable) -> ReusableDecision | None:
         """Return the decision of an equal request, if it was kept."""
         return self._decisions.get(request)
 
     def keep(
-        self, request: Hashable, allowed: Allowed, guards: Guards, admission: Admission
+        self,
+        request: Hashable,
+        allowed: Allowed,
+        restrictions: IdentityRestrictions,
+        permit: Permit,
     ) -> None:
         """Keep a decision, if it is small: few bytes each, and a bounded number."""
-        action = allowed.attempt.action
-        has_selectors = bool(action.fields or action.labels)
-        if has_selectors or len(action.path) > _LONGEST_REPEATABLE_PATH:
+        request_info = allowed.attempt.request_info
+        has_selectors = bool(request_info.fields or request_info.labels)
+        if has_selectors or len(request_info.path) > _LONGEST_REPEATABLE_PATH:
             return
-        if not allowed.attempt.wanted.is_short:
+        if not allowed.attempt.wanted_user.is_cacheable:
             return
         if len(self._decisions) >= _MOST_REPEATABLE:
             self._decisions.clear()
         key = request_key(allowed.attempt)
-        self._decisions[request] = RepeatableDecision(key, guards, admission)
+        self._decisions[request] = ReusableDecision(key, restrictions, permit)

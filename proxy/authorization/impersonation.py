@@ -8,48 +8,48 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol, assert_never
 
-from proxy.authorization.check_prefetch import AccessReviewer, AnswerCounter, Answers
-from proxy.authorization.decision_cache import Memory, RepeatableDecisions
-from proxy.concurrency.task_set import Tasks
-from proxy.core.authorization.access_check import Answer
+from proxy.authorization.check_prefetch import AccessReviewer, CheckCounter, CheckPrefetcher
+from proxy.authorization.decision_cache import ImpersonationCaches, ReusableDecisions
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.authorization.access_check import CheckResult
 from proxy.core.errors import UpstreamUnavailable
-from proxy.core.impersonation.cache_keys import RepeatableDecision
-from proxy.core.impersonation.checks import Attempt, DecisionRules, plan_attempts
+from proxy.core.impersonation.cache_keys import ReusableDecision
+from proxy.core.impersonation.checks import Attempt, ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import (
     Allowed,
     Ask,
+    CacheLookup,
     Denied,
     Evaluation,
+    ImpersonationDecision,
     Question,
-    Recall,
-    Verdict,
     evaluate,
-    forbidden,
+    forbidden_error,
 )
 from proxy.core.impersonation.permit import (
-    Admission,
-    Guards,
-    admit_as,
-    admit_self,
-    check_names,
+    IdentityRestrictions,
+    Permit,
+    check_proxy_identity,
+    permit_impersonation,
+    permit_self,
 )
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import Caller, UserInfo
 
-_YES, _NO = Answer(allowed=True), Answer(allowed=False)
+_YES, _NO = CheckResult(allowed=True), CheckResult(allowed=False)
 
 
-class DecisionWitness(Protocol):
+class DecisionObserver(Protocol):
     """Learns how one decision came about."""
 
     audit_id: bytes
 
-    def is_reviewed(self, count: int) -> None:
+    def add_reviews(self, count: int) -> None:
         """Learn how many answers had to be asked for; not told when memory had them all."""
         ...
 
 
-class DecisionCounter(AnswerCounter, Protocol):
+class DecisionCounter(CheckCounter, Protocol):
     """Counts decisions and the answers they used."""
 
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
@@ -60,130 +60,136 @@ class DecisionCounter(AnswerCounter, Protocol):
         """Count a look-up of an earlier decision."""
         ...
 
-    def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
+    def cached_decision(self, mode: str, seconds: float, *, has_modes: bool) -> None:
         """Count an impersonation that an earlier decision of an equal request allowed."""
         ...
 
 
-class Gate:
+class ImpersonationAuthorizer:
     """Admits a request as its caller or as the identity it may have; refuses all others."""
 
     def __init__(
         self,
         *,
-        rules: DecisionRules,
+        rules: ImpersonationRules,
         reviewer: AccessReviewer,
-        memory: Memory,
+        caches: ImpersonationCaches,
         counter: DecisionCounter,
         clock: Callable[[], float],
-        tasks: Tasks,
+        tasks: TaskSet,
     ) -> None:
         self._rules = rules
         # Whom nobody may be here. Until that is known (it takes the API server's word who we are)
         # nobody is admitted.
-        self.guards: Guards | None = None
+        self.restrictions: IdentityRestrictions | None = None
         self._reviewer = reviewer
-        self._memory = memory
+        self._caches = caches
         self._counter = counter
         self._clock = clock
         self._tasks = tasks
-        self._deciding: dict[Hashable, asyncio.Task[tuple[Verdict, int]]] = {}
-        self._repeatable = RepeatableDecisions()
+        self._deciding: dict[Hashable, asyncio.Task[tuple[ImpersonationDecision, int]]] = {}
+        self._repeatable = ReusableDecisions()
 
-    async def admit(
+    async def authorize(
         self,
         caller: Caller,
-        wanted: Identity | None,
-        action: Action,
+        wanted_user: UserInfo | None,
+        request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: DecisionWitness | None = None,
-    ) -> Admission:
+        witness: DecisionObserver | None = None,
+    ) -> Permit:
         """Return the permit to forward or refuse."""
-        guards = self.guards
-        if guards is None:
+        restrictions = self.restrictions
+        if restrictions is None:
             raise UpstreamUnavailable("the API server has not been reached yet")
-        check_names(caller, wanted, guards=guards)
-        if wanted is None:
-            return admit_self(caller, guards=guards)
+        check_proxy_identity(caller, wanted_user, restrictions=restrictions)
+        if wanted_user is None:
+            return permit_self(caller, restrictions=restrictions)
         started = self._clock()
-        remembered = self._memory.modes.recall(caller.identity.name)
-        request = (caller, wanted, action, is_upgrade, remembered)
+        remembered = self._caches.modes.get(caller.user.name)
+        request = (caller, wanted_user, request_info, is_upgrade, remembered)
         known = self._repeatable.find(request)
-        if known is not None and (repeated := self.admit_again(known)) is not None:
+        if known is not None and (repeated := self.reauthorize(known)) is not None:
             return repeated
         attempts = plan_attempts(
             caller,
-            wanted,
-            action,
+            wanted_user,
+            request_info,
             rules=self._rules,
             remembered=remembered,
             is_upgrade=is_upgrade,
         )
-        verdict, reviews = await self._decide((caller, wanted, action, is_upgrade), attempts)
+        decision, reviews = await self._decide(
+            (caller, wanted_user, request_info, is_upgrade), attempts
+        )
         # Whom nobody may be can have changed meanwhile: with a new credential of ours it has.
-        guards = self.guards or guards
+        restrictions = self.restrictions or restrictions
         if reviews and witness is not None:
-            witness.is_reviewed(reviews)
-        self._count(verdict, self._clock() - started)
-        match verdict:
+            witness.add_reviews(reviews)
+        self._count(decision, self._clock() - started)
+        match decision:
             case Allowed():
-                self._memory.modes.learn(caller.identity.name, verdict.mode)
-                admission = admit_as(caller, verdict, guards=guards)
-                if verdict.mode is remembered and verdict.attempt.recalls_request:
-                    self._repeatable.keep(request, verdict, guards, admission)
-                return admission
+                self._caches.modes.put(caller.user.name, decision.mode)
+                permit = permit_impersonation(caller, decision, restrictions=restrictions)
+                if decision.mode is remembered and decision.attempt.is_request_cacheable:
+                    self._repeatable.keep(request, decision, restrictions, permit)
+                return permit
             case Denied():
-                raise forbidden(verdict)
+                raise forbidden_error(decision)
             case _:
-                assert_never(verdict)
+                assert_never(decision)
 
-    def repeatable(
-        self, caller: Caller, wanted: Identity | None, action: Action
-    ) -> RepeatableDecision | None:
+    def reusable_decision(
+        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
+    ) -> ReusableDecision | None:
         """Return by what an equal request, which is no upgrade, can be admitted again, if at all.
 
         For use right after it was admitted.
         """
-        if wanted is None:
-            guards = self.guards
-            if guards is None:
+        if wanted_user is None:
+            restrictions = self.restrictions
+            if restrictions is None:
                 return None
-            return RepeatableDecision(b"", guards, admit_self(caller, guards=guards))
-        remembered = self._memory.modes.recall(caller.identity.name)
-        return self._repeatable.find((caller, wanted, action, False, remembered))
+            return ReusableDecision(
+                b"", restrictions, permit_self(caller, restrictions=restrictions)
+            )
+        remembered = self._caches.modes.get(caller.user.name)
+        return self._repeatable.find((caller, wanted_user, request_info, False, remembered))
 
-    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+    def reauthorize(self, known: ReusableDecision) -> Permit | None:
         """Return the permit for an equal request if it would come out the same; None in doubt.
 
         Of the request everything is equal. Of the rest it depends on the guards, on which mode is
         tried first, and on the memory of successes: all three are looked at.
         """
-        if known.guards is not self.guards:
+        if known.restrictions is not self.restrictions:
             return None
-        admission = known.admission
-        mode = admission.mode
+        permit = known.permit
+        mode = permit.mode
         if mode is None:
-            return admission
+            return permit
         started = self._clock()
-        memory = self._memory
-        if memory.modes.recall(admission.caller.identity.name) is not mode:
+        caches = self._caches
+        if caches.modes.get(permit.caller.user.name) is not mode:
             return None
-        if not memory.decisions.recall_request(known.key):
+        if not caches.decisions.contains_request(known.key):
             return None
-        self._counter.decided_again(
+        self._counter.cached_decision(
             mode, self._clock() - started, has_modes=self._rules.constrained
         )
-        return admission
+        return permit
 
-    def _count(self, verdict: Verdict, seconds: float) -> None:
+    def _count(self, decision: ImpersonationDecision, seconds: float) -> None:
         # The filter of old, which knew no modes, had no metrics.
         if self._rules.constrained:
-            is_allowed = isinstance(verdict, Allowed)
-            mode = verdict.mode if isinstance(verdict, Allowed) else ""
+            is_allowed = isinstance(decision, Allowed)
+            mode = decision.mode if isinstance(decision, Allowed) else ""
             self._counter.impersonation_decided(mode, allowed=is_allowed, seconds=seconds)
 
-    async def _decide(self, decision: Hashable, attempts: Iterable[Attempt]) -> tuple[Verdict, int]:
+    async def _decide(
+        self, decision: Hashable, attempts: Iterable[Attempt]
+    ) -> tuple[ImpersonationDecision, int]:
         """Decide from memory at once, or with answers that have to be asked for; say how many."""
         evaluation = evaluate(attempts)
         try:
@@ -198,34 +204,36 @@ class Gate:
         # Whoever wants the same meanwhile waits for the same verdict; none of them can cancel it.
         return await asyncio.shield(deciding)
 
-    async def _ask_on(self, evaluation: Evaluation, question: Ask) -> tuple[Verdict, int]:
+    async def _ask_on(
+        self, evaluation: Evaluation, question: Ask
+    ) -> tuple[ImpersonationDecision, int]:
         """Go on from the first question that memory cannot answer, and remember a success."""
-        answers = Answers(
+        prefetcher = CheckPrefetcher(
             self._reviewer, self._counter, self._clock, has_modes=self._rules.constrained
         )
         try:
             while True:
-                answer = await answers.of(question)
-                question = self._recall_all(evaluation, evaluation.send(answer))
+                result = await prefetcher.result_of(question)
+                question = self._recall_all(evaluation, evaluation.send(result))
         except StopIteration as decided:
-            verdict: Verdict = decided.value
-            if isinstance(verdict, Allowed):
-                self._learn(verdict)
-            return verdict, answers.count
+            decision: ImpersonationDecision = decided.value
+            if isinstance(decision, Allowed):
+                self._learn(decision)
+            return decision, prefetcher.count
         finally:
-            answers.close()
+            prefetcher.close()
 
     def _recall_all(self, evaluation: Evaluation, question: Question) -> Ask:
         """Answer from memory until something has to be asked; StopIteration ends it all."""
-        while isinstance(question, Recall):
+        while isinstance(question, CacheLookup):
             question = evaluation.send(self._recall(question))
         return question
 
-    def _recall(self, question: Recall) -> Answer:
-        known = self._memory.decisions.knows(question.attempt, question.layer)
+    def _recall(self, question: CacheLookup) -> CheckResult:
+        known = self._caches.decisions.contains(question.attempt, question.layer)
         self._counter.cache_looked_up(question.layer.value, hit=known)
         return _YES if known else _NO
 
     def _learn(self, allowed: Allowed) -> None:
-        for layer in allowed.learned:
-            self._memory.decisions.learn(allowed.attempt, layer)
+        for layer in allowed.cacheable:
+            self._caches.decisions.add(allowed.attempt, layer)

@@ -14,15 +14,15 @@ import aiohttp
 from cachetools import TTLCache
 from kubernetes_asyncio.client import ApiClient, ApiException
 
-from proxy.authorization.impersonation import DecisionWitness
-from proxy.concurrency.rate_limit import FairTurns, Rationing
-from proxy.concurrency.task_set import Tasks
-from proxy.core.errors import Refusal, UpstreamUnavailable
-from proxy.core.impersonation.cache_keys import RepeatableDecision
-from proxy.core.impersonation.modes import BoundPod, pod_without_node
-from proxy.core.impersonation.permit import Admission
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.userinfo import Caller, Identity, node_name
+from proxy.authorization.impersonation import DecisionObserver
+from proxy.concurrency.rate_limit import FairSemaphore, KeyedTokenBucket
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.errors import StatusError, UpstreamUnavailable
+from proxy.core.impersonation.cache_keys import ReusableDecision
+from proxy.core.impersonation.modes import BoundPod, pod_bound_without_node
+from proxy.core.impersonation.permit import Permit
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import Caller, UserInfo, node_name
 
 # A pod stays on its node as long as it lives, and its token lives no longer.
 _REMEMBERED_PODS = 10_000
@@ -97,24 +97,24 @@ def _node(found: dict[str, dict[str, object]], pod: BoundPod) -> str | None:
     return node if isinstance(node, str) and node else None
 
 
-class BoundPods:
+class PodNodeResolver:
     """Finds the node of a pod: each asked for once at a time, in bounded numbers, or remembered."""
 
     def __init__(
         self,
         reader: PodReader,
         *,
-        rationing: Rationing,
+        buckets: KeyedTokenBucket,
         counter: PodLookupCounter,
         limits: tuple[int, float],
         clock: Callable[[], float],
-        tasks: Tasks,
+        tasks: TaskSet,
     ) -> None:
         """`limits`: look-ups in flight, and seconds for one, its waiting for a turn included."""
         self._reader = reader
-        self._rationing = rationing
+        self._buckets = buckets
         self._counter = counter
-        self._turns = FairTurns(limits[0])
+        self._semaphore = FairSemaphore(limits[0])
         self._timeout_seconds = limits[1]
         self._tasks = tasks
         self._nodes: TTLCache[BoundPod, str] = TTLCache(_REMEMBERED_PODS, _TTL_SECONDS, timer=clock)
@@ -130,7 +130,7 @@ class BoundPods:
             return known
         asking = self._asking.get(pod)
         if asking is None:
-            self._rationing.spend(_line_of(pod))
+            self._buckets.take(_line_of(pod))
             asking = self._tasks.start(self._ask(pod))
             self._asking[pod] = asking
             asking.add_done_callback(lambda _: self._asking.pop(pod, None))
@@ -139,14 +139,14 @@ class BoundPods:
 
     async def _ask(self, pod: BoundPod) -> str | None:
         try:
-            async with asyncio.timeout(self._timeout_seconds), self._turns.turn_of(_line_of(pod)):
+            async with asyncio.timeout(self._timeout_seconds), self._semaphore.slot(_line_of(pod)):
                 node = await self._reader.node_of(pod)
         except TimeoutError as error:
             self._counter.pod_looked_up("error")
             raise UpstreamUnavailable(
                 "the pod of this token was not looked up in time", retry_after_seconds=1
             ) from error
-        except Refusal:
+        except StatusError:
             self._counter.pod_looked_up("error")
             raise
         if node is not None:
@@ -167,75 +167,79 @@ class NodeFinder(Protocol):
         ...
 
 
-class DecidingGate(Protocol):
+class Authorizer(Protocol):
     """Decides who may act as whom."""
 
-    async def admit(
+    async def authorize(
         self,
         caller: Caller,
-        wanted: Identity | None,
-        action: Action,
+        wanted_user: UserInfo | None,
+        request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: DecisionWitness | None = None,
-    ) -> Admission:
+        witness: DecisionObserver | None = None,
+    ) -> Permit:
         """Return the permit to forward or refuse."""
         ...
 
-    def repeatable(
-        self, caller: Caller, wanted: Identity | None, action: Action
-    ) -> RepeatableDecision | None:
+    def reusable_decision(
+        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
+    ) -> ReusableDecision | None:
         """Return by what an equal request can be admitted again, if at all."""
         ...
 
-    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+    def reauthorize(self, known: ReusableDecision) -> Permit | None:
         """Return the permit for an equal request if it would come out the same; None in doubt."""
         ...
 
 
-class PlacingGate:
+class NodeResolver:
     """A gate that knows the node of callers whose tokens name only their pod.
 
     It looks only where the answer matters: a bare node is wanted, and the token names none.
     """
 
-    def __init__(self, gate: DecidingGate, finder: NodeFinder) -> None:
-        self._gate = gate
+    def __init__(self, authorizer: Authorizer, finder: NodeFinder) -> None:
+        self._authorizer = authorizer
         self._finder = finder
 
-    async def admit(
+    async def authorize(
         self,
         caller: Caller,
-        wanted: Identity | None,
-        action: Action,
+        wanted_user: UserInfo | None,
+        request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: DecisionWitness | None = None,
-    ) -> Admission:
+        witness: DecisionObserver | None = None,
+    ) -> Permit:
         """Return the permit to forward or refuse."""
-        if wanted is not None and wanted.is_bare and node_name(wanted.name) is not None:
+        if (
+            wanted_user is not None
+            and wanted_user.has_only_name
+            and node_name(wanted_user.name) is not None
+        ):
             caller = await self._placed(caller)
-        return await self._gate.admit(
-            caller, wanted, action, is_upgrade=is_upgrade, witness=witness
+        return await self._authorizer.authorize(
+            caller, wanted_user, request_info, is_upgrade=is_upgrade, witness=witness
         )
 
-    def repeatable(
-        self, caller: Caller, wanted: Identity | None, action: Action
-    ) -> RepeatableDecision | None:
+    def reusable_decision(
+        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
+    ) -> ReusableDecision | None:
         """Return by what an equal request can be admitted again; never where a pod is looked for.
 
         A pod may be elsewhere by then.
         """
-        if wanted is not None and node_name(wanted.name) is not None:
+        if wanted_user is not None and node_name(wanted_user.name) is not None:
             return None
-        return self._gate.repeatable(caller, wanted, action)
+        return self._authorizer.reusable_decision(caller, wanted_user, request_info)
 
-    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+    def reauthorize(self, known: ReusableDecision) -> Permit | None:
         """Return the permit for an equal request if it would come out the same; None in doubt."""
-        return self._gate.admit_again(known)
+        return self._authorizer.reauthorize(known)
 
     async def _placed(self, caller: Caller) -> Caller:
-        pod = pod_without_node(caller.identity)
+        pod = pod_bound_without_node(caller.user)
         if pod is None:
             return caller
         return replace(caller, found_node=await self._finder.node_of(pod))

@@ -13,36 +13,36 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from proxy.authorization.check_prefetch import AccessReviewer
-from proxy.authorization.decision_cache import DecisionMemory
-from proxy.authorization.impersonation import DecisionWitness
-from proxy.authorization.pod_nodes import DecidingGate
-from proxy.concurrency.circuit_breaker import Breaker
-from proxy.concurrency.rate_limit import Ration, Rationing
-from proxy.concurrency.task_set import Tasks
-from proxy.core.authorization.access_check import Answer, is_larger_than
-from proxy.core.errors import Refusal, TooManyRequests
-from proxy.core.impersonation.cache_keys import RepeatableDecision
+from proxy.authorization.decision_cache import DecisionCache
+from proxy.authorization.impersonation import DecisionObserver
+from proxy.authorization.pod_nodes import Authorizer
+from proxy.concurrency.circuit_breaker import CircuitBreaker
+from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.authorization.access_check import CheckResult, is_larger_than
+from proxy.core.errors import StatusError, TooManyRequests
+from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.checks import (
     Attempt,
-    DecisionRules,
-    check_on,
+    ImpersonationRules,
+    access_check_for,
     plan_attempts,
 )
 from proxy.core.impersonation.evaluation import (
     Allowed,
+    CacheLookup,
+    ImpersonationDecision,
     Question,
-    Recall,
-    Verdict,
     check_summary,
     evaluate,
-    hopeless_reason,
+    unsatisfiable_reason,
 )
-from proxy.core.impersonation.modes import Mode, applicable_modes
-from proxy.core.impersonation.permit import Admission
+from proxy.core.impersonation.modes import ImpersonationMode, applicable_modes
+from proxy.core.impersonation.permit import Permit
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.ttl_cache import ShortMemory
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.ttl_cache import TTLCache
+from proxy.core.userinfo import Caller, UserInfo
 from proxy.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
@@ -56,16 +56,16 @@ _REMEMBERED = 4096
 _LARGEST_REQUEST = 8192
 
 
-class ShadowedRequest(NamedTuple):
+class ShadowRequest(NamedTuple):
     """What is judged; equal ones have the same judgement."""
 
     caller: Caller
-    wanted: Identity
-    action: Action
+    wanted_user: UserInfo
+    request_info: RequestInfo
     is_upgrade: bool
 
 
-class Judgement(NamedTuple):
+class ShadowDecision(NamedTuple):
     """What the constrained rules would have said, and the first check that fails, if one does."""
 
     outcome: str
@@ -93,38 +93,38 @@ class ShadowLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class ShadowTools:
+class ShadowDependencies:
     """What a shadow needs from its surroundings."""
 
     clock: Callable[[], float]
     chance: Callable[[], float]
     """A number from 0 up to 1, another one each time."""
-    breaker: Breaker
+    breaker: CircuitBreaker
     """That of real decisions: while they get no answers, nobody else is to ask."""
-    tasks: Tasks
+    tasks: TaskSet
 
 
-def constrained_rules(rules: DecisionRules) -> DecisionRules:
+def constrained_rules(rules: ImpersonationRules) -> ImpersonationRules:
     """Return the same rules without legacy impersonation."""
     return replace(
         rules,
         constrained=True,
         legacy=LegacyPolicy(LegacyAction.DENY),
-        recalls_legacy=False,
+        caches_legacy=False,
     )
 
 
-class Shadow:
+class ShadowEvaluator:
     """Judges in bounded numbers what it is handed; what it cannot take is dropped and counted."""
 
     def __init__(
         self,
-        rules: DecisionRules,
+        rules: ImpersonationRules,
         *,
         reviewer: AccessReviewer,
         counter: ShadowCounter,
         limits: ShadowLimits,
-        tools: ShadowTools,
+        tools: ShadowDependencies,
     ) -> None:
         """`rules` are those of real decisions."""
         self._rules = constrained_rules(rules)
@@ -134,27 +134,27 @@ class Shadow:
         self._tools = tools
         self._most_pending = limits.queue_size + limits.in_flight
         self._free = limits.in_flight
-        ration = Ration(limits.per_second, max(limits.per_second, 1.0))
-        self._rationing = Rationing(ration, tools.clock, refusal="too many to be judged")
+        rate_limit = RateLimit(limits.per_second, max(limits.per_second, 1.0))
+        self._buckets = KeyedTokenBucket(rate_limit, tools.clock, refusal="too many to be judged")
         # Beside the grants that were found, denials as well: they deny nothing to anybody here.
-        self._judged = ShortMemory[ShadowedRequest, Judgement](
+        self._judged = TTLCache[ShadowRequest, ShadowDecision](
             _REMEMBERED, limits.ttl_seconds, tools.clock
         )
-        self._decisions = DecisionMemory(
+        self._decisions = DecisionCache(
             ttl_seconds=limits.ttl_seconds,
             legacy_ttl_seconds=0.0,
             entries=_REMEMBERED,
             clock=tools.clock,
         )
-        self._queue: deque[tuple[ShadowedRequest, bytes]] = deque()
-        self._pending: dict[ShadowedRequest, int] = {}
+        self._queue: deque[tuple[ShadowRequest, bytes]] = deque()
+        self._pending: dict[ShadowRequest, int] = {}
         """How many equal requests each judgement that is to come is for."""
 
-    def offer(self, request: ShadowedRequest, audit_id: bytes) -> None:
+    def submit(self, request: ShadowRequest, audit_id: bytes) -> None:
         """Take a request that legacy impersonation has allowed, or leave it; at once."""
         if self._sample < 1 and self._tools.chance() >= self._sample:
             return
-        known = self._judged.recall(request)
+        known = self._judged.get(request)
         if known is not None:
             self._counter.shadowed(known.outcome, known.mode)
         elif request in self._pending:
@@ -166,18 +166,21 @@ class Shadow:
             self._queue.append((request, audit_id))
             if self._free:
                 self._free -= 1
-                self._tools.tasks.keep(self._work())
+                self._tools.tasks.start_background(self._work())
 
-    def _has_room_for(self, request: ShadowedRequest) -> bool:
+    def _has_room_for(self, request: ShadowRequest) -> bool:
         if len(self._pending) >= self._most_pending or self._tools.breaker.is_open:
             return False
-        action = request.action
-        if len(action.path) > _LARGEST_REQUEST:  # what waits holds it, though no review does
+        request_info = request.request_info
+        if len(request_info.path) > _LARGEST_REQUEST:  # what waits holds it, though no review does
             return False
-        if is_larger_than(check_on(action, action.verb, user=request.wanted), _LARGEST_REQUEST):
+        if is_larger_than(
+            access_check_for(request_info, request_info.verb, user=request.wanted_user),
+            _LARGEST_REQUEST,
+        ):
             return False
         try:
-            self._rationing.spend(_EVERYBODY)
+            self._buckets.take(_EVERYBODY)
         except TooManyRequests:
             return False
         return True
@@ -194,10 +197,10 @@ class Shadow:
         finally:
             self._free += 1
 
-    def _tell(self, request: ShadowedRequest, audit_id: bytes, judgement: Judgement) -> None:
+    def _tell(self, request: ShadowRequest, audit_id: bytes, judgement: ShadowDecision) -> None:
         self._counter.shadowed(judgement.outcome, judgement.mode, self._pending[request])
         if judgement.outcome.startswith("would-"):
-            self._judged.learn(request, judgement)
+            self._judged.put(request, judgement)
         is_denial = judgement.outcome == "would-deny"
         log.log(
             logging.INFO if is_denial else logging.DEBUG,
@@ -206,28 +209,28 @@ class Shadow:
                 audit_id=audit_id.decode(),
                 outcome=judgement.outcome,
                 mode=judgement.mode,
-                caller=request.caller.identity.name,
-                target=request.wanted.name,
+                caller=request.caller.user.name,
+                target=request.wanted_user.name,
                 missing=judgement.missing,
             ),
         )
 
-    async def _judge(self, request: ShadowedRequest) -> Judgement:
+    async def _judge(self, request: ShadowRequest) -> ShadowDecision:
         try:
-            verdict = await self._verdict(request)
+            decision = await self._verdict(request)
         except TooManyRequests:
-            return Judgement(*_DROPPED)
-        except Refusal:
-            return Judgement("error", "")
-        if isinstance(verdict, Allowed):
-            return Judgement("would-allow", verdict.mode.value)
-        reason = hopeless_reason(self._attempts(request))
-        if reason is not None or verdict.first_failure is None:
-            return Judgement("would-deny", _NO_MODE, reason or verdict.reason)
-        mode = applicable_modes(request.caller, request.wanted)[0]
-        return Judgement("would-deny", mode.value, check_summary(verdict.first_failure))
+            return ShadowDecision(*_DROPPED)
+        except StatusError:
+            return ShadowDecision("error", "")
+        if isinstance(decision, Allowed):
+            return ShadowDecision("would-allow", decision.mode.value)
+        reason = unsatisfiable_reason(self._attempts(request))
+        if reason is not None or decision.first_failure is None:
+            return ShadowDecision("would-deny", _NO_MODE, reason or decision.reason)
+        mode = applicable_modes(request.caller, request.wanted_user)[0]
+        return ShadowDecision("would-deny", mode.value, check_summary(decision.first_failure))
 
-    async def _verdict(self, request: ShadowedRequest) -> Verdict:
+    async def _verdict(self, request: ShadowRequest) -> ImpersonationDecision:
         """Decide as the gate would, from no history, and with nothing asked ahead."""
         evaluation = evaluate(self._attempts(request))
         try:
@@ -235,62 +238,64 @@ class Shadow:
             while True:
                 question = evaluation.send(await self._answer(question))
         except StopIteration as decided:
-            verdict: Verdict = decided.value
-            if isinstance(verdict, Allowed):
-                for layer in verdict.learned:
-                    self._decisions.learn(verdict.attempt, layer)
-            return verdict
+            decision: ImpersonationDecision = decided.value
+            if isinstance(decision, Allowed):
+                for layer in decision.cacheable:
+                    self._decisions.add(decision.attempt, layer)
+            return decision
 
-    def _attempts(self, request: ShadowedRequest) -> Iterator[Attempt]:
+    def _attempts(self, request: ShadowRequest) -> Iterator[Attempt]:
         return plan_attempts(
             request.caller,
-            request.wanted,
-            request.action,
+            request.wanted_user,
+            request.request_info,
             rules=self._rules,
             is_upgrade=request.is_upgrade,
         )
 
-    async def _answer(self, question: Question) -> Answer:
-        if isinstance(question, Recall):
-            return Answer(self._decisions.knows(question.attempt, question.layer))
-        return await asyncio.shield(self._reviewer.begin(question.check))
+    async def _answer(self, question: Question) -> CheckResult:
+        if isinstance(question, CacheLookup):
+            return CheckResult(self._decisions.contains(question.attempt, question.layer))
+        return await asyncio.shield(self._reviewer.submit(question.check))
 
 
 _TOO_MANY_REVIEWS = "too many access reviews for this caller"
 
 
-class ShadowingGate:
+class ShadowingAuthorizer:
     """Decides nothing: it hands over what legacy impersonation has allowed, and goes on."""
 
-    def __init__(self, gate: DecidingGate, shadow: Shadow) -> None:
-        self._gate = gate
+    def __init__(self, authorizer: Authorizer, shadow: ShadowEvaluator) -> None:
+        self._authorizer = authorizer
         self._shadow = shadow
 
-    async def admit(
+    async def authorize(
         self,
         caller: Caller,
-        wanted: Identity | None,
-        action: Action,
+        wanted_user: UserInfo | None,
+        request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: DecisionWitness | None = None,
-    ) -> Admission:
+        witness: DecisionObserver | None = None,
+    ) -> Permit:
         """Return the permit to forward or refuse."""
-        admission = await self._gate.admit(
-            caller, wanted, action, is_upgrade=is_upgrade, witness=witness
+        permit = await self._authorizer.authorize(
+            caller, wanted_user, request_info, is_upgrade=is_upgrade, witness=witness
         )
-        if admission.mode is Mode.LEGACY and wanted is not None:
+        if permit.mode is ImpersonationMode.LEGACY and wanted_user is not None:
             audit_id = b"" if witness is None else witness.audit_id
-            self._shadow.offer(ShadowedRequest(caller, wanted, action, is_upgrade), audit_id)
-        return admission
+            self._shadow.submit(
+                ShadowRequest(caller, wanted_user, request_info, is_upgrade), audit_id
+            )
+        return permit
 
-    def repeatable(
-        self, caller: Caller, wanted: Identity | None, action: Action
-    ) -> RepeatableDecision | None:
+    def reusable_decision(
+        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
+    ) -> ReusableDecision | None:
         """Return by what an equal request can be admitted again; never what we hand over."""
-        known = self._gate.repeatable(caller, wanted, action)
-        return None if known is None or known.admission.mode is Mode.LEGACY else known
+        known = self._authorizer.reusable_decision(caller, wanted_user, request_info)
+        return None if known is None or known.permit.mode is ImpersonationMode.LEGACY else known
 
-    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+    def reauthorize(self, known: ReusableDecision) -> Permit | None:
         """Return the permit for an equal request if it would come out the same; None in doubt."""
-        return self._gate.admit_again(known)
+        return self._authorizer.reauthorize(known)

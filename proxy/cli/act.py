@@ -8,12 +8,12 @@ from pathlib import Path
 import uvloop
 
 from proxy.cli.options.config import listen_address, server_address
-from proxy.cli.options.impersonation import add_impersonation_options, wanted_identity
-from proxy.cli.registry import Commands
-from proxy.core.errors import SetupError
-from proxy.core.userinfo import Identity
-from proxy.sidecar.service_account_dir import Handout
-from proxy.sidecar.sidecar import HopSettings, is_loopback, running_hop
+from proxy.cli.options.impersonation import add_impersonation_options, wanted_user_from
+from proxy.cli.registry import CommandRegistry
+from proxy.core.errors import OperatorError
+from proxy.core.userinfo import UserInfo
+from proxy.sidecar.service_account_dir import ServiceAccountDir
+from proxy.sidecar.sidecar import SidecarOptions, is_loopback, run_sidecar
 from proxy.telemetry.logs import configure_logs
 
 _DESCRIPTION = """\
@@ -36,14 +36,15 @@ exit codes: 0 ended by SIGTERM or SIGINT, 1 cannot run, 2 wrong options
 """
 
 
-class ActError(SetupError):
+class ActError(OperatorError):
     """These options are refused together."""
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "act",
+        aliases=["sidecar"],
         help="run an unprivileged hop beside an application",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -82,7 +83,7 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         "lets their own token do so",
     )
     group.add_argument(
-        "--keep",
+        "--certificate-dir",
         type=Path,
         metavar="DIR",
         help="keep certificate and key here, so that applications go on trusting the hop after its "
@@ -125,9 +126,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(options: argparse.Namespace) -> HopSettings:
-    wanted: Identity | None = wanted_identity(options)
-    assert wanted is not None  # argparse insists on it
+def _settings(options: argparse.Namespace) -> SidecarOptions:
+    wanted_user: UserInfo | None = wanted_user_from(options)
+    assert wanted_user is not None  # argparse insists on it
     host, port = options.listen
     if not options.beyond_loopback and not is_loopback(host):
         raise ActError(
@@ -136,25 +137,25 @@ def _settings(options: argparse.Namespace) -> HopSettings:
         )
     if options.in_cluster_dir is None and (options.namespace or options.token_link):
         raise ActError("--namespace and --token-link need --in-cluster-dir")
-    return HopSettings(
-        wanted,
+    return SidecarOptions(
+        wanted_user,
         options.server,
         (host, port),
         ca_file=options.ca,
-        kept=options.keep,
-        handout=Handout(
+        kept=options.certificate_dir,
+        service_account_dir=ServiceAccountDir(
             tuple(options.ca_out), options.in_cluster_dir, options.namespace, options.token_link
         ),
     )
 
 
-async def _act(settings: HopSettings) -> None:
+async def _act(settings: SidecarOptions) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with running_hop(settings) as hop:
+    async with run_sidecar(settings) as sidecar:
         await stop.wait()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, hop.drain.hurry)
-        await hop.drain.run()
+            loop.add_signal_handler(number, sidecar.drain.skip_grace_period)
+        await sidecar.drain.run()

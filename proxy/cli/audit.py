@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proxy.analysis.audit_join.joiner import Findings, Join, Joined
-from proxy.cli.audit_log_reader import AuditLogs
+from proxy.analysis.audit_join.joiner import AuditLogJoiner, JoinedRequest, JoinSummary
+from proxy.cli.audit_log_reader import AuditLogReader
 from proxy.cli.output import MetricsFileError, write_metrics
-from proxy.cli.registry import Commands
+from proxy.cli.registry import CommandRegistry
 
 _EXIT_FAILURE = 1
 _EXIT_FLAGGED = 3
@@ -26,8 +26,8 @@ else, was impersonated.
 _EPILOG = """\
 examples:
   understudy audit join /var/log/understudy/audit.log /var/log/kubernetes/audit.log
-  understudy audit join --ours replica-2.log replica-1.log apiserver-*.log.gz -o json | jq .
-  understudy audit join --our-user system:serviceaccount:understudy:understudy-forwarder \\
+  understudy audit join --proxy-log replica-2.log replica-1.log apiserver-*.log.gz -o json | jq .
+  understudy audit join --proxy-user system:serviceaccount:understudy:understudy-forwarder \\
     --metrics /var/lib/node_exporter/understudy.prom ours.log cluster.log >/dev/null
 
 exit codes: 0 joined, 1 cannot, 2 wrong options, 3 joined, and something is badly wrong (see FLAGS),
@@ -45,7 +45,7 @@ _COLUMNS = (
 )
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "audit",
@@ -70,7 +70,7 @@ def register(commands: Commands) -> None:
         help="audit logs of the API servers, rotated ones too, in any order",
     )
     join.add_argument(
-        "--ours",
+        "--proxy-log",
         type=Path,
         action="append",
         default=[],
@@ -79,7 +79,7 @@ def register(commands: Commands) -> None:
         help="one more audit log of ours: of another replica, or a rotated one",
     )
     join.add_argument(
-        "--our-user",
+        "--proxy-user",
         metavar="NAME",
         help="the proxy's own user name at the API server (else found from the first request that "
         "is in both logs)",
@@ -97,21 +97,21 @@ def register(commands: Commands) -> None:
         type=Path,
         metavar="FILE",
         help="also write what was found for Prometheus: a .prom file in the directory that the "
-        "node exporter's textfile collector reads; needs --our-user",
+        "node exporter's textfile collector reads; needs --proxy-user",
     )
     join.set_defaults(run=run, fail=join.error)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print every request, and tell by the exit code whether something is badly wrong."""
-    if options.metrics is not None and not options.our_user:
+    if options.metrics is not None and not options.proxy_user:
         # Where the name is not found out, nothing is flagged, and where somebody has forged it,
         # the wrong things are. People are told; an alert would only keep quiet.
-        options.fail("--metrics needs --our-user")
-    findings = Findings()
-    logs = AuditLogs([options.ours, *options.more_ours], options.cluster)
-    join = Join(
-        our_user=options.our_user,
+        options.fail("--metrics needs --proxy-user")
+    findings = JoinSummary()
+    logs = AuditLogReader([options.ours, *options.more_ours], options.cluster)
+    join = AuditLogJoiner(
+        proxy_user=options.proxy_user,
         window_seconds=options.window,
         remembered_ids=_REMEMBERED_IDS,
     )
@@ -121,13 +121,13 @@ def run(options: argparse.Namespace) -> int:
             print(_row([name for name, _ in _COLUMNS]))
         for request in _joined(logs, join):
             findings.count(request)
-            print(tell(request, join.our_user))
+            print(tell(request, join.proxy_user))
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has seen enough. Python would complain once more at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
-    _sum_up(findings, join.our_user)
+    _sum_up(findings, join.proxy_user)
     for name, count in logs.unreadable.items():
         _say(f"{name}: {count} lines are no audit events")
     is_written = options.metrics is None or _is_written(findings, options.metrics)
@@ -136,20 +136,20 @@ def run(options: argparse.Namespace) -> int:
     return 0 if is_written else _EXIT_FAILURE
 
 
-def _joined(logs: AuditLogs, join: Join) -> Iterator[Joined]:
+def _joined(logs: AuditLogReader, join: AuditLogJoiner) -> Iterator[JoinedRequest]:
     for entry in logs.entries():
-        yield from join.take(entry.record, entry.moment, is_ours=entry.is_ours)
+        yield from join.add(entry.record, entry.timestamp, is_ours=entry.is_from_proxy)
     yield from join.finish()
 
 
-def _sum_up(findings: Findings, our_user: str | None) -> None:
+def _sum_up(findings: JoinSummary, proxy_user: str | None) -> None:
     _say(
         f"{findings.requests} requests, {findings.in_both} in both logs, {findings.flagged} flagged"
     )
-    if our_user is None:
+    if proxy_user is None:
         _say("the proxy's own user name is unknown, so what was done in it cannot be told apart")
     else:
-        _say(f"the proxy's own user name is {_printable(our_user)}")
+        _say(f"the proxy's own user name is {_printable(proxy_user)}")
     if findings.loud:
         _say(
             f"WARNING: {findings.loud} requests reached the API server with the proxy's credential "
@@ -157,7 +157,7 @@ def _sum_up(findings: Findings, our_user: str | None) -> None:
         )
 
 
-def _is_written(findings: Findings, file: Path) -> bool:
+def _is_written(findings: JoinSummary, file: Path) -> bool:
     """Write the metrics, and tell whether that could be done; why not is said."""
     try:
         write_metrics(file, findings.page(datetime.now(UTC).timestamp()))
@@ -172,8 +172,8 @@ def _say(text: str) -> None:
     print(f"understudy: {text}", file=sys.stderr)
 
 
-def _json_line(request: Joined, our_user: str | None) -> str:
-    ours, cluster = request.ours, request.cluster
+def _json_line(request: JoinedRequest, proxy_user: str | None) -> str:
+    ours, cluster = request.proxy_record, request.cluster_record
     either = ours or cluster
     assert either is not None
     return json.dumps(
@@ -182,8 +182,8 @@ def _json_line(request: Joined, our_user: str | None) -> str:
             "requestReceivedTimestamp": either.received_at,
             "caller": ours.user if ours else None,
             "constraint": _constraint(request),
-            "target": either.acting if ours or either.target else None,
-            "proxy": cluster.user if cluster else our_user,
+            "target": either.impersonated_user if ours or either.target else None,
+            "proxy": cluster.user if cluster else proxy_user,
             "verb": either.verb,
             "object": either.thing,
             "requestURI": either.uri,
@@ -195,8 +195,8 @@ def _json_line(request: Joined, our_user: str | None) -> str:
     )
 
 
-def _table_line(request: Joined, _our_user: str | None) -> str:
-    ours, cluster = request.ours, request.cluster
+def _table_line(request: JoinedRequest, _proxy_user: str | None) -> str:
+    ours, cluster = request.proxy_record, request.cluster_record
     either = ours or cluster
     assert either is not None
     return _row(
@@ -204,7 +204,7 @@ def _table_line(request: Joined, _our_user: str | None) -> str:
             either.received_at,
             ours.user or "(nobody)" if ours else "?",
             _constraint(request) or "-",
-            either.acting if ours or either.target else "?",
+            either.impersonated_user if ours or either.target else "?",
             f"{either.verb} {either.thing}",
             _outcome(request),
             either.audit_id,
@@ -213,15 +213,17 @@ def _table_line(request: Joined, _our_user: str | None) -> str:
     )
 
 
-def _constraint(request: Joined) -> str | None:
+def _constraint(request: JoinedRequest) -> str | None:
     """Return the verb by which the caller may act as the target; None for oneself."""
-    if request.ours is None or request.ours.target is None:
+    if request.proxy_record is None or request.proxy_record.target is None:
         return None
-    return request.ours.constraint or "impersonate"
+    return request.proxy_record.constraint or "impersonate"
 
 
-def _outcome(request: Joined) -> str:
-    codes = [side.code for side in (request.ours, request.cluster) if side is not None]
+def _outcome(request: JoinedRequest) -> str:
+    codes = [
+        side.code for side in (request.proxy_record, request.cluster_record) if side is not None
+    ]
     told = [str(code) for code in dict.fromkeys(codes) if code is not None]
     return "/".join(told) or "-"
 

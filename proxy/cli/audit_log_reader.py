@@ -12,30 +12,30 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from proxy.analysis.audit_join.records import (
-    Record,
-    UnreadableEvent,
+    AuditRecord,
+    InvalidAuditEvent,
     read_record,
     read_time,
 )
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BROKEN = (OSError, EOFError, zlib.error)
 
 
-class LogError(SetupError):
+class AuditLogError(OperatorError):
     """A log cannot be read."""
 
 
-class Entry(NamedTuple):
+class AuditLogEntry(NamedTuple):
     """What one event tells, when it was written, and by whom."""
 
-    moment: float
-    is_ours: bool
-    record: Record
+    timestamp: float
+    is_from_proxy: bool
+    record: AuditRecord
 
 
-class AuditLogs:
+class AuditLogReader:
     """Reads several logs side by side; each line that is no event is counted and left out."""
 
     def __init__(self, ours: list[Path], cluster: list[Path]) -> None:
@@ -43,7 +43,7 @@ class AuditLogs:
         self._cluster = cluster
         self.unreadable: dict[str, int] = {}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[AuditLogEntry]:
         """Give the events of all logs, in about the order of their times."""
         with ExitStack() as files:
             logs = [(path, True) for path in self._ours] + [(path, False) for path in self._cluster]
@@ -51,9 +51,9 @@ class AuditLogs:
                 self._read(files.enter_context(open_log(path)), path, is_ours=is_ours)
                 for path, is_ours in logs
             ]
-            yield from heapq.merge(*streams, key=lambda entry: entry.moment)
+            yield from heapq.merge(*streams, key=lambda entry: entry.timestamp)
 
-    def _read(self, file: BinaryIO, path: Path, *, is_ours: bool) -> Iterator[Entry]:
+    def _read(self, file: BinaryIO, path: Path, *, is_ours: bool) -> Iterator[AuditLogEntry]:
         for line in read_lines(file, path):
             entry = _entry(line, is_ours=is_ours)
             if entry is None:
@@ -62,11 +62,11 @@ class AuditLogs:
                 yield entry
 
 
-def _entry(line: bytes, *, is_ours: bool) -> Entry | None:
+def _entry(line: bytes, *, is_ours: bool) -> AuditLogEntry | None:
     try:
         event = json.loads(line)
-        return Entry(read_time(event), is_ours, read_record(event))
-    except (ValueError, UnreadableEvent):
+        return AuditLogEntry(read_time(event), is_ours, read_record(event))
+    except (ValueError, InvalidAuditEvent):
         return None
 
 
@@ -75,7 +75,7 @@ def read_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
     try:
         yield from file
     except _BROKEN as error:
-        raise LogError(f"cannot read {path}: {error}") from error
+        raise AuditLogError(f"cannot read {path}: {error}") from error
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def open_log(path: Path) -> Iterator[BinaryIO]:
         file = io.BufferedReader(raw)
         is_packed = file.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
     except OSError as error:
-        raise LogError(f"cannot read {path}: {error.strerror}") from error
+        raise AuditLogError(f"cannot read {path}: {error.strerror}") from error
     with file:
         yield gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[misc]  # it reads alike
 
@@ -107,7 +107,7 @@ def read_event(file: Path) -> dict[str, Any]:
         items = event.get("items") or [None]
         event = items[-1]
     if not isinstance(event, dict):
-        raise LogError(f"{file} holds no audit event")
+        raise AuditLogError(f"{file} holds no audit event")
     return event
 
 
@@ -126,7 +126,7 @@ def find_event(audit_id: str, logs: list[Path]) -> dict[str, Any]:
                     found = _later(found, event)
     if found is None:
         places = ", ".join(str(log) for log in logs)
-        raise LogError(f"no event in {places} has the id {audit_id}")
+        raise AuditLogError(f"no event in {places} has the id {audit_id}")
     return found
 
 

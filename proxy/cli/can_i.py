@@ -5,8 +5,8 @@ import asyncio
 import os
 import sys
 
-from proxy.analysis.explain import Advice, Part, advise, parts_of
-from proxy.analysis.output import Ink, document_text, ink_for
+from proxy.analysis.explain import AccessPart, ExplainResult, explain_request, summarize_parts
+from proxy.analysis.output import Colors, colors_for, document_text
 from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
 from proxy.cli.options.request import (
     UsageError,
@@ -17,7 +17,7 @@ from proxy.cli.options.request import (
     fail_on_usage,
     notes_on,
 )
-from proxy.cli.registry import Commands
+from proxy.cli.registry import CommandRegistry
 
 _DESCRIPTION = """\
 Ask whether a request through the proxy would be allowed: whether the caller may do the action on
@@ -34,7 +34,7 @@ exit codes: 0 yes, 1 no (or nobody could be asked), 2 wrong options
 """
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "can-i",
@@ -65,36 +65,39 @@ def run(options: argparse.Namespace) -> int:
     return 0 if is_allowed else 1
 
 
-async def _advise(options: argparse.Namespace) -> Advice:
+async def _advise(options: argparse.Namespace) -> ExplainResult:
     settings = decision_settings(options)
     async with chosen_cluster(options) as cluster:
-        return await advise(cluster, await described_request(options, cluster), settings)
+        return await explain_request(cluster, await described_request(options, cluster), settings)
 
 
-def _answer(advice: Advice, output: str) -> str:
-    explanation, parts = advice.explanation, parts_of(advice.explanation)
+def _answer(advice: ExplainResult, output: str) -> str:
+    explanation, parts = advice.explanation, summarize_parts(advice.explanation)
     if output == "table":
-        ink = ink_for(sys.stdout, os.environ)
+        ink = colors_for(sys.stdout, os.environ)
         lines = [ink.good("yes") if explanation.is_allowed else ink.bad("no")]
         lines += [_part_line(part, ink) for part in parts]
-        if explanation.told is not None and explanation.told.is_ours and advice.no_grant:
-            lines.append(f"  no grant can allow this: {advice.no_grant}")
+        if (
+            explanation.response is not None
+            and explanation.response.is_from_proxy
+            and advice.no_grant_reason
+        ):
+            lines.append(f"  no grant can allow this: {advice.no_grant_reason}")
         return "\n".join(lines) + "\n"
     document = {
         "allowed": explanation.is_allowed,
         "mode": None if explanation.mode is None else explanation.mode.value,
         "parts": [
-            {"part": part.name, "allowed": part.allowed, "question": part.question}
-            for part in parts
+            {"part": part.name, "allowed": part.allowed, "question": part.check} for part in parts
         ],
-        "message": None if explanation.told is None else explanation.told.message,
-        "noGrant": advice.no_grant or None,
+        "message": None if explanation.response is None else explanation.response.message,
+        "noGrant": advice.no_grant_reason or None,
     }
     return document_text(document, output)
 
 
-def _part_line(part: Part, ink: Ink) -> str:
+def _part_line(part: AccessPart, ink: Colors) -> str:
     said = ink.faint("--") if part.allowed is None else ink.bad("no")
     if part.allowed:
         said = ink.good("yes")
-    return f"  {part.name}: {said}  {part.question}"
+    return f"  {part.name}: {said}  {part.check}"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import yaml
 
-from proxy.cli.registry import Commands
-from proxy.core.errors import SetupError
+from proxy.cli.registry import CommandRegistry
+from proxy.core.errors import OperatorError
 from proxy.core.userinfo import is_subdomain
 from proxy.pki.authority import (
     DAY,
-    Authority,
+    CertificateAuthority,
     KeyPair,
     Validity,
 )
@@ -46,11 +46,11 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _BlockDumper.add_representer(str, _represent_text)
 
 
-class CertificateOptionError(SetupError):
+class CertificateOptionError(OperatorError):
     """No certificate can be made by these options."""
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "certificate",
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     if not names:
         raise CertificateOptionError("name at least one DNS name or IP address, or a --service")
     validity = Validity(lasts=options.days * DAY)
-    authority = Authority("understudy", validity=validity)
+    authority = CertificateAuthority("understudy", validity=validity)
     pair = authority.issue_server(*dict.fromkeys(names), validity=validity)
     if options.ca_out is not None:
         _write(options.ca_out, authority.certificate_pem)

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 from proxy.cli.options.config import config_from_environment
-from proxy.cli.registry import Commands
-from proxy.runtime.config_file_checks import file_problems
-from proxy.settings.loader import ConfigError, check_needs_no_restart, load_settings
+from proxy.cli.registry import CommandRegistry
+from proxy.runtime.config_file_checks import find_file_problems
+from proxy.settings.loader import ConfigError, check_reloadable, load_settings
 from proxy.settings.model import Settings, config_schema
 
 _DESCRIPTION = """\
@@ -26,7 +26,7 @@ exit codes: 0 no problem, 1 problems (one a line on standard error), 2 wrong opt
 """
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "check-config",
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         options.fail("a FILE is needed, or $UNDERSTUDY_CONFIG, or --schema")
     settings = _checked(file, looks_at_files=not options.no_files)
     if options.running is not None:
-        check_needs_no_restart(load_settings(options.running), settings)
+        check_reloadable(load_settings(options.running), settings)
     print(f"{file}: no problem found")
     return 0
 
@@ -81,8 +81,8 @@ def _checked(file: Path, *, looks_at_files: bool) -> Settings:
         settings = load_settings(file)
     except ConfigError as error:
         if looks_at_files and isinstance(error.rest, Settings):
-            raise ConfigError(file, error.problems + file_problems(error.rest)) from error
+            raise ConfigError(file, error.problems + find_file_problems(error.rest)) from error
         raise
-    if looks_at_files and (problems := file_problems(settings)):
+    if looks_at_files and (problems := find_file_problems(settings)):
         raise ConfigError(file, problems)
     return settings

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from proxy.cli.completion_engine import complete
-from proxy.cli.registry import Commands
+from proxy.cli.registry import CommandRegistry
 
 BASH = r"""# bash completion for understudy; in ~/.bashrc: source <(understudy completion bash)
 _understudy_complete() {
@@ -90,7 +90,7 @@ exit codes: 0 printed, 2 wrong options
 """
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "completion",
@@ -128,5 +128,5 @@ def completion_text(words: Sequence[str]) -> str:
     from proxy.cli.main import parser_for  # noqa: PLC0415
 
     completion = complete(parser_for(words), words)
-    lines = [f"{one.word}\t{one.help}".rstrip() for one in completion.candidates]
-    return "\n".join([*lines, _FILES if completion.takes_file else _NO_FILES])
+    lines = [f"{one.text}\t{one.help}".rstrip() for one in completion.candidates]
+    return "\n".join([*lines, _FILES if completion.completes_files else _NO_FILES])

@@ -19,7 +19,7 @@ _SEVERAL = frozenset({argparse.ONE_OR_MORE, argparse.ZERO_OR_MORE, argparse.REMA
 class Candidate:
     """A word that could come, and what it does."""
 
-    word: str
+    text: str
     help: str = ""
 
 
@@ -28,7 +28,7 @@ class Completion:
     """The words that could come, and whether a file could."""
 
     candidates: list[Candidate] = field(default_factory=list)
-    takes_file: bool = False
+    completes_files: bool = False
 
 
 def complete(parser: argparse.ArgumentParser, words: Sequence[str]) -> Completion:
@@ -73,12 +73,12 @@ class _Reading:
             option = self._option(name)
             if equals and option is not None:
                 return _values(option, value, before=f"{name}=")
-            return Completion([one for one in self._options() if one.word.startswith(current)])
+            return Completion([one for one in self._options() if one.text.startswith(current)])
         action = self._at_position()
         completion = Completion() if action is None else _values(action, current)
-        if current == "-" or (not completion.candidates and not completion.takes_file):
+        if current == "-" or (not completion.candidates and not completion.completes_files):
             completion.candidates += [
-                one for one in self._options() if one.word.startswith(current)
+                one for one in self._options() if one.text.startswith(current)
             ]
         return completion
 
@@ -115,9 +115,9 @@ def _values(action: argparse.Action, current: str, before: str = "") -> Completi
         words = _USUAL.get(action.dest, ()) if action.choices is None else action.choices
         listed = [Candidate(str(word)) for word in words]
     found = [
-        Candidate(before + one.word, one.help) for one in listed if one.word.startswith(current)
+        Candidate(before + one.text, one.help) for one in listed if one.text.startswith(current)
     ]
-    return Completion(found, takes_file=action.type is Path)
+    return Completion(found, completes_files=action.type is Path)
 
 
 def _first_words(text: str | None) -> str:

@@ -7,14 +7,14 @@ import sys
 import time
 from types import FrameType
 
-from proxy.cli.registry import Commands
+from proxy.cli.registry import CommandRegistry
 from proxy.sandbox.tour.deputy import deputy
-from proxy.sandbox.tour.environment import Stage, prepared_stage
+from proxy.sandbox.tour.environment import TourEnvironment, prepared_environment
 from proxy.sandbox.tour.node_agent import node_agent
 from proxy.sandbox.tour.pass_through import first_light
-from proxy.sandbox.tour.printer import TextNarrator
+from proxy.sandbox.tour.printer import TextPrinter
 from proxy.sandbox.tour.requests import file_name
-from proxy.sandbox.tour.runner import Person, Target, play
+from proxy.sandbox.tour.runner import TourServer, TourUser, run_tour
 
 _CHECK_SECONDS = 1.0
 _EXIT_BROKEN_PIPE = 141
@@ -34,7 +34,7 @@ exit codes: 0 all went as promised, 1 it did not or could not start, 2 wrong opt
 """
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "dev",
@@ -50,10 +50,10 @@ def register(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Play the tour; stay up afterwards when a person is there and did not say otherwise."""
     signal.signal(signal.SIGTERM, _interrupt)
-    narrator = TextNarrator(sys.stdout, is_coloured=_wants_colour())
+    narrator = TextPrinter(sys.stdout, is_coloured=_wants_colour())
     is_staying = not options.once and sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        with prepared_stage(narrator.announce) as stage:
+        with prepared_environment(narrator.announce) as stage:
             _play(stage, narrator)
             if is_staying:
                 _stay(stage, narrator)
@@ -64,16 +64,16 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _play(stage: Stage, narrator: TextNarrator) -> None:
+def _play(stage: TourEnvironment, narrator: TextPrinter) -> None:
     door = stage.understudy  # `stage.native` would tell the same tale
     chapters = [first_light(stage), node_agent(stage, door), deputy(stage, door)]
-    steps = play(chapters, admin=stage.plain.admin, narrator=narrator)
+    steps = run_tour(chapters, admin=stage.plain.admin, narrator=narrator)
     narrator.say()
     narrator.say(f"All {steps} steps went as promised.")
     _tell_kubeconfigs(stage, narrator)
 
 
-def _stay(stage: Stage, narrator: TextNarrator) -> None:
+def _stay(stage: TourEnvironment, narrator: TextPrinter) -> None:
     """Wait for Ctrl-C, which is how this is meant to end; raise if a program ends before."""
     try:
         narrator.say("All of this stays until Ctrl-C.")
@@ -84,10 +84,10 @@ def _stay(stage: Stage, narrator: TextNarrator) -> None:
         return
 
 
-def _tell_kubeconfigs(stage: Stage, narrator: TextNarrator) -> None:
+def _tell_kubeconfigs(stage: TourEnvironment, narrator: TextPrinter) -> None:
     people = stage.people
     callers = [people.alice, people.bob, people.robot, people.agent, people.deputy]
-    doors: list[tuple[Target, str, list[Person]]] = [
+    doors: list[tuple[TourServer, str, list[TourUser]]] = [
         (stage.understudy, "through Understudy", callers),
         (stage.native, "at the API server with the feature", [people.admin]),
         (stage.plain, "at the API server without it, behind Understudy", [people.admin]),

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from proxy.analysis.cluster import Cluster
-from proxy.analysis.explain import Advice, advise
-from proxy.analysis.explain_output import advice_document, advice_text
-from proxy.analysis.output import document_text, ink_for, manifests_text
+from proxy.analysis.explain import ExplainResult, explain_request
+from proxy.analysis.explain_output import render_document, render_text
+from proxy.analysis.output import colors_for, document_text, manifests_text
 from proxy.cli.audit_log_reader import find_event, read_event
 from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
 from proxy.cli.options.request import (
-    RequestError,
+    RequestOptionError,
     UsageError,
     add_request_options,
     check_usage,
@@ -23,11 +23,11 @@ from proxy.cli.options.request import (
     fail_on_usage,
     notes_on,
 )
-from proxy.cli.registry import Commands
-from proxy.core.explain.explanation import Request
+from proxy.cli.registry import CommandRegistry
+from proxy.core.explain.explanation import ExplainRequest
 from proxy.core.explain.recorded_request import (
-    Recorded,
-    UnreadableEvent,
+    InvalidAuditEvent,
+    RecordedOutcome,
     read_recorded,
     read_request,
 )
@@ -49,7 +49,7 @@ exit codes: 0 told, 1 cannot (with --grant-only: nothing to grant), 2 wrong opti
 """
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "explain",
@@ -96,26 +96,26 @@ def run(options: argparse.Namespace) -> int:
         return _print_grant(advice)
     notes = notes_on(advice.explanation.request)
     if options.output == "table":
-        ink = ink_for(sys.stdout, os.environ)
-        text = advice_text(advice, ink, recorded=recorded, notes=notes)
+        ink = colors_for(sys.stdout, os.environ)
+        text = render_text(advice, ink, recorded=recorded, notes=notes)
     else:
-        document = advice_document(advice, recorded=recorded, notes=notes)
+        document = render_document(advice, recorded=recorded, notes=notes)
         text = document_text(document, options.output)
     sys.stdout.write(text)
     return 0
 
 
-_FindRequest = Callable[[Cluster], Awaitable[Request]]
+_FindRequest = Callable[[Cluster], Awaitable[ExplainRequest]]
 
 
-async def _advise(options: argparse.Namespace, find_request: _FindRequest) -> Advice:
+async def _advise(options: argparse.Namespace, find_request: _FindRequest) -> ExplainResult:
     settings = decision_settings(options)
     async with chosen_cluster(options) as cluster:
         request = await find_request(cluster)
-        return await advise(cluster, request, settings, for_kubectl=options.for_kubectl)
+        return await explain_request(cluster, request, settings, for_kubectl=options.for_kubectl)
 
 
-def _source(options: argparse.Namespace) -> tuple[Recorded | None, _FindRequest]:
+def _source(options: argparse.Namespace) -> tuple[RecordedOutcome | None, _FindRequest]:
     """Return what is known of a past request, and how to get at the one to be explained."""
     if (options.audit_id is None) != (not options.audit_log):
         raise UsageError("--audit-id and --audit-log go together")
@@ -131,19 +131,19 @@ def _source(options: argparse.Namespace) -> tuple[Recorded | None, _FindRequest]
         raise UsageError("an audit event says it all: no --user, VERB or --raw beside it")
     try:
         recorded, request = read_recorded(event), read_request(event)
-    except UnreadableEvent as error:
-        raise RequestError(f"this event cannot be explained: {error}") from error
+    except InvalidAuditEvent as error:
+        raise RequestOptionError(f"this event cannot be explained: {error}") from error
 
-    async def known(_cluster: Cluster) -> Request:
+    async def known(_cluster: Cluster) -> ExplainRequest:
         return request
 
     return recorded, known
 
 
-def _print_grant(advice: Advice) -> int:
+def _print_grant(advice: ExplainResult) -> int:
     if advice.grant:
         sys.stdout.write(manifests_text(advice.grant))
         return 0
-    why = advice.no_grant or "nothing is missing for the caller to act as that identity"
+    why = advice.no_grant_reason or "nothing is missing for the caller to act as that identity"
     print(f"understudy: nothing to grant: {why}", file=sys.stderr)
     return 1

@@ -10,25 +10,25 @@ import yaml
 
 from proxy.analysis.cluster import Cluster
 from proxy.analysis.grant_check import (
-    Outcome,
+    CaseResult,
     cluster_catalogue,
     cluster_warnings,
-    verify,
+    verify_intents,
 )
 from proxy.analysis.output import (
     document_text,
+    escape_control_characters,
     manifests_text,
-    printable,
     table_lines,
 )
 from proxy.cli.options.cluster import add_cluster_options, chosen_cluster
-from proxy.cli.registry import Commands
-from proxy.core.errors import SetupError
-from proxy.core.impersonation.checks import check_on
+from proxy.cli.registry import CommandRegistry
+from proxy.core.errors import OperatorError
+from proxy.core.impersonation.checks import access_check_for
 from proxy.core.impersonation.evaluation import check_summary
 from proxy.core.rbac.intent.model import Intent, union_warnings
 from proxy.core.rbac.intent.parser import IntentError, read_intent
-from proxy.core.rbac.resources import BUILT_IN, Catalogue
+from proxy.core.rbac.resources import BUILT_IN, ResourceCatalog
 
 _DESCRIPTION = """\
 Compile an intent (who may act as whom, for what, where) to the roles and bindings that allow it and
@@ -61,11 +61,11 @@ exit codes: 0 printed, or all as meant; 1 cannot, or not as meant; 2 wrong optio
 _WORDS = {True: "allowed", False: "denied"}
 
 
-class GrantError(SetupError):
+class GrantError(OperatorError):
     """The file cannot be read."""
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "grant",
@@ -118,12 +118,12 @@ def _print(options: argparse.Namespace, intents: Sequence[Intent], told: Sequenc
     else:
         sys.stdout.write(manifests_text(objects))
     for warning in (*union_warnings(intents), *told):
-        print(f"understudy: warning: {printable(warning)}", file=sys.stderr)
+        print(f"understudy: warning: {escape_control_characters(warning)}", file=sys.stderr)
     return 0
 
 
 async def _verify(cluster: Cluster, intents: Sequence[Intent]) -> int:
-    outcomes = await verify(cluster, intents)
+    outcomes = await verify_intents(cluster, intents)
     wrong = [outcome for outcome in outcomes if not outcome.is_as_meant]
     if wrong:
         header = ("WHO", "AS", "ACTION", "WHAT", "EXPECTED", "FOUND")
@@ -136,12 +136,12 @@ async def _verify(cluster: Cluster, intents: Sequence[Intent]) -> int:
     return 1 if wrong else 0
 
 
-def _row(outcome: Outcome) -> tuple[str, ...]:
+def _row(outcome: CaseResult) -> tuple[str, ...]:
     trial = outcome.trial
-    action = check_on(trial.action, trial.action.verb, user=trial.wanted)
+    action = access_check_for(trial.request_info, trial.request_info.verb, user=trial.wanted_user)
     return (
-        trial.caller.identity.name,
-        trial.wanted.name,
+        trial.caller.user.name,
+        trial.wanted_user.name,
         check_summary(action),
         trial.what,
         _WORDS[trial.is_meant],
@@ -162,13 +162,13 @@ def _documents(file: Path) -> list[object]:
     return documents
 
 
-def _intents(documents: Sequence[object], catalogue: Catalogue) -> list[Intent]:
+def _intents(documents: Sequence[object], catalog: ResourceCatalog) -> list[Intent]:
     intents: list[Intent] = []
     problems: list[str] = []
     for number, document in enumerate(documents, 1):
         where = f"document {number}: " if len(documents) > 1 else ""
         try:
-            intents.append(read_intent(document, catalogue))
+            intents.append(read_intent(document, catalog))
         except IntentError as error:
             problems += [f"{where}{line}" for line in error.lines]
     names = [intent.name for intent in intents]

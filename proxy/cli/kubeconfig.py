@@ -11,10 +11,10 @@ import yaml
 
 from proxy.cli.kubeconfig_source import find_context
 from proxy.cli.options.config import server_url
-from proxy.cli.options.impersonation import add_impersonation_options, wanted_identity
-from proxy.cli.registry import Commands
-from proxy.core.errors import SetupError
-from proxy.core.userinfo import Identity
+from proxy.cli.options.impersonation import add_impersonation_options, wanted_user_from
+from proxy.cli.registry import CommandRegistry
+from proxy.core.errors import OperatorError
+from proxy.core.userinfo import UserInfo
 from proxy.pki.authority import write_secret
 
 _DESCRIPTION = """\
@@ -33,11 +33,11 @@ exit codes: 0 written, 1 cannot, 2 wrong options
 """
 
 
-class KubeconfigError(SetupError):
+class KubeconfigError(OperatorError):
     """No kubeconfig can be written by these options."""
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "kubeconfig",
@@ -93,7 +93,7 @@ def _add_credentials(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build it whole, then write it."""
-    document = _document(options, wanted_identity(options))
+    document = _document(options, wanted_user_from(options))
     text = yaml.safe_dump(document, sort_keys=False)
     if options.output is None:
         sys.stdout.write(text)
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _document(options: argparse.Namespace, wanted: Identity | None) -> dict[str, Any]:
+def _document(options: argparse.Namespace, wanted_user: UserInfo | None) -> dict[str, Any]:
     name = options.name
     cluster: dict[str, Any] = {}
     context: dict[str, Any] = {"cluster": name, "user": name}
@@ -121,8 +121,8 @@ def _document(options: argparse.Namespace, wanted: Identity | None) -> dict[str,
             context["namespace"] = found.namespace
     if options.namespace is not None:
         context["namespace"] = options.namespace
-    if wanted is not None:
-        user = _without_impersonation(user) | _impersonation(wanted)
+    if wanted_user is not None:
+        user = _without_impersonation(user) | _impersonation(wanted_user)
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -199,14 +199,14 @@ def _read(file: Path) -> bytes:
         raise KubeconfigError(f"cannot read {file}: {error.strerror}") from error
 
 
-def _impersonation(wanted: Identity) -> dict[str, Any]:
-    entry: dict[str, Any] = {"as": wanted.name}
-    if wanted.uid:
-        entry["as-uid"] = wanted.uid
-    if wanted.groups:
-        entry["as-groups"] = list(wanted.groups)
-    if wanted.extra:
-        entry["as-user-extra"] = {key: list(values) for key, values in wanted.extra}
+def _impersonation(wanted_user: UserInfo) -> dict[str, Any]:
+    entry: dict[str, Any] = {"as": wanted_user.name}
+    if wanted_user.uid:
+        entry["as-uid"] = wanted_user.uid
+    if wanted_user.groups:
+        entry["as-groups"] = list(wanted_user.groups)
+    if wanted_user.extra:
+        entry["as-user-extra"] = {key: list(values) for key, values in wanted_user.extra}
     return entry
 
 

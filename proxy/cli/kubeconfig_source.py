@@ -8,18 +8,18 @@ from typing import Any
 
 import yaml
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 
 _PATHS_OF_A_CLUSTER = ("certificate-authority",)
 _PATHS_OF_A_USER = ("client-certificate", "client-key", "tokenFile")
 
 
-class SourceError(SetupError):
+class KubeconfigSourceError(OperatorError):
     """The context cannot be found, or its file cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class KubeconfigContext:
     """What a context is made of; paths in it are absolute."""
 
     cluster: dict[str, Any]
@@ -42,18 +42,18 @@ class _File:
         return None
 
 
-def find_context(name: str, file: Path | None) -> Context:
-    """Return the context of this name, or the current one for ''; SourceError without it."""
+def find_context(name: str, file: Path | None) -> KubeconfigContext:
+    """Return the named context, or the current one for ''; KubeconfigSourceError if missing."""
     files = list(_files(file))
     name = name or _current(files)
     context, _ = _entry(files, "contexts", name)
     cluster_name, user_name = context.get("cluster"), context.get("user")
     if not isinstance(cluster_name, str) or not isinstance(user_name, str):
-        raise SourceError(f"the context {name} does not name both a cluster and a user")
+        raise KubeconfigSourceError(f"the context {name} does not name both a cluster and a user")
     cluster, cluster_file = _entry(files, "clusters", cluster_name)
     user, user_file = _entry(files, "users", user_name)
     namespace = context.get("namespace")
-    return Context(
+    return KubeconfigContext(
         _absolute(cluster, _PATHS_OF_A_CLUSTER, cluster_file),
         _with_absolute_command(_absolute(user, _PATHS_OF_A_USER, user_file), user_file),
         namespace if isinstance(namespace, str) else None,
@@ -76,11 +76,11 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(path.read_bytes())
     except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror}") from error
+        raise KubeconfigSourceError(f"cannot read {path}: {error.strerror}") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise SourceError(f"{path} is not YAML") from error
+        raise KubeconfigSourceError(f"{path} is not YAML") from error
     if not isinstance(content, dict):
-        raise SourceError(f"{path} is not a kubeconfig")
+        raise KubeconfigSourceError(f"{path} is not a kubeconfig")
     return content
 
 
@@ -89,7 +89,7 @@ def _current(files: list[_File]) -> str:
         current = file.content.get("current-context")
         if current and isinstance(current, str):
             return current
-    raise SourceError("no kubeconfig has a current context: name a context")
+    raise KubeconfigSourceError("no kubeconfig has a current context: name a context")
 
 
 def _entry(files: list[_File], section: str, name: str) -> tuple[Mapping[str, Any], Path]:
@@ -99,7 +99,7 @@ def _entry(files: list[_File], section: str, name: str) -> tuple[Mapping[str, An
         if found is not None:
             return found, file.path
     places = ", ".join(str(file.path) for file in files) or "no kubeconfig"
-    raise SourceError(f"{section[:-1]} {name} is not in {places}")
+    raise KubeconfigSourceError(f"{section[:-1]} {name} is not in {places}")
 
 
 def _absolute(entry: Mapping[str, Any], keys: tuple[str, ...], file: Path) -> dict[str, Any]:

@@ -11,15 +11,15 @@ import yaml
 
 from proxy.analysis.grant_check import cluster_catalogue, cluster_objects
 from proxy.analysis.output import (
-    Ink,
+    Colors,
+    colors_for,
     document_text,
-    ink_for,
-    printable,
+    escape_control_characters,
 )
 from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
-from proxy.cli.registry import Commands
-from proxy.core.errors import SetupError
-from proxy.core.rbac.lint.finding import Finding, Severity, Source
+from proxy.cli.registry import CommandRegistry
+from proxy.core.errors import OperatorError
+from proxy.core.rbac.lint.finding import Finding, ManifestSource, Severity
 from proxy.core.rbac.lint.linter import lint
 
 _DESCRIPTION = """\
@@ -38,11 +38,11 @@ _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _MANY_ACCOUNTS = "/api/v1/serviceaccounts"
 
 
-class LintError(SetupError):
+class LintError(OperatorError):
     """There is nothing to look at, or it cannot be read."""
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "lint",
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     if options.no_notes:
         findings = [one for one in findings if one.severity is not Severity.NOTE]
     if options.output == "table":
-        _tell(findings, ink_for(sys.stdout, os.environ))
+        _tell(findings, colors_for(sys.stdout, os.environ))
     else:
         sys.stdout.write(document_text([_record(one) for one in findings], options.output))
     return int(any(one.severity is not Severity.NOTE for one in findings))
@@ -84,13 +84,13 @@ async def _cluster_findings(options: argparse.Namespace) -> list[Finding]:
     async with chosen_cluster(options) as cluster:
         objects = await cluster_objects(cluster)
         accounts = await cluster.items(_MANY_ACCOUNTS)
-        catalogue = await cluster_catalogue(cluster)
+        catalog = await cluster_catalogue(cluster)
     objects += [{**account, "kind": "ServiceAccount"} for account in accounts]
-    sources = [Source("cluster", number, thing) for number, thing in enumerate(objects, 1)]
-    return lint(sources, catalogue, is_complete=True)
+    sources = [ManifestSource("cluster", number, thing) for number, thing in enumerate(objects, 1)]
+    return lint(sources, catalog, is_complete=True)
 
 
-def _sources(files: Sequence[Path]) -> list[Source]:
+def _sources(files: Sequence[Path]) -> list[ManifestSource]:
     return [source for file in _expanded(files) for source in _documents(file)]
 
 
@@ -102,7 +102,7 @@ def _expanded(files: Sequence[Path]) -> Iterator[Path]:
             yield file
 
 
-def _documents(file: Path) -> list[Source]:
+def _documents(file: Path) -> list[ManifestSource]:
     try:
         text = sys.stdin.read() if file == Path("-") else file.read_text("utf-8")
         documents = list(yaml.safe_load_all(text))
@@ -111,7 +111,7 @@ def _documents(file: Path) -> list[Source]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise LintError(f"{file} is not YAML{_hint(file)}: {_one_line(error)}") from error
     return [
-        Source(str(file), number, document)
+        ManifestSource(str(file), number, document)
         for number, document in enumerate(documents, 1)
         if isinstance(document, dict)
     ]
@@ -127,14 +127,16 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _tell(findings: Sequence[Finding], ink: Ink) -> None:
+def _tell(findings: Sequence[Finding], ink: Colors) -> None:
     for finding in findings:
         source = finding.source
         paint = ink.faint if finding.severity is Severity.NOTE else ink.bad
         where = f"{source.file}:{source.document}: {_object(source)} {finding.path}"
         head = f"{paint(finding.severity)} {ink.strong(finding.code)}"
-        print(f"{printable(where)}: {head}: {printable(finding.why)}")
-        print(f"    {printable(finding.remedy)}")
+        print(
+            f"{escape_control_characters(where)}: {head}: {escape_control_characters(finding.why)}"
+        )
+        print(f"    {escape_control_characters(finding.remedy)}")
     counts = [sum(one.severity is severity for one in findings) for severity in Severity]
     told = ", ".join(
         f"{count} {severity}{'' if count == 1 else 's'}"
@@ -143,7 +145,7 @@ def _tell(findings: Sequence[Finding], ink: Ink) -> None:
     print(told if findings else "no mistake found")
 
 
-def _object(source: Source) -> str:
+def _object(source: ManifestSource) -> str:
     where = f"{source.namespace}/" if source.namespace else ""
     return f"{source.kind} {where}{source.name}"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 
 _EXIT_FAILURE = 1
 _EXIT_INTERRUPTED = 130
@@ -39,6 +39,7 @@ exit codes: 0 done, 1 cannot (each reason is a line on standard error), 2 wrong 
 
 # Each is a module of this package. Only the one that is asked for is imported, so that a proxy in
 # production never loads the sandbox.
+_ALIASES = {"sidecar": "act"}
 _COMMANDS = {
     "serve": "run the proxy",
     "act": "run an unprivileged hop beside an application, which acts as one identity",
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parsed(given)
     try:
         code: int = options.run(options)
-    except SetupError as error:
+    except OperatorError as error:
         for line in error.lines:
             print(f"understudy: {line}", file=sys.stderr)
         return _EXIT_FAILURE
@@ -111,8 +112,9 @@ def _parsers(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Ar
     )
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
     chosen = next((word for word in given if not word.startswith("-")), None)
+    command = _ALIASES.get(chosen, chosen) if chosen is not None else None
     for name, summary in _COMMANDS.items():
-        if name == chosen:
+        if name == command:
             module = import_module(f"proxy.cli.{name.replace('-', '_')}")
             module.register(commands)
         else:

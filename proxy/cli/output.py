@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 
 # The collector is another user, and nothing in it is secret. Our umask has no say.
 _MODE = 0o644
 
 
-class MetricsFileError(SetupError):
+class MetricsFileError(OperatorError):
     """The metrics cannot be written."""
 
 
@@ -48,7 +48,7 @@ _REDRAW_SECONDS = 0.2
 _MEGABYTE = 1 << 20
 
 
-class Progress:
+class ProgressBar:
     """Draws a bar over several files by the bytes read of them, compressed or not."""
 
     def __init__(self, stream: TextIO, total_bytes: int | None, clock: Callable[[], float]) -> None:
@@ -61,7 +61,7 @@ class Progress:
         self._next = self._started + _REDRAW_SECONDS
         self._done = 0
 
-    def tell(self, file: BinaryIO, events: int) -> None:
+    def update(self, file: BinaryIO, events: int) -> None:
         """Show where the reading of this file is, if it is time to."""
         if not self._is_shown or self._clock() < self._next:
             return

@@ -11,19 +11,25 @@ from pathlib import Path
 
 import orjson
 
-from proxy.analysis.output import OUTPUTS, ink_for, listed_texts, manifest_texts, printable
-from proxy.analysis.usage.collector import Usage, UsageLimits
-from proxy.analysis.usage.events import UnreadableEvent
+from proxy.analysis.output import (
+    OUTPUTS,
+    colors_for,
+    escape_control_characters,
+    stream_document,
+    stream_manifests,
+)
+from proxy.analysis.usage.collector import UsageCollector, UsageLimits
+from proxy.analysis.usage.events import InvalidAuditEvent
 from proxy.analysis.usage.grants import Granted
 from proxy.analysis.usage.report import (
-    Report,
+    UsageReport,
     impersonator_document,
     report_head,
     report_texts,
 )
 from proxy.cli.audit_log_reader import open_log, read_lines
-from proxy.cli.output import Progress
-from proxy.cli.registry import Commands
+from proxy.cli.output import ProgressBar
+from proxy.cli.registry import CommandRegistry
 from proxy.core.rbac.grants import GrantObject
 
 _EXIT_BROKEN_PIPE = 141
@@ -52,7 +58,7 @@ exit codes: 0 reported, 1 cannot, 2 wrong options
 """
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "report",
@@ -129,48 +135,57 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _granted(report: Report, options: argparse.Namespace) -> Granted:
+def _granted(report: UsageReport, options: argparse.Namespace) -> Granted:
     # Only who asks a cluster waits for the libraries that do.
-    from proxy.analysis.usage.grants import granted_to  # noqa: PLC0415
+    from proxy.analysis.usage.grants import existing_grants  # noqa: PLC0415
     from proxy.cli.options.cluster import chosen_cluster  # noqa: PLC0415
 
     async def ask() -> Granted:
         async with chosen_cluster(options) as cluster:
-            return await granted_to(cluster, report.usage)
+            return await existing_grants(cluster, report.usage)
 
     return asyncio.run(ask())
 
 
-def _texts(report: Report, options: argparse.Namespace) -> Iterator[str]:
+def _texts(report: UsageReport, options: argparse.Namespace) -> Iterator[str]:
     if options.grant_only:
-        return manifest_texts(_grants(report), options.output)
+        return stream_manifests(_grants(report), options.output)
     if options.output == "table":
-        return report_texts(report, ink_for(sys.stdout, os.environ))
+        return report_texts(report, colors_for(sys.stdout, os.environ))
     told = (impersonator_document(*one) for one in report.outlooks())
-    return listed_texts(report_head(report), "impersonators", told, options.output)
+    return stream_document(report_head(report), "impersonators", told, options.output)
 
 
-def _grants(report: Report) -> Iterator[GrantObject]:
+def _grants(report: UsageReport) -> Iterator[GrantObject]:
     """Give what is to be applied, and tell on standard error what it does not mend."""
     for name, somebody, outlook in report.outlooks():
         yield from outlook.grants
         for broken in outlook.broken[:_MOST_TOLD]:
-            _say(f"not mended for {printable(name)}: {printable(broken.what)}: {broken.reason}")
+            _say(
+                f"no grant for {escape_control_characters(name)}: "
+                f"{escape_control_characters(broken.what)}: {broken.reason}"
+            )
         if len(outlook.broken) > _MOST_TOLD:
-            _say(f"not mended for {printable(name)}: {len(outlook.broken) - _MOST_TOLD} more")
+            _say(
+                f"no grant for {escape_control_characters(name)}: "
+                f"{len(outlook.broken) - _MOST_TOLD} more"
+            )
         if somebody.beyond:
-            _say(f"not mended for {printable(name)}: {somebody.beyond} requests beyond --most")
+            _say(
+                f"no grant for {escape_control_characters(name)}: "
+                f"{somebody.beyond} requests beyond --most"
+            )
 
 
-def _read(options: argparse.Namespace) -> Report:
+def _read(options: argparse.Namespace) -> UsageReport:
     reading = _Reading(options)
-    progress = Progress(sys.stderr, _total_bytes(options.logs), time.monotonic)
+    progress = ProgressBar(sys.stderr, _total_bytes(options.logs), time.monotonic)
     try:
         for path in options.logs:
             reading.read(path, progress)
     finally:
         progress.close()
-    return Report(reading.usage, reading.lines, reading.unreadable)
+    return UsageReport(reading.usage, reading.lines, reading.unreadable)
 
 
 class _Reading:
@@ -178,19 +193,19 @@ class _Reading:
 
     def __init__(self, options: argparse.Namespace) -> None:
         limits = UsageLimits(entries=options.most, namespaces=options.namespaces)
-        self.usage = Usage(
+        self.usage = UsageCollector(
             limits, only=frozenset(options.impersonator), left_out=frozenset(options.left_out)
         )
         self.lines = 0
         self.unreadable = 0
 
-    def read(self, path: Path, progress: Progress) -> None:
+    def read(self, path: Path, progress: ProgressBar) -> None:
         """Read one log to its end."""
         with open_log(path) as file:
             for line in read_lines(file, path):
                 self.lines += 1
                 if self.lines % _TELL_EVERY == 0:
-                    progress.tell(file, self.lines)
+                    progress.update(file, self.lines)
                 if _MARK in line:
                     self._take(line)
                 elif not line.startswith(b"{"):
@@ -199,8 +214,8 @@ class _Reading:
 
     def _take(self, line: bytes) -> None:
         try:
-            self.usage.take(orjson.loads(line))
-        except (orjson.JSONDecodeError, UnreadableEvent):
+            self.usage.add(orjson.loads(line))
+        except (orjson.JSONDecodeError, InvalidAuditEvent):
             self.unreadable += 1
 
 

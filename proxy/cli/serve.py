@@ -11,16 +11,16 @@ from pathlib import Path
 import uvloop
 
 from proxy.cli.options.config import add_config_option, add_log_level_option, log_level
-from proxy.cli.registry import Commands
-from proxy.concurrency.task_set import Tasks
-from proxy.runtime.config_file_checks import file_problems
-from proxy.runtime.config_watcher import Config, ConfigKeeper, load_config
-from proxy.runtime.proxy import running_proxy
+from proxy.cli.registry import CommandRegistry
+from proxy.concurrency.task_set import TaskSet
+from proxy.runtime.config_file_checks import find_file_problems
+from proxy.runtime.config_watcher import ConfigWatcher, LoadedConfig, load_config
+from proxy.runtime.proxy import run_proxy
 from proxy.settings.loader import ConfigError
 from proxy.settings.model import Settings
 from proxy.telemetry.logs import configure_logs, fields
 from proxy.telemetry.metrics.process import ConfigMetrics
-from proxy.telemetry.uncaught import log_what_escapes
+from proxy.telemetry.uncaught import install_uncaught_handlers
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ exit codes: 0 ended by a signal, 1 cannot run (the reasons are on standard error
 """
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "serve",
@@ -60,11 +60,11 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     file, level = options.config, log_level(options)
     config = load_config(file)
-    if problems := file_problems(config.settings):
+    if problems := find_file_problems(config.settings):
         raise ConfigError(file, problems)
     _configure_logs(config.settings, level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        log_what_escapes(runner.get_loop())
+        install_uncaught_handlers(runner.get_loop())
         runner.run(_serve(file, config, level))
     return 0
 
@@ -77,12 +77,12 @@ def _configure_logs(settings: Settings, level: str | None) -> None:
     )
 
 
-async def _serve(file: Path, config: Config, level: str | None) -> None:
+async def _serve(file: Path, config: LoadedConfig, level: str | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    tasks = Tasks(lambda error: log.error("config not followed", exc_info=error))
+    tasks = TaskSet(lambda error: log.error("config not followed", exc_info=error))
     _on_stop_signals(loop, stop.set)
-    async with running_proxy(config.settings) as proxy:
+    async with run_proxy(config.settings) as proxy:
         log.info("config in force", extra=fields(file=str(file), hash=config.digest))
 
         async def apply(settings: Settings, *, forgets: bool) -> None:
@@ -90,11 +90,11 @@ async def _serve(file: Path, config: Config, level: str | None) -> None:
             _configure_logs(settings, level)
 
         counter = ConfigMetrics(proxy.registry)
-        keeper = ConfigKeeper(file, config, apply, counter=counter, now=_now, tasks=tasks)
-        loop.add_signal_handler(signal.SIGHUP, keeper.look_now)
-        tasks.keep(keeper.run())
+        watcher = ConfigWatcher(file, config, apply, counter=counter, now=_now, tasks=tasks)
+        loop.add_signal_handler(signal.SIGHUP, watcher.trigger)
+        tasks.start_background(watcher.run())
         await stop.wait()
-        _on_stop_signals(loop, proxy.hurry)
+        _on_stop_signals(loop, proxy.skip_grace_period)
         # What a signal has begun to end is not rebuilt.
         await tasks.stop()
         await proxy.drain.run()

@@ -6,8 +6,7 @@ import platform
 import ssl
 from importlib.metadata import version
 
-from proxy.cli.registry import Commands
-from proxy.core.impersonation import permit
+from proxy.cli.registry import CommandRegistry
 
 # Its decisions are compared with, case by case, by `make parity`.
 _DECIDES_AS = "kube-apiserver 1.37"
@@ -20,7 +19,7 @@ exit codes: 0 printed, 2 wrong options
 """
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "version",
@@ -42,7 +41,6 @@ def run(options: argparse.Namespace) -> int:
     facts = {
         "version": own,
         "decidesAs": _DECIDES_AS,
-        "compiled": not permit.__file__.endswith(".py"),
         "python": platform.python_version(),
         "openssl": ssl.OPENSSL_VERSION,
         "platform": platform.platform(),

@@ -5,31 +5,31 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from proxy.analysis.access import Told, confirmed
+from proxy.analysis.access import ConfirmedHolder, confirm_holders
 from proxy.analysis.grant_check import cluster_rbac
 from proxy.analysis.output import document_text, table_lines
 from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
-from proxy.cli.options.impersonation import add_impersonation_options, named_identity
+from proxy.cli.options.impersonation import add_impersonation_options, named_user
 from proxy.cli.options.request import (
     UsageError,
-    add_action_options,
-    check_action_usage,
-    described_action,
+    add_verb_resource_options,
+    check_request_usage,
     fail_on_usage,
+    request_info_from,
 )
-from proxy.cli.registry import Commands
-from proxy.core.impersonation.modes import Mode
-from proxy.core.rbac.model import NOBODY, Rbac
+from proxy.cli.registry import CommandRegistry
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.rbac.model import UNNAMED_USER, RBACSnapshot
 from proxy.core.rbac.who_can import (
     ANY_NODE,
     Found,
     Holder,
     identity_holders,
-    master_holders,
+    masters_impersonators,
     node_holders,
 )
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.userinfo import ANONYMOUS, Identity
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import ANONYMOUS, UserInfo
 
 _DESCRIPTION = """\
 Read a cluster's RBAC and tell who may act as somebody for an action: by which mode, by which roles,
@@ -47,7 +47,7 @@ exit codes: 0 told, 1 cannot, or the API server disagrees about somebody, 2 wron
 """
 
 
-def register(commands: Commands) -> None:
+def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "who-can",
@@ -56,7 +56,7 @@ def register(commands: Commands) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_action_options(parser)
+    add_verb_resource_options(parser)
     add_impersonation_options(parser, required=False)
     parser.add_argument(
         "--as-any-node", action="store_true", help="as any node at all, or as the own one"
@@ -90,29 +90,33 @@ def _check_usage(options: argparse.Namespace) -> None:
     if wanted.count(True) != 1:
         raise UsageError("say as whom: --as, --as-any-node or --as-masters")
     if not options.as_masters:
-        check_action_usage(options)
+        check_request_usage(options)
     elif options.verb is not None or options.raw is not None:
         raise UsageError("--as-masters is for every action: none is named with it")
 
 
-async def _find(options: argparse.Namespace) -> list[Told]:
+async def _find(options: argparse.Namespace) -> list[ConfirmedHolder]:
     async with chosen_cluster(options) as cluster:
         rbac = await cluster_rbac(cluster)
         if options.as_masters:
-            return await confirmed(cluster, master_holders(rbac), Action("get", "/"))
-        action = await described_action(options, cluster)
-        return await confirmed(cluster, _acting(options, rbac, action), action)
+            return await confirm_holders(
+                cluster, masters_impersonators(rbac), RequestInfo("get", "/")
+            )
+        request_info = await request_info_from(options, cluster)
+        return await confirm_holders(cluster, _acting(options, rbac, request_info), request_info)
 
 
-def _acting(options: argparse.Namespace, rbac: Rbac, action: Action) -> list[Found]:
+def _acting(
+    options: argparse.Namespace, rbac: RBACSnapshot, request_info: RequestInfo
+) -> list[Found]:
     if options.as_any_node:
-        return node_holders(rbac, action)
-    wanted = named_identity(options)
-    assert wanted is not None  # the usage was checked
-    return identity_holders(rbac, wanted, action)
+        return node_holders(rbac, request_info)
+    wanted_user = named_user(options)
+    assert wanted_user is not None  # the usage was checked
+    return identity_holders(rbac, wanted_user, request_info)
 
 
-def _print_table(told: Sequence[Told]) -> None:
+def _print_table(told: Sequence[ConfirmedHolder]) -> None:
     if not told:
         print("nobody, as far as RBAC tells")
         return
@@ -120,7 +124,7 @@ def _print_table(told: Sequence[Told]) -> None:
     rows = [
         (
             _who(one.holder),
-            _as(one.wanted),
+            _as(one.wanted_user),
             one.holder.mode.value,
             ", ".join(one.holder.roles) or "the API server itself",
             "allowed" if one.is_confirmed else "DENIED",
@@ -133,7 +137,7 @@ def _print_table(told: Sequence[Told]) -> None:
 def _who(holder: Holder) -> str:
     base = holder.name
     if not base:
-        on_node = holder.mode is Mode.ASSOCIATED_NODE
+        on_node = holder.mode is ImpersonationMode.ASSOCIATED_NODE
         base = "any service account" if on_node else "anybody logged in"
     elif base == ANONYMOUS:
         base = "anybody, without logging in"
@@ -143,22 +147,22 @@ def _who(holder: Holder) -> str:
     return f"{base} in {groups}" if holder.name else f"group {groups}"
 
 
-def _as(wanted: Identity) -> str:
-    name = wanted.name
-    if name == NOBODY:
+def _as(wanted_user: UserInfo) -> str:
+    name = wanted_user.name
+    if name == UNNAMED_USER:
         name = "any user"
     elif name.endswith(f":{ANY_NODE}"):
         name = "any node"
-    return f"{name} in {', '.join(wanted.groups)}" if wanted.groups else name
+    return f"{name} in {', '.join(wanted_user.groups)}" if wanted_user.groups else name
 
 
-def _record(told: Told) -> dict[str, object]:
+def _record(told: ConfirmedHolder) -> dict[str, object]:
     holder = told.holder
     return {
         "user": holder.name or None,
         "groups": list(holder.groups),
         "mode": holder.mode.value,
-        "as": _as(told.wanted),
+        "as": _as(told.wanted_user),
         "roles": list(holder.roles),
         "reviewed": told.is_confirmed,
     }

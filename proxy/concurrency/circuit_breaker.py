@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 FAILURES_TO_SUSPECT = 5
 
 
-class Breaker:
+class CircuitBreaker:
     """Stops access checks while neither reviews nor probes are answered."""
 
     def __init__(self, request_probe: Callable[[], None]) -> None:

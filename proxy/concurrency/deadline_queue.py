@@ -9,7 +9,7 @@ import time
 from typing import Protocol
 
 
-class Waiting(Protocol):
+class DeadlineListener(Protocol):
     """Somebody who waits for something."""
 
     def deadline_passed(self) -> None:
@@ -17,23 +17,23 @@ class Waiting(Protocol):
         ...
 
 
-class Deadlines:
+class DeadlineQueue:
     """Who waits, and until when."""
 
     __slots__ = ("_due", "_is_set", "_seconds")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._due: dict[Waiting, float] = {}
+        self._due: dict[DeadlineListener, float] = {}
         self._is_set = False
 
-    def start(self, one: Waiting) -> None:
+    def start(self, one: DeadlineListener) -> None:
         """Let somebody hear when the time is over."""
         self._due[one] = time.monotonic() + self._seconds
         if not self._is_set:
             self._set(self._seconds)
 
-    def stop(self, one: Waiting) -> None:
+    def stop(self, one: DeadlineListener) -> None:
         """Forget somebody who has got what it waited for, or waits no more."""
         self._due.pop(one, None)
 

@@ -16,7 +16,7 @@ from cachetools import LRUCache
 from proxy.core.errors import TooManyRequests
 
 
-class Throttle:
+class CallPacer:
     """Says how long the next call has to wait."""
 
     def __init__(self, per_second: float, burst: int, clock: Callable[[], float]) -> None:
@@ -33,7 +33,7 @@ class Throttle:
         return max(0.0, turn - now)
 
 
-class FairTurns:
+class FairSemaphore:
     """Lets so many in at a time; who waits longest among the callers' first ones comes next."""
 
     def __init__(self, places: int) -> None:
@@ -42,7 +42,7 @@ class FairTurns:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
-    async def turn_of(self, caller: str) -> AsyncIterator[None]:
+    async def slot(self, caller: str) -> AsyncIterator[None]:
         """Wait for a place and hold it for the time of the context."""
         await self._enter(caller)
         try:
@@ -81,7 +81,7 @@ class FairTurns:
 _HOST_BITS = 64
 
 
-def origin_of(address: str) -> str:
+def address_key(address: str) -> str:
     """Return what counts as one address. A client of a socket for both IPs is an IPv4 one."""
     if ":" not in address:
         return address
@@ -95,26 +95,26 @@ _REMEMBERED_NAMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ration:
+class RateLimit:
     """Questions per second in the long run, and at once after a quiet time."""
 
     per_second: float = 100.0
     burst: float = 2500.0
 
 
-class Rationing:
+class KeyedTokenBucket:
     """One bucket per name."""
 
-    def __init__(self, ration: Ration, clock: Callable[[], float], *, refusal: str) -> None:
+    def __init__(self, rate_limit: RateLimit, clock: Callable[[], float], *, refusal: str) -> None:
         """`refusal` is what somebody with an empty bucket is told."""
-        self._ration = ration
+        self._rate_limit = rate_limit
         self._clock = clock
         self._refusal = refusal
         # What a bucket held, and when. A forgotten name starts with a full one; to be forgotten
         # it takes ten thousand others.
         self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_REMEMBERED_NAMES)
 
-    def spend(self, name: str) -> None:
+    def take(self, name: str) -> None:
         """Take one token, or refuse with the time after which there is one."""
         level, now = self._level(name)
         if level < 1:
@@ -122,12 +122,12 @@ class Rationing:
             raise TooManyRequests(self._refusal, retry_after_seconds=1)
         self._buckets[name] = (level - 1, now)
 
-    def give_back(self, name: str) -> None:
+    def refund(self, name: str) -> None:
         """Put a token back that was spent for nothing."""
         level, now = self._level(name)
-        self._buckets[name] = (min(self._ration.burst, level + 1), now)
+        self._buckets[name] = (min(self._rate_limit.burst, level + 1), now)
 
     def _level(self, name: str) -> tuple[float, float]:
         now = self._clock()
-        level, since = self._buckets.get(name, (self._ration.burst, now))
-        return min(self._ration.burst, level + (now - since) * self._ration.per_second), now
+        level, since = self._buckets.get(name, (self._rate_limit.burst, now))
+        return min(self._rate_limit.burst, level + (now - since) * self._rate_limit.per_second), now

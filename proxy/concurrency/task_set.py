@@ -13,7 +13,7 @@ T = TypeVar("T")
 Failure = Callable[[BaseException], None]
 
 
-class Tasks:
+class TaskSet:
     """Every task of one owner."""
 
     def __init__(self, on_failure: Failure) -> None:
@@ -27,11 +27,11 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
-    def keep(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def start_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that nobody awaits."""
         self.start(coroutine)  # type: ignore[unused-awaitable]  # held by us until it ends
 
-    def start_now(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
+    def start_eager(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
         """Run a coroutine up to its first real wait, and the rest as a task, if there is a rest.
 
         A request whose answers are all at hand finishes here and costs no task. Until its first

@@ -10,7 +10,7 @@ from typing import ClassVar
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
 
-class Refusal(Exception):
+class StatusError(Exception):
     """A request is answered by us, with a Status, and does not reach the API server."""
 
     code: ClassVar[int] = 500
@@ -37,42 +37,42 @@ class Refusal(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
-class InternalError(Refusal):
+class InternalError(StatusError):
     """A bug of ours, told without its insides."""
 
 
-class AuditUnavailable(Refusal):
+class AuditUnavailable(StatusError):
     """What the request does could not be written down, so it is not done."""
 
     def __init__(self) -> None:
         super().__init__("failed to store audit event")
 
 
-class UnreadableRequest(Refusal):
+class RequestInfoError(StatusError):
     """The API server cannot tell what the request does, and says so before it asks who calls."""
 
     is_plain_text: ClassVar[bool] = True
 
 
-class BadRequest(Refusal):
+class BadRequest(StatusError):
     """The request itself is malformed or asks for something we never forward."""
 
     code: ClassVar[int] = 400
     reason: ClassVar[str] = "BadRequest"
 
 
-class TargetTooLong(Refusal):
+class TargetTooLong(StatusError):
     """The request target is longer than any that is read."""
 
     code: ClassVar[int] = 414
     reason: ClassVar[str] = "RequestURITooLong"
 
 
-class ReviewRefused(BadRequest):
+class ReviewRejected(BadRequest):
     """No access review of the request can be made; this says nothing about the API server."""
 
 
-class Unauthorized(Refusal):
+class Unauthorized(StatusError):
     """Nobody was authenticated. The text is the API server's: one word, no hint."""
 
     code: ClassVar[int] = 401
@@ -83,7 +83,7 @@ class Unauthorized(Refusal):
         super().__init__("Unauthorized")
 
 
-class TokenTooLarge(Refusal):
+class TokenTooLarge(StatusError):
     """The token is larger than any that is reviewed.
 
     Not a 401: clients throw their token away on one, and try again with the same.
@@ -93,48 +93,48 @@ class TokenTooLarge(Refusal):
     reason: ClassVar[str] = "RequestHeaderFieldsTooLarge"
 
 
-class Forbidden(Refusal):
+class Forbidden(StatusError):
     """The caller is known and may not do this. Details name the resource that was denied."""
 
     code: ClassVar[int] = 403
     reason: ClassVar[str] = "Forbidden"
 
 
-class TooManyRequests(Refusal):
+class TooManyRequests(StatusError):
     """We protect ourselves or the API server; the client may come again."""
 
     code: ClassVar[int] = 429
     reason: ClassVar[str] = "TooManyRequests"
 
 
-class BadGateway(Refusal):
+class BadGateway(StatusError):
     """The API server broke off after it may have acted: never safe to repeat for the client."""
 
     code: ClassVar[int] = 502
     reason: ClassVar[str] = "InternalError"
 
 
-class UpstreamUnavailable(Refusal):
+class UpstreamUnavailable(StatusError):
     """The API server could not be asked at all, so nothing happened there."""
 
     code: ClassVar[int] = 503
     reason: ClassVar[str] = "ServiceUnavailable"
 
 
-class CredentialRefused(UpstreamUnavailable):
+class ProxyCredentialRejected(UpstreamUnavailable):
     """The API server answered 401, perhaps about us and not about the client, who is told a 503."""
 
     upstream_code = 401
 
 
-class GatewayTimeout(Refusal):
+class GatewayTimeout(StatusError):
     """The API server did not answer in time; it may still act."""
 
     code: ClassVar[int] = 504
     reason: ClassVar[str] = "Timeout"
 
 
-class SetupError(Exception):
+class OperatorError(Exception):
     """Something that whoever runs us can mend; the message is meant for a person as it stands."""
 
     @property

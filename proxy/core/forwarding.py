@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proxy.core.http.headers import Header, HeaderLines, encoded_lines
+from proxy.core.http.headers import Header, HeaderList, encoded_lines
 from proxy.core.http.websocket import PROTOCOL_HEADER, without_tokens
-from proxy.core.impersonation.permit import Admission
+from proxy.core.impersonation.permit import Permit
 
 _HOP_BY_HOP = frozenset(
     {
@@ -52,7 +52,7 @@ _SAYS_WHO = re.compile(
 _UPGRADE = (b"Connection", b"Upgrade")
 
 
-class Hop(NamedTuple):
+class HopContext(NamedTuple):
     """What is true of one exchange besides its headers.
 
     `authorization` is our own credential, never the client's. `upgrade` is the protocol to switch
@@ -76,7 +76,7 @@ class ForwardingRules:
     dropped_names: frozenset[bytes] = frozenset()
     dropped_prefixes: tuple[bytes, ...] = ()
 
-    def usually_copied(self, headers: HeaderLines) -> bytes:
+    def forwarded_headers(self, headers: HeaderList) -> bytes:
         """Return the lines that cross the proxy, of a client that is not trusted, not chunked."""
         return _copied(headers, self, trusts_peer=False, is_chunked=False)
 
@@ -84,86 +84,90 @@ class ForwardingRules:
 NO_RULES = ForwardingRules()
 
 
-class IdentityLost(Exception):
+class IdentityInvariantError(Exception):
     """A request is about to leave without its one identity: a bug of ours, so nothing is sent."""
 
 
-class HeadParts(NamedTuple):
+class OutboundHeadTemplate(NamedTuple):
     """The head of a request to the API server, but for its audit id."""
 
     before: bytes
     after: bytes
 
-    def under(self, audit_id: bytes) -> bytes:
+    def with_audit_id(self, audit_id: bytes) -> bytes:
         """Return the head of the request that has this id."""
         return self.before + audit_id + self.after
 
 
-def outbound_head(
+def build_outbound_head(
     first_line: bytes,
-    headers: HeaderLines,
-    admission: Admission,
-    hop: Hop,
+    headers: HeaderList,
+    permit: Permit,
+    context: HopContext,
     *,
     rules: ForwardingRules = NO_RULES,
 ) -> bytes:
     """Return the head of the request to the API server, with exactly one identity: acting."""
-    return outbound_parts(first_line, headers, admission, hop, rules=rules).under(hop.audit_id)
+    return build_outbound_template(first_line, headers, permit, context, rules=rules).with_audit_id(
+        context.audit_id
+    )
 
 
-def outbound_parts(
+def build_outbound_template(
     first_line: bytes,
-    headers: HeaderLines,
-    admission: Admission,
-    hop: Hop,
+    headers: HeaderList,
+    permit: Permit,
+    context: HopContext,
     *,
     rules: ForwardingRules = NO_RULES,
-) -> HeadParts:
+) -> OutboundHeadTemplate:
     """Return that head in two parts, for any audit id."""
-    if hop.trusts_peer or hop.is_chunked:
-        copied = _copied(headers, rules, trusts_peer=hop.trusts_peer, is_chunked=hop.is_chunked)
+    if context.trusts_peer or context.is_chunked:
+        copied = _copied(
+            headers, rules, trusts_peer=context.trusts_peer, is_chunked=context.is_chunked
+        )
     else:
-        copied = headers.derive(rules.usually_copied)
-    address = _forwarded_for(headers, hop) if hop.trusts_peer else hop.peer_address
+        copied = headers.memoize(rules.forwarded_headers)
+    address = _forwarded_for(headers, context) if context.trusts_peer else context.peer_address
     before = b"%b\r\n%bX-Forwarded-For: %b\r\nAudit-ID: " % (first_line, copied, address)
     after = b"\r\n"
-    if hop.is_chunked:
+    if context.is_chunked:
         after += b"Transfer-Encoding: chunked\r\n"
-    if hop.upgrade is not None:
-        after += b"Connection: Upgrade\r\nUpgrade: %b\r\n" % hop.upgrade
-    if hop.authorization is not None:
-        after += b"Authorization: %b\r\n" % hop.authorization
-    return HeadParts(before, b"%b%b\r\n" % (after, admission.identity_lines))
+    if context.upgrade is not None:
+        after += b"Connection: Upgrade\r\nUpgrade: %b\r\n" % context.upgrade
+    if context.authorization is not None:
+        after += b"Authorization: %b\r\n" % context.authorization
+    return OutboundHeadTemplate(before, b"%b%b\r\n" % (after, permit.impersonation_headers))
 
 
-def assert_one_identity(head: bytes, admission: Admission, authorization: bytes | None) -> None:
+def assert_one_identity(head: bytes, permit: Permit, authorization: bytes | None) -> None:
     """Let a request pass only if it ends in the admitted identity, whole, and names nobody else.
 
     For use right before the first byte is written, on the very bytes: an error here means nothing
     was sent. Before the admitted identity stands our own credential, if we have one that travels
     in a header, and before that nothing that says who is asking.
     """
-    assert_ends_in(identity_ending(admission, authorization), head)
+    assert_identity_suffix(identity_suffix(permit, authorization), head)
 
 
-def identity_ending(admission: Admission, authorization: bytes | None) -> bytes:
+def identity_suffix(permit: Permit, authorization: bytes | None) -> bytes:
     """Return what the head of every request ends in that leaves by this permit."""
-    lines, name = admission.identity_lines, admission.acting.name
+    lines, name = permit.impersonation_headers, permit.user.name
     if not name or not lines.startswith(b"Impersonate-User: %b\r\n" % name.encode()):
-        raise IdentityLost("the admitted identity is not whole")
+        raise IdentityInvariantError("the admitted identity is not whole")
     credential = b"" if authorization is None else b"Authorization: %b\r\n" % authorization
     return b"\r\n%b%b\r\n" % (credential, lines)
 
 
-def assert_ends_in(ending: bytes, head: bytes) -> None:
+def assert_identity_suffix(ending: bytes, head: bytes) -> None:
     """Do as `assert_one_identity` does, where the ending is known from an equal request."""
     if not head.endswith(ending):
-        raise IdentityLost("the outgoing request does not carry the admitted identity")
+        raise IdentityInvariantError("the outgoing request does not carry the admitted identity")
     if _SAYS_WHO.search(head, 0, len(head) - len(ending)) is not None:
-        raise IdentityLost("the outgoing request carries a second identity")
+        raise IdentityInvariantError("the outgoing request carries a second identity")
 
 
-def returned_headers(
+def response_headers(
     headers: Sequence[Header],
     *,
     audit_id: bytes,
@@ -187,7 +191,7 @@ def returned_headers(
     return returned
 
 
-def returned_lines(lines: bytes, *, audit_id: bytes, warning: str | None) -> bytes:
+def append_response_headers(lines: bytes, *, audit_id: bytes, warning: str | None) -> bytes:
     """Return the last lines of a response's head, where all the lines are known to pass.
 
     What is added is what `returned_headers` adds.
@@ -196,20 +200,20 @@ def returned_lines(lines: bytes, *, audit_id: bytes, warning: str | None) -> byt
     return lines if warning is None else b'%bWarning: 299 - "%b"\r\n' % (lines, warning.encode())
 
 
-def folded_name(name: bytes) -> bytes:
+def normalized_header_name(name: bytes) -> bytes:
     """Return a header name as the most careless later hop might read it."""
     return name.lower().replace(b"_", b"-")
 
 
 def _copied(
-    headers: HeaderLines, rules: ForwardingRules, *, trusts_peer: bool, is_chunked: bool
+    headers: HeaderList, rules: ForwardingRules, *, trusts_peer: bool, is_chunked: bool
 ) -> bytes:
     """Return the lines of a client that cross the proxy, as they go on the wire."""
     lines: Sequence[Header] = headers
-    names = [folded_name(name) for name, _ in lines]
+    names = [normalized_header_name(name) for name, _ in lines]
     if PROTOCOL_HEADER in names:
         lines = without_tokens(lines)
-        names = [folded_name(name) for name, _ in lines]
+        names = [normalized_header_name(name) for name, _ in lines]
     dropped = rules.dropped_names
     if b"connection" in names:
         dropped |= _connection_named(lines)
@@ -244,11 +248,11 @@ def _connection_named(headers: Sequence[Header]) -> set[bytes]:
     named: set[bytes] = set()
     for name, value in headers:
         if name.lower() == b"connection":
-            named.update(folded_name(token.strip()) for token in value.split(b","))
+            named.update(normalized_header_name(token.strip()) for token in value.split(b","))
     return named
 
 
-def _forwarded_for(headers: Sequence[Header], hop: Hop) -> bytes:
+def _forwarded_for(headers: Sequence[Header], context: HopContext) -> bytes:
     # One line: the API server reads only the first, and our peer must be in it.
     told = [value for name, value in headers if name.lower() == b"x-forwarded-for" and value]
-    return b", ".join((*told, hop.peer_address))
+    return b", ".join((*told, context.peer_address))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 SECOND = 1_000_000_000
 
 
-class SecondText:
+class SecondFormatter:
     """Writes moments in UTC down to the whole second; what is below is the caller's to add.
 
     Writing a moment anew costs as much as everything else about a log line.

@@ -34,7 +34,7 @@ Cuts = tuple[Cut, ...]
 NO_CUTS: Cuts = ()
 
 
-class Piece(NamedTuple):
+class BoundedText(NamedTuple):
     """A part of an event as JSON text, and what was cut in it."""
 
     text: str

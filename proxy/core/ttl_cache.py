@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class ShortMemory(Generic[K, V]):
+class TTLCache(Generic[K, V]):
     """Values that are forgotten a fixed time after they were learned, or when there are too many.
 
     Asking never lengthens a life; learning a key again starts a new one.
@@ -25,12 +25,12 @@ class ShortMemory(Generic[K, V]):
         self._clock = clock
         self._entries: dict[K, tuple[float, V]] = {}
 
-    def recall(self, key: K) -> V | None:
+    def get(self, key: K) -> V | None:
         """Return what was learned of a key within its life; None if nothing was."""
         entry = self._entries.get(key)
         return entry[1] if entry is not None and self._clock() < entry[0] else None
 
-    def learn(self, key: K, value: V) -> None:
+    def put(self, key: K, value: V) -> None:
         """Remember a value from now on."""
         now = self._clock()
         entries = self._entries
@@ -43,7 +43,7 @@ class ShortMemory(Generic[K, V]):
         if self._ttl_seconds > 0:
             entries[key] = (now + self._ttl_seconds, value)
 
-    def forget_all(self) -> None:
+    def clear(self) -> None:
         """Forget everything at once."""
         self._entries.clear()
 

@@ -38,7 +38,7 @@ SUBDOMAIN = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+(?:\.[a-z0-9]++(?:-++[a-z0
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class UserInfo:
     """A user as the API server knows one. Group order and duplicates are kept."""
 
     name: str
@@ -56,12 +56,12 @@ class Identity:
         return self._hash
 
     @property
-    def is_bare(self) -> bool:
+    def has_only_name(self) -> bool:
         """Tell whether nothing but a name is set."""
         return not (self.uid or self.groups or self.extra)
 
     @property
-    def is_short(self) -> bool:
+    def is_cacheable(self) -> bool:
         """Tell whether these are few bytes, so that what was decided is worth remembering."""
         texts = [self.name, self.uid, *self.groups]
         for key, values in self.extra:
@@ -77,7 +77,7 @@ class Caller:
     modes apply and is no part of who the caller is: nobody is ever shown it.
     """
 
-    identity: Identity
+    user: UserInfo
     found_node: str | None = None
 
 
@@ -88,7 +88,7 @@ class ServiceAccount(NamedTuple):
     name: str
 
 
-def extra_of(values_by_key: Mapping[str, Sequence[str]]) -> Extra:
+def make_extra(values_by_key: Mapping[str, Sequence[str]]) -> Extra:
     """Return extras in their one canonical order, whatever order they came in."""
     return tuple((key, tuple(values_by_key[key])) for key in sorted(values_by_key))
 

@@ -18,7 +18,7 @@ _FIRST_FINAL_STATUS = 200
 _MOST_INFORMATIONAL = 5
 
 
-class AnswerTooLarge(aiohttp.ClientError):
+class ResponseTooLarge(aiohttp.ClientError):
     """The peer sent more in answer to one call than it may."""
 
 
@@ -97,7 +97,7 @@ class _BoundedResponses(ResponseHandler):
         super().feed_data(data, size)
 
     def _cut_off(self, reason: str) -> None:
-        error = AnswerTooLarge(reason)
+        error = ResponseTooLarge(reason)
         self.set_exception(error)
         if self._payload is not None and not self._payload.is_eof():
             self._payload.set_exception(error)

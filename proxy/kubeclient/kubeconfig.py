@@ -22,7 +22,7 @@ from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 _FAREWELL_SECONDS = 5.0
 
 
-def run_apart(start: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
+def run_in_own_loop(start: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
     """Run what `start` returns in a loop of its own; for use in a thread.
 
     After that many seconds it is given up with TimeoutError, and programs that it runs are killed.
@@ -67,17 +67,17 @@ _PLUGINS = frozenset(("exec", "auth-provider"))
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LoadedKubeconfig:
     """What was found, and how long it may be used without looking again."""
 
     configuration: Configuration
     document: bytes = b""
     """The kubeconfig's bytes."""
-    runs_plugin: bool = False
+    uses_exec_plugin: bool = False
     expires: datetime | None = None
 
 
-class CredentialSource:
+class KubeconfigSource:
     """Reads our identity as often as it is asked, but runs plugins only when it has to."""
 
     def __init__(self, kubeconfig: Path | None, now: Callable[[], datetime]) -> None:
@@ -87,7 +87,7 @@ class CredentialSource:
     def __str__(self) -> str:
         return f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
 
-    async def read(self, last: Reading | None = None) -> Reading:
+    async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
         """Return what is written now.
 
         What a plugin gave `last` is returned again as long as it is good. Raises OSError,
@@ -100,15 +100,15 @@ class CredentialSource:
             return last
         return await _read_kubeconfig(self._kubeconfig, document)
 
-    def _is_good(self, last: Reading) -> bool:
+    def _is_good(self, last: LoadedKubeconfig) -> bool:
         # Only what a plugin gave is good until it expires; files are simply read again. Without
         # an expiry it is good until the API server refuses it, as it is for kubectl.
-        if not last.runs_plugin:
+        if not last.uses_exec_plugin:
             return False
         return last.expires is None or self._now() < last.expires - _RENEW_BEFORE
 
 
-def runs_plugin(kubeconfig: Path) -> bool:
+def uses_exec_plugin(kubeconfig: Path) -> bool:
     """Tell whether a program has to be run to know this credential; OSError, ValueError if unsure.
 
     Blocks on a file.
@@ -125,22 +125,22 @@ def pod_namespace() -> str:
     return token_file.with_name("namespace").read_text(encoding="utf-8").strip()
 
 
-def _read_pod() -> Reading:
+def _read_pod() -> LoadedKubeconfig:
     configuration = Configuration()
     load = cast("Callable[..., None]", config.load_incluster_config)  # it ships half its types
     load(client_configuration=configuration, try_refresh_token=False)
-    return Reading(configuration)
+    return LoadedKubeconfig(configuration)
 
 
-async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> Reading:
+async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> LoadedKubeconfig:
     content = await asyncio.to_thread(_mapping, document)
     configuration = Configuration()
     try:
         # What was read is what is loaded: the file may change at any moment.
         loader = KubeConfigLoader(content, config_base_path=str(kubeconfig.parent.absolute()))
         load = partial(loader.load_and_set, configuration)
-        await asyncio.to_thread(run_apart, load, _PLUGIN_SECONDS)
-        runs_plugin = not _PLUGINS.isdisjoint(_user(content))
+        await asyncio.to_thread(run_in_own_loop, load, _PLUGIN_SECONDS)
+        uses_exec_plugin = not _PLUGINS.isdisjoint(_user(content))
     except (AssertionError, AttributeError, KeyError, StopIteration, TypeError) as error:
         # How the library meets a list where it expects a mapping, and the like.
         raise ValueError("it is not a well-formed kubeconfig") from error
@@ -151,10 +151,10 @@ async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> Reading:
         raise
     except TimeoutError as error:
         raise ValueError(f"its plugin took longer than {_PLUGIN_SECONDS:.0f} s") from error
-    if not runs_plugin:
-        return Reading(configuration, document)
+    if not uses_exec_plugin:
+        return LoadedKubeconfig(configuration, document)
     expires = await asyncio.to_thread(_expiry, loader, configuration)
-    return Reading(configuration, document, runs_plugin=True, expires=expires)
+    return LoadedKubeconfig(configuration, document, uses_exec_plugin=True, expires=expires)
 
 
 def _mapping(document: bytes) -> Mapping[str, Any]:

@@ -10,29 +10,29 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.concurrency.task_set import Tasks
-from proxy.core.audit.annotations import adopted_audit_id
-from proxy.core.errors import InternalError, Refusal, TooManyRequests
-from proxy.core.http.status import refusal_response
-from proxy.core.impersonation.cache_keys import RepeatableDecision
-from proxy.core.impersonation.permit import Admission
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.audit.annotations import client_audit_id
+from proxy.core.errors import InternalError, StatusError, TooManyRequests
+from proxy.core.http.status import status_response
+from proxy.core.impersonation.cache_keys import ReusableDecision
+from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import (
-    Action,
     Outline,
-    is_endless,
-    outline_action,
-    whole_action,
+    RequestInfo,
+    complete_request_info,
+    is_resumable_stream,
+    parse_outline,
 )
 from proxy.core.requestinfo.timeout import check_timeout
-from proxy.core.userinfo import ANONYMOUS, Caller, Identity
+from proxy.core.userinfo import ANONYMOUS, Caller, UserInfo
 from proxy.pipeline.stages import (
-    AuditRoom,
-    CallerFinder,
-    Decisions,
-    Places,
-    Recorder,
-    RequestForwarder,
-    Trail,
+    AuditContextProtocol,
+    AuthenticatorProtocol,
+    BackpressureProtocol,
+    ForwarderProtocol,
+    ImpersonationStage,
+    InFlightProtocol,
+    RecorderProtocol,
 )
 from proxy.telemetry.logs import fields
 from proxy.wire.exchange import ClientExchange
@@ -43,16 +43,16 @@ _MOST_NOTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class RequestCache:
     """A walk to the end, and what of it is the same for every equal request of a connection.
 
     It permits nothing: who is calling is asked again, and so is whether that caller may.
     """
 
-    action: Action
+    request_info: RequestInfo
     caller: Caller
-    recall_caller: Callable[[], Caller | None]
-    decision: RepeatableDecision
+    cached_caller: Callable[[], Caller | None]
+    decision: ReusableDecision
 
 
 class Pipeline:
@@ -61,203 +61,223 @@ class Pipeline:
     def __init__(
         self,
         *,
-        recorder: Recorder,
-        authenticator: CallerFinder,
-        in_flight: Places,
-        decisions: Decisions,
-        forwarder: RequestForwarder,
-        tasks: Tasks,
+        recorder: RecorderProtocol,
+        authenticator: AuthenticatorProtocol,
+        in_flight: InFlightProtocol,
+        decisions: ImpersonationStage,
+        forwarder: ForwarderProtocol,
+        tasks: TaskSet,
     ) -> None:
         self._recorder = recorder
         self._authenticator = authenticator
         self._in_flight = in_flight
         # The same for as long as we are: who decides otherwise is another pipeline.
         self._decisions = decisions
-        self.audit_room: AuditRoom | None = None
+        self.audit_backpressure: BackpressureProtocol | None = None
         self._forwarder = forwarder
         self._tasks = tasks
 
-    def begin(self, exchange: ClientExchange) -> None:
+    def handle(self, exchange: ClientExchange) -> None:
         """Serve a request; at once if nothing has to be waited for."""
         notes = exchange.request.notes
         if notes is not None:
             walk = notes.get(self)
-            if isinstance(walk, Walk) and self._repeat(exchange, walk):
+            if isinstance(walk, RequestCache) and self._replay(exchange, walk):
                 return
         self._start(exchange, self._serve(exchange))
 
-    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
+    def reject(self, exchange: ClientExchange, error: StatusError) -> None:
         """Answer a request that could not even be read."""
-        self._answer(exchange, self._open(exchange, None), refusal)
+        self._send_error(exchange, self._begin_audit(exchange, None), error)
 
     def _start(self, exchange: ClientExchange, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks.start_now(work)
+        task = self._tasks.start_eager(work)
         if task is not None:
-            exchange.when_gone(task.cancel)
+            exchange.on_disconnect(task.cancel)
 
-    def _repeat(self, exchange: ClientExchange, walk: Walk) -> bool:
+    def _replay(self, exchange: ClientExchange, cache: RequestCache) -> bool:
         """Walk once more, if each answer on the way is at hand; else do nothing and say so.
 
         The head is equal to one that was walked with, byte for byte, and the caller is the very
         same value. So all that is left to ask is what time, other requests or a reload may have
         changed.
         """
-        admission = self._admission_again(walk)
-        if admission is None:
+        permit = self._cached_permit(cache)
+        if permit is None:
             return False
-        trail = self._recorder.open(exchange.request, exchange.peer, None)
-        exchange.when_ended(trail.ended)
-        if self._recorder.observes:
-            exchange.observe(trail.observer)
+        audit = self._recorder.begin(exchange.request, exchange.peer, None)
+        exchange.on_complete(audit.finish)
+        if self._recorder.captures_bodies:
+            exchange.observe(audit.observer)
         try:
-            self._in_flight.enter(exchange, walk.action, walk.caller)
-            trail.is_admitted_again(walk.action, walk.caller, admission)
+            self._in_flight.acquire(exchange, cache.request_info, cache.caller)
+            audit.set_cached_permit(cache.request_info, cache.caller, permit)
             if not self._forwarder.forward_at_once(
                 exchange,
-                admission,
-                audit_id=trail.audit_id,
-                refuse=lambda refusal: self._answer(exchange, trail, refusal),
+                permit,
+                audit_id=audit.audit_id,
+                refuse=lambda status_error: self._send_error(exchange, audit, status_error),
             ):
-                is_anonymous = walk.caller.identity.name == ANONYMOUS
+                is_anonymous = cache.caller.user.name == ANONYMOUS
                 exchange.mark_authenticated(is_anonymous=is_anonymous)
-                self._start(exchange, self._forward(exchange, admission, trail))
+                self._start(exchange, self._forward(exchange, permit, audit))
         except TooManyRequests as refusal:
             # Where it stands on the whole way it is known who is calling, and not more.
-            trail.acts(walk.action)
-            trail.is_called_by(walk.caller)
-            self._answer(exchange, trail, refusal)
+            audit.set_request_info(cache.request_info)
+            audit.set_caller(cache.caller)
+            self._send_error(exchange, audit, refusal)
         except Exception as error:  # noqa: BLE001 - the boundary, see _fail
-            self._fail(exchange, trail, error)
+            self._fail(exchange, audit, error)
         return True
 
-    def _admission_again(self, walk: Walk) -> Admission | None:
+    def _cached_permit(self, cache: RequestCache) -> Permit | None:
         """Return the permit of an equal request if nothing has changed; None in any doubt."""
-        if self.audit_room is not None and not self.audit_room.is_free():
+        if self.audit_backpressure is not None and not self.audit_backpressure.has_capacity():
             return None
         try:
-            caller = walk.recall_caller()
+            caller = cache.cached_caller()
         except Exception:  # noqa: BLE001 - whoever fails here is told so on the whole way
             return None
-        return self._decisions.gate.admit_again(walk.decision) if caller is walk.caller else None
+        return (
+            self._decisions.authorizer.reauthorize(cache.decision)
+            if caller is cache.caller
+            else None
+        )
 
-    async def _forward(self, exchange: ClientExchange, admission: Admission, trail: Trail) -> None:
+    async def _forward(
+        self, exchange: ClientExchange, permit: Permit, audit: AuditContextProtocol
+    ) -> None:
         """Forward a repeated request that has to wait for a connection."""
         try:
             await self._forwarder.forward(
                 exchange,
-                admission,
-                audit_id=trail.audit_id,
+                permit,
+                audit_id=audit.audit_id,
                 is_long_running=False,
-                refuse=lambda refusal: self._answer(exchange, trail, refusal),
+                refuse=lambda status_error: self._send_error(exchange, audit, status_error),
             )
         except Exception as error:  # noqa: BLE001 - likewise
-            self._fail(exchange, trail, error)
+            self._fail(exchange, audit, error)
 
     async def _serve(self, exchange: ClientExchange) -> None:
         request = exchange.request
         try:
-            trail = self._open(exchange, request.headers.derive(adopted_audit_id))
-        except Refusal as refusal:
-            self.refuse(exchange, refusal)
+            audit = self._begin_audit(exchange, request.headers.memoize(client_audit_id))
+        except StatusError as refusal:
+            self.reject(exchange, refusal)
             return
         try:
-            await self._walk(exchange, trail)
+            await self._process(exchange, audit)
         except asyncio.CancelledError:
             # The connection has ended the wait of a caller that is not authenticated.
-            if exchange.refusal is not None and exchange.is_open:
-                self._answer(exchange, trail, exchange.refusal)
+            if exchange.error is not None and exchange.is_open:
+                self._send_error(exchange, audit, exchange.error)
             raise
         except Exception as error:  # noqa: BLE001 - likewise
-            self._fail(exchange, trail, error)
+            self._fail(exchange, audit, error)
 
-    def _fail(self, exchange: ClientExchange, trail: Trail, error: Exception) -> None:
+    def _fail(
+        self, exchange: ClientExchange, audit: AuditContextProtocol, error: Exception
+    ) -> None:
         """The one boundary: a bug of ours is a 500 and a log line."""
-        if not isinstance(error, Refusal):
+        if not isinstance(error, StatusError):
             log.error(
-                "request failed", exc_info=error, extra=fields(audit_id=trail.audit_id.decode())
+                "request failed", exc_info=error, extra=fields(audit_id=audit.audit_id.decode())
             )
             error = InternalError("an internal error occurred")
-        self._answer(exchange, trail, error)
+        self._send_error(exchange, audit, error)
 
-    async def _walk(self, exchange: ClientExchange, trail: Trail) -> None:
-        if self.audit_room is not None and not self.audit_room.is_free():
-            await self.audit_room.wait()
+    async def _process(self, exchange: ClientExchange, audit: AuditContextProtocol) -> None:
+        if self.audit_backpressure is not None and not self.audit_backpressure.has_capacity():
+            await self.audit_backpressure.wait()
         request = exchange.request
-        outline = outline_action(request.method, request.target)
-        trail.acts(outline.action)
-        check_timeout(outline.action, request.target)
+        outline = parse_outline(request.method, request.target)
+        audit.set_request_info(outline.request_info)
+        check_timeout(outline.request_info, request.target)
         caller = await self._authenticator.authenticate(
             exchange.peer, request.headers, target=request.target, upgrade=request.upgrade
         )
-        exchange.mark_authenticated(is_anonymous=caller.identity.name == ANONYMOUS)
+        exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)
         try:
-            action = self._whole_action(outline, exchange, trail)
+            request_info = self._whole_action(outline, exchange, audit)
         finally:
-            trail.is_called_by(caller)
-        self._in_flight.enter(exchange, action, caller)
-        wanted = request.headers.derive(self._decisions.read_wanted)
-        admission = await self._decisions.gate.admit(
-            caller, wanted, action, is_upgrade=request.upgrade is not None, witness=trail
+            audit.set_caller(caller)
+        self._in_flight.acquire(exchange, request_info, caller)
+        wanted_user = request.headers.memoize(self._decisions.parse_headers)
+        permit = await self._decisions.authorizer.authorize(
+            caller, wanted_user, request_info, is_upgrade=request.upgrade is not None, witness=audit
         )
-        trail.is_admitted(admission)
-        is_long_running = action.is_long_running
+        audit.set_permit(permit)
+        is_long_running = request_info.is_long_running
         if is_long_running:
             exchange.mark_long_running()
-            if is_endless(action, request.target):
-                exchange.mark_endless()
+            if is_resumable_stream(request_info, request.target):
+                exchange.mark_stream()
         if request.expects_continue:
             exchange.send_continue()
         await self._forwarder.forward(
             exchange,
-            admission,
-            audit_id=trail.audit_id,
+            permit,
+            audit_id=audit.audit_id,
             is_long_running=is_long_running,
-            refuse=lambda refusal: self._answer(exchange, trail, refusal),
+            refuse=lambda error: self._send_error(exchange, audit, error),
         )
         if request.notes is not None and not is_long_running:
-            self._note(exchange, action, caller, wanted)
+            self._update_cache(exchange, request_info, caller, wanted_user)
 
-    def _whole_action(self, outline: Outline, exchange: ClientExchange, trail: Trail) -> Action:
+    def _whole_action(
+        self, outline: Outline, exchange: ClientExchange, audit: AuditContextProtocol
+    ) -> RequestInfo:
         """Return all that the request does: long selectors are read for known callers only."""
         if outline.is_whole:
-            return outline.action
+            return outline.request_info
         request, most_terms = exchange.request, self._decisions.selector_terms
-        action = whole_action(outline, request.method, request.target, most_terms=most_terms)
-        trail.acts(action)
-        return action
+        request_info = complete_request_info(
+            outline, request.method, request.target, most_terms=most_terms
+        )
+        audit.set_request_info(request_info)
+        return request_info
 
-    def _note(
-        self, exchange: ClientExchange, action: Action, caller: Caller, wanted: Identity | None
+    def _update_cache(
+        self,
+        exchange: ClientExchange,
+        request_info: RequestInfo,
+        caller: Caller,
+        wanted_user: UserInfo | None,
     ) -> None:
         """Remember a walk that was made to its end, if one like it can be made more easily."""
         request = exchange.request
-        decision = self._decisions.gate.repeatable(caller, wanted, action)
+        decision = self._decisions.authorizer.reusable_decision(caller, wanted_user, request_info)
         if request.notes is None:
             return
-        if decision is None or request.headers.derive(adopted_audit_id) is not None:
+        if decision is None or request.headers.memoize(client_audit_id) is not None:
             request.notes.pop(self, None)
         else:
             if len(request.notes) >= _MOST_NOTES:
                 request.notes.clear()  # of rooms that a reload has replaced long ago
-            recall_caller = self._authenticator.recaller(exchange.peer, request.headers)
-            request.notes[self] = Walk(action, caller, recall_caller, decision)
+            recall_caller = self._authenticator.cached_caller_lookup(exchange.peer, request.headers)
+            request.notes[self] = RequestCache(request_info, caller, recall_caller, decision)
 
-    def _open(self, exchange: ClientExchange, audit_id: bytes | None) -> Trail:
-        trail = self._recorder.open(exchange.request, exchange.peer, audit_id)
-        exchange.when_ended(trail.ended)
-        if self._recorder.observes:
-            exchange.observe(trail.observer)
-        return trail
+    def _begin_audit(
+        self, exchange: ClientExchange, audit_id: bytes | None
+    ) -> AuditContextProtocol:
+        audit = self._recorder.begin(exchange.request, exchange.peer, audit_id)
+        exchange.on_complete(audit.finish)
+        if self._recorder.captures_bodies:
+            exchange.observe(audit.observer)
+        return audit
 
-    def _answer(self, exchange: ClientExchange, trail: Trail, refusal: Refusal) -> None:
+    def _send_error(
+        self, exchange: ClientExchange, audit: AuditContextProtocol, error: StatusError
+    ) -> None:
         # Its frames refer to the trail, which refers to the refusal: a cycle that would keep the
         # head, up to 1 MB, until the garbage collector comes.
-        refusal.__traceback__ = None
-        trail.is_refused(refusal)
+        error.__traceback__ = None
+        audit.set_error(error)
         if exchange.has_started:
             exchange.abort()
             return
-        headers, body = refusal_response(
-            refusal, exchange.request.headers, exchange.request.target, audit_id=trail.audit_id
+        headers, body = status_response(
+            error, exchange.request.headers, exchange.request.target, audit_id=audit.audit_id
         )
-        exchange.respond(refusal.code, headers, body)
+        exchange.send_response(error.code, headers, body)

@@ -4,18 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxy.core.errors import Refusal
-from proxy.core.http.headers import Header, HeaderLines
-from proxy.core.impersonation.cache_keys import RepeatableDecision
-from proxy.core.impersonation.permit import Admission
+from proxy.core.errors import StatusError
+from proxy.core.http.headers import Header, HeaderList
+from proxy.core.impersonation.cache_keys import ReusableDecision
+from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.list_options import DEFAULT_SELECTOR_TERMS
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.userinfo import Caller, Identity
-from proxy.wire.exchange import ClientExchange, ExchangeObserver, Outcome, Peer
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import Caller, UserInfo
+from proxy.wire.exchange import ClientExchange, ExchangeObserver, ExchangeOutcome, Peer
 from proxy.wire.http1.message import RequestHead
 
 
-class Trail(Protocol):
+class AuditContextProtocol(Protocol):
     """The record of one request; told each fact once, as soon as it is known."""
 
     audit_id: bytes
@@ -25,58 +25,60 @@ class Trail(Protocol):
         """Who is to hear what passes, if anybody."""
         ...
 
-    def acts(self, action: Action) -> None:
+    def set_request_info(self, request_info: RequestInfo) -> None:
         """Learn what the request does."""
         ...
 
-    def is_called_by(self, caller: Caller) -> None:
+    def set_caller(self, caller: Caller) -> None:
         """Learn who is calling."""
         ...
 
-    def is_reviewed(self, count: int) -> None:
+    def add_reviews(self, count: int) -> None:
         """Learn how many reviews the decision took, if it took any."""
         ...
 
-    def is_admitted(self, admission: Admission) -> None:
+    def set_permit(self, permit: Permit) -> None:
         """Learn who the request becomes."""
         ...
 
-    def is_admitted_again(self, action: Action, caller: Caller, admission: Admission) -> None:
+    def set_cached_permit(self, request_info: RequestInfo, caller: Caller, permit: Permit) -> None:
         """Learn all of that at once."""
         ...
 
-    def is_refused(self, refusal: Refusal) -> None:
+    def set_error(self, error: StatusError) -> None:
         """Learn why the request goes no further."""
         ...
 
-    def ended(self, outcome: Outcome) -> None:
+    def finish(self, outcome: ExchangeOutcome) -> None:
         """Learn how it ended, and write it down."""
         ...
 
 
-class Recorder(Protocol):
+class RecorderProtocol(Protocol):
     """Keeps the trails."""
 
     @property
-    def observes(self) -> bool:
+    def captures_bodies(self) -> bool:
         """Tell whether its trails may want to hear what passes."""
         ...
 
-    def open(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> Trail:
+    def begin(
+        self, request: RequestHead, peer: Peer, audit_id: bytes | None
+    ) -> AuditContextProtocol:
         """Start a trail under the client's id or a new one."""
         ...
 
 
-class CallerFinder(Protocol):
+class AuthenticatorProtocol(Protocol):
     """Stage: who is calling?"""
 
     async def authenticate(
-        self, peer: Peer, headers: HeaderLines, *, target: bytes, upgrade: bytes | None
+        self, peer: Peer, headers: HeaderList, *, target: bytes, upgrade: bytes | None
     ) -> Caller:
         """Return the caller or refuse."""
         ...
 
-    def recaller(self, peer: Peer, headers: HeaderLines) -> Callable[[], Caller | None]:
+    def cached_caller_lookup(self, peer: Peer, headers: HeaderList) -> Callable[[], Caller | None]:
         """Return who tells the caller of equal plain requests if nobody has to be asked for it.
 
         It answers None in doubt.
@@ -84,18 +86,18 @@ class CallerFinder(Protocol):
         ...
 
 
-class Places(Protocol):
+class InFlightProtocol(Protocol):
     """Stage: is there a place for one more?"""
 
-    def enter(self, exchange: ClientExchange, action: Action, caller: Caller) -> None:
+    def acquire(self, exchange: ClientExchange, request_info: RequestInfo, caller: Caller) -> None:
         """Take a place until the exchange ends, or refuse."""
         ...
 
 
-class AuditRoom(Protocol):
+class BackpressureProtocol(Protocol):
     """Stage: can what happens be written down? Comes first: all that follows may be an event."""
 
-    def is_free(self) -> bool:
+    def has_capacity(self) -> bool:
         """Tell whether nobody has to wait."""
         ...
 
@@ -104,53 +106,53 @@ class AuditRoom(Protocol):
         ...
 
 
-class DecisionGate(Protocol):
+class AuthorizerProtocol(Protocol):
     """Stage: may the caller act as that identity, for this action?"""
 
-    async def admit(
+    async def authorize(
         self,
         caller: Caller,
-        wanted: Identity | None,
-        action: Action,
+        wanted_user: UserInfo | None,
+        request_info: RequestInfo,
         *,
         is_upgrade: bool,
-        witness: Trail,
-    ) -> Admission:
+        witness: AuditContextProtocol,
+    ) -> Permit:
         """Return the permit to forward or refuse."""
         ...
 
-    def repeatable(
-        self, caller: Caller, wanted: Identity | None, action: Action
-    ) -> RepeatableDecision | None:
+    def reusable_decision(
+        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
+    ) -> ReusableDecision | None:
         """Return by what an equal plain request can be admitted again, if at all."""
         ...
 
-    def admit_again(self, known: RepeatableDecision) -> Admission | None:
+    def reauthorize(self, known: ReusableDecision) -> Permit | None:
         """Return the permit to forward if it would come out the same; None in doubt."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Decisions:
+class ImpersonationStage:
     """How requests are judged; replaced as a whole when the rules change."""
 
-    read_wanted: Callable[[Sequence[Header]], Identity | None]
-    gate: DecisionGate
+    parse_headers: Callable[[Sequence[Header]], UserInfo | None]
+    authorizer: AuthorizerProtocol
     selector_terms: int = DEFAULT_SELECTOR_TERMS
     """How many requirements and values the selectors of one request may have together."""
 
 
-class RequestForwarder(Protocol):
+class ForwarderProtocol(Protocol):
     """Stage: carry it out."""
 
     async def forward(
         self,
         exchange: ClientExchange,
-        admission: Admission,
+        permit: Permit,
         *,
         audit_id: bytes,
         is_long_running: bool,
-        refuse: Callable[[Refusal], None],
+        refuse: Callable[[StatusError], None],
     ) -> None:
         """Start relaying; the answer flows without the pipeline."""
         ...
@@ -158,10 +160,10 @@ class RequestForwarder(Protocol):
     def forward_at_once(
         self,
         exchange: ClientExchange,
-        admission: Admission,
+        permit: Permit,
         *,
         audit_id: bytes,
-        refuse: Callable[[Refusal], None],
+        refuse: Callable[[StatusError], None],
     ) -> bool:
         """Start relaying a request that takes not long, unless something has to be waited for."""
         ...

@@ -49,7 +49,7 @@ class Validity:
 USUAL_VALIDITY = Validity()
 
 
-class Authority:
+class CertificateAuthority:
     """A certificate authority whose key never leaves this process."""
 
     def __init__(self, name: str, *, validity: Validity = USUAL_VALIDITY) -> None:

@@ -7,19 +7,19 @@ from importlib.metadata import PackageNotFoundError, version
 
 from kubernetes_asyncio.client import ApiClient
 
-from proxy.admin.metrics_endpoint import MetricsGuard
+from proxy.admin.metrics_endpoint import MetricsAuthorizer
 from proxy.authentication.token_review import KubernetesTokenReviewer
 from proxy.authorization.access_review import KubernetesAccessReviewer
-from proxy.core.authorization.access_check import AccessCheck, Answer
-from proxy.core.impersonation.permit import Admission
-from proxy.core.userinfo import Identity
-from proxy.serving.exchange_transport import Kind
-from proxy.serving.limits.max_in_flight import InFlight
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
+from proxy.core.impersonation.permit import Permit
+from proxy.core.userinfo import UserInfo
+from proxy.serving.exchange_transport import ExchangeKind
+from proxy.serving.limits.max_in_flight import MaxInFlightLimiter
 from proxy.serving.listener import Listener
 from proxy.settings.telemetry import TracingSettings
 from proxy.telemetry.metrics.serving import ServingMetrics
 from proxy.telemetry.tracing import Tracing, start_tracing
-from proxy.upstream.forwarder import HeadDressing
+from proxy.upstream.forwarder import HeadDecorator
 from proxy.wire.exchange import ClientExchange
 
 try:
@@ -28,28 +28,30 @@ except PackageNotFoundError:  # run from its source
     VERSION = "unknown"
 
 
-class _OfTheMoment:
+class _CurrentReviewer:
     """Asks with the client that serves in the moment of asking: a reload may bring another."""
 
     def __init__(self, client: Callable[[], ApiClient]) -> None:
         self._client = client
 
-    async def owner(self, token: str) -> Identity | None:
+    async def owner(self, token: str) -> UserInfo | None:
         """Return the token's owner, which is one for the API server, as with every component."""
         return await KubernetesTokenReviewer(self._client()).review(token)
 
-    async def answer(self, check: AccessCheck) -> Answer:
+    async def answer(self, check: AccessCheck) -> CheckResult:
         """Return what somebody may do."""
         return await KubernetesAccessReviewer(self._client()).review(check)
 
 
-def metrics_guard(client: Callable[[], ApiClient], *, clock: Callable[[], float]) -> MetricsGuard:
+def build_metrics_authorizer(
+    client: Callable[[], ApiClient], *, clock: Callable[[], float]
+) -> MetricsAuthorizer:
     """Return who decides about scrapers, asking as the reviewer of the moment."""
-    asking = _OfTheMoment(client)
-    return MetricsGuard(asking.owner, asking.answer, clock=clock)
+    asking = _CurrentReviewer(client)
+    return MetricsAuthorizer(asking.owner, asking.answer, clock=clock)
 
 
-async def tracing_by(settings: TracingSettings) -> Tracing | None:
+async def start_tracing_from(settings: TracingSettings) -> Tracing | None:
     """Return what makes spans of requests; None if nobody collects them. TracingError: cannot."""
     if settings.endpoint is None:
         return None
@@ -63,34 +65,34 @@ async def tracing_by(settings: TracingSettings) -> Tracing | None:
     return await asyncio.to_thread(start)
 
 
-def dressing_by(tracing: Tracing | None) -> HeadDressing | None:
+def trace_header_injector(tracing: Tracing | None) -> HeadDecorator | None:
     """Return what tells the API server of a request's span, if there are any."""
     if tracing is None:
         return None
 
-    def dress(
-        exchange: ClientExchange, audit_id: bytes, head: bytes, admission: Admission
-    ) -> bytes:
-        groups = admission.caller.identity.groups
-        return tracing.dress((audit_id, id(exchange.request)), head, groups)
+    def dress(exchange: ClientExchange, audit_id: bytes, head: bytes, permit: Permit) -> bytes:
+        groups = permit.caller.user.groups
+        return tracing.inject_headers((audit_id, id(exchange.request)), head, groups)
 
     return dress
 
 
-def watch_clients(metrics: ServingMetrics, listener: Listener, in_flight: InFlight) -> None:
+def register_client_gauges(
+    metrics: ServingMetrics, listener: Listener, in_flight: MaxInFlightLimiter
+) -> None:
     """Let the metrics show who is being served."""
 
-    def count(kind: Kind) -> int:
+    def count(kind: ExchangeKind) -> int:
         exchanges = (connection.exchange for connection in listener.connections)
         return sum(exchange is not None and exchange.kind is kind for exchange in exchanges)
 
     metrics.watch_clients(
         lambda: len(listener.connections),
         {
-            "read": lambda: in_flight.taken[0],
-            "write": lambda: in_flight.taken[1],
-            "stream": lambda: count(Kind.STREAM),
-            "tunnel": lambda: count(Kind.TUNNEL),
+            "read": lambda: in_flight.in_use[0],
+            "write": lambda: in_flight.in_use[1],
+            "stream": lambda: count(ExchangeKind.STREAM),
+            "tunnel": lambda: count(ExchangeKind.TUNNEL),
         },
     )
     metrics.watch_handshakes(lambda: listener.handshake_failures)

@@ -6,15 +6,15 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from proxy.audit.backends.buffer import BufferLimits, Mode
+from proxy.audit.backends.buffer import BackendMode, BufferLimits
 from proxy.audit.backends.log import LogBackend
-from proxy.audit.backends.log_file import STANDARD_OUTPUT, LogFile
-from proxy.audit.backends.log_rotation import Keeping, OldLogFiles
+from proxy.audit.backends.log_file import STANDARD_OUTPUT, RotatingLogFile
+from proxy.audit.backends.log_rotation import LogRetention, RetentionPolicy
 from proxy.audit.backends.union import AuditBackends
-from proxy.audit.backends.webhook import Batching, WebhookBackend
-from proxy.audit.backends.webhook_config import WebhookTarget
+from proxy.audit.backends.webhook import BatchConfig, WebhookBackend
+from proxy.audit.backends.webhook_config import WebhookConfigLoader
 from proxy.core.audit.limits import EventLimits
-from proxy.kubeclient.kubeconfig import CredentialSource
+from proxy.kubeclient.kubeconfig import KubeconfigSource
 from proxy.settings.audit import AuditLogSettings, AuditSettings, AuditWebhookSettings
 from proxy.telemetry.logs import fields
 from proxy.telemetry.metrics.audit import AuditMetrics
@@ -25,7 +25,7 @@ _MEGABYTE = 1 << 20
 _NO_BACKENDS = AuditSettings()
 
 
-def build_audit(
+def build_audit_backends(
     settings: AuditSettings,
     metrics: AuditMetrics,
     now: Callable[[], datetime],
@@ -45,7 +45,7 @@ def build_audit(
     return AuditBackends(file, receiver, when_refused=metrics.request_rejected)
 
 
-def limit_audit(settings: AuditSettings, backends: AuditBackends) -> None:
+def apply_buffer_limits(settings: AuditSettings, backends: AuditBackends) -> None:
     """Hold every backend to what these settings let it keep in memory."""
     if backends.log is not None:
         backends.log.backlog.limit(_limits(settings.log))
@@ -77,7 +77,7 @@ def _is_same_receiver(old: AuditWebhookSettings, new: AuditWebhookSettings) -> b
 
 
 def _limits(settings: AuditLogSettings | AuditWebhookSettings) -> BufferLimits:
-    return BufferLimits(Mode(settings.mode), settings.buffer_size, settings.buffer_bytes)
+    return BufferLimits(BackendMode(settings.mode), settings.buffer_size, settings.buffer_bytes)
 
 
 def _build_audit_log(settings: AuditLogSettings, metrics: AuditMetrics) -> LogBackend | None:
@@ -87,22 +87,24 @@ def _build_audit_log(settings: AuditLogSettings, metrics: AuditMetrics) -> LogBa
     return LogBackend(open_file, _limits(settings), metrics)
 
 
-def _open_audit_log(settings: AuditLogSettings, path: Path, metrics: AuditMetrics) -> LogFile:
+def _open_audit_log(
+    settings: AuditLogSettings, path: Path, metrics: AuditMetrics
+) -> RotatingLogFile:
     def failed(reason: str, error: OSError) -> None:
         metrics.backend_failed("log", reason)
         text = error.strerror or str(error)
         log.warning("audit file not rotated", extra=fields(step=reason, reason=text))
 
-    keeping = Keeping(settings.max_age_days, settings.max_backups, settings.compress)
-    old_files = OldLogFiles(path, keeping, when_failed=partial(failed, "tidy"))
-    file = LogFile(
+    keeping = RetentionPolicy(settings.max_age_days, settings.max_backups, settings.compress)
+    old_files = LogRetention(path, keeping, when_failed=partial(failed, "tidy"))
+    file = RotatingLogFile(
         path,
         most_bytes=settings.max_size_megabytes * _MEGABYTE,
-        when_put_aside=old_files.tidy,
+        when_put_aside=old_files.apply,
         when_rotation_fails=partial(failed, "rotate"),
     )
     if path != STANDARD_OUTPUT:
-        old_files.tidy()  # what a predecessor could not finish
+        old_files.apply()  # what a predecessor could not finish
     return file
 
 
@@ -112,10 +114,10 @@ def _build_audit_webhook(
     if settings.kubeconfig is None:
         return None
     return WebhookBackend(
-        WebhookTarget(CredentialSource(settings.kubeconfig, now)),
+        WebhookConfigLoader(KubeconfigSource(settings.kubeconfig, now)),
         _limits(settings),
-        Batching(
-            most_events=settings.batch_max_size,
+        BatchConfig(
+            max_events=settings.batch_max_size,
             longest_wait_seconds=settings.batch_max_wait_seconds,
             calls_per_second=settings.throttle_qps,
             burst=settings.throttle_burst,

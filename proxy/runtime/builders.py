@@ -9,44 +9,53 @@ from functools import lru_cache, partial
 from kubernetes_asyncio.client import ApiClient
 
 from proxy.authentication.authenticator import AnonymousPolicy, Authenticator
-from proxy.authentication.client_trust import Trust, TrustKeeper, header_names
-from proxy.authentication.client_trust_sources import FrontProxyFile, WhereTrustIs
-from proxy.authentication.token_review import KubernetesTokenReviewer, TokenAuthenticator
-from proxy.authentication.token_review_queue import TokenDesk
-from proxy.authorization.access_review import KubernetesAccessReviewer, ReviewDesk, ReviewLimits
-from proxy.authorization.decision_cache import DecisionMemory, Memory, ModeMemory
-from proxy.authorization.impersonation import Gate
-from proxy.authorization.pod_nodes import BoundPods, DecidingGate, KubernetesPodReader, PlacingGate
-from proxy.authorization.shadow import (
-    Shadow,
-    ShadowingGate,
-    ShadowLimits,
-    ShadowTools,
+from proxy.authentication.client_trust import ClientTrust, ClientTrustReloader, header_names
+from proxy.authentication.client_trust_sources import FrontProxyFile, TrustSourceConfig
+from proxy.authentication.token_review import CachedTokenAuthenticator, KubernetesTokenReviewer
+from proxy.authentication.token_review_queue import TokenReviewQueue
+from proxy.authorization.access_review import (
+    AccessReviewQueue,
+    KubernetesAccessReviewer,
+    ReviewLimits,
 )
-from proxy.concurrency.circuit_breaker import Breaker
-from proxy.concurrency.rate_limit import Ration, Rationing
-from proxy.concurrency.task_set import Tasks
-from proxy.core.forwarding import NO_RULES, ForwardingRules, folded_name
-from proxy.core.http.front_proxy import RemoteHeaders
+from proxy.authorization.decision_cache import DecisionCache, ImpersonationCaches, ModeCache
+from proxy.authorization.impersonation import ImpersonationAuthorizer
+from proxy.authorization.pod_nodes import (
+    Authorizer,
+    KubernetesPodReader,
+    NodeResolver,
+    PodNodeResolver,
+)
+from proxy.authorization.shadow import (
+    ShadowDependencies,
+    ShadowEvaluator,
+    ShadowingAuthorizer,
+    ShadowLimits,
+)
+from proxy.concurrency.circuit_breaker import CircuitBreaker
+from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.forwarding import NO_RULES, ForwardingRules, normalized_header_name
+from proxy.core.http.front_proxy import FrontProxyHeaderNames
 from proxy.core.http.headers import Header
-from proxy.core.impersonation.checks import DecisionRules
-from proxy.core.impersonation.headers import ImpersonationLimits, read_wanted_identity
-from proxy.core.impersonation.permit import Guards
+from proxy.core.impersonation.checks import ImpersonationRules
+from proxy.core.impersonation.headers import ImpersonationLimits, parse_impersonation_headers
+from proxy.core.impersonation.permit import IdentityRestrictions
 from proxy.core.impersonation.policy import ExtraPolicy, LegacyAction, LegacyPolicy, LegacyRule
-from proxy.core.userinfo import Identity
-from proxy.pipeline.stages import Decisions
+from proxy.core.userinfo import UserInfo
+from proxy.pipeline.stages import ImpersonationStage
 from proxy.serving.certificates import CertificateFiles
 from proxy.serving.drain_schedule import DrainTimes
 from proxy.serving.limits.connections import ConnectionLimits
 from proxy.settings.impersonation import ImpersonationSettings
 from proxy.settings.model import Settings
 from proxy.telemetry.metrics.authentication import TokenMetrics
-from proxy.telemetry.metrics.impersonation import Metrics, ShadowMetrics
+from proxy.telemetry.metrics.impersonation import ImpersonationMetrics, ShadowMetrics
 
 
-def decision_rules(settings: ImpersonationSettings) -> DecisionRules:
+def decision_rules(settings: ImpersonationSettings) -> ImpersonationRules:
     """Return the switches that change a decision."""
-    return DecisionRules(
+    return ImpersonationRules(
         constrained=settings.constrained,
         legacy=LegacyPolicy(
             LegacyAction(settings.legacy.default),
@@ -61,7 +70,7 @@ def decision_rules(settings: ImpersonationSettings) -> DecisionRules:
             ),
         ),
         protected_groups=frozenset(settings.protected_groups),
-        recalls_legacy=settings.legacy_ttl_seconds > 0,
+        caches_legacy=settings.legacy_ttl_seconds > 0,
         upgrade_needs_create=settings.upgrade_needs_create,
     )
 
@@ -76,7 +85,7 @@ def impersonation_limits(settings: ImpersonationSettings) -> ImpersonationLimits
     )
 
 
-WantedReader = Callable[[Sequence[Header]], Identity | None]
+ImpersonationHeaderParser = Callable[[Sequence[Header]], UserInfo | None]
 
 _TOO_MANY_TOKENS = "too many unknown tokens from this address, please try again later"
 _TOO_MANY_LOOKUPS = "too many pods looked up for this caller, please try again later"
@@ -84,44 +93,46 @@ _TOO_MANY_REVIEWS = "too many access reviews for this caller, please try again l
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class BuildContext:
     """What parts need besides their settings."""
 
     clock: Callable[[], float]
     now: Callable[[], datetime]
-    tasks: Tasks
+    tasks: TaskSet
     client: ApiClient
     """For our own calls."""
-    metrics: Metrics
+    metrics: ImpersonationMetrics
     token_metrics: TokenMetrics
-    breaker: Breaker
+    breaker: CircuitBreaker
     """Whether access reviews are answered at all; whatever the rules are."""
     shadow_metrics: ShadowMetrics
 
 
-def build_authenticator(settings: Settings, tools: Tools, trust: TrustKeeper) -> Authenticator:
+def build_authenticator(
+    settings: Settings, context: BuildContext, trust: ClientTrustReloader
+) -> Authenticator:
     """Return what finds out who is calling."""
     reviews = settings.authentication.token_review
-    ration = Ration(reviews.per_address_per_second, reviews.per_address_burst)
-    desk = TokenDesk(
-        KubernetesTokenReviewer(tools.client, audiences=reviews.audiences),
-        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_TOKENS),
-        counter=tools.token_metrics,
+    rate_limit = RateLimit(reviews.per_address_per_second, reviews.per_address_burst)
+    queue = TokenReviewQueue(
+        KubernetesTokenReviewer(context.client, audiences=reviews.audiences),
+        buckets=KeyedTokenBucket(rate_limit, context.clock, refusal=_TOO_MANY_TOKENS),
+        counter=context.token_metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
-        clock=tools.clock,
+        clock=context.clock,
     )
-    tokens = TokenAuthenticator(
-        desk,
+    tokens = CachedTokenAuthenticator(
+        queue,
         token_bytes=reviews.token_bytes,
         success_ttl_seconds=reviews.success_ttl_seconds,
-        clock=tools.clock,
-        tasks=tools.tasks,
-        lookups=tools.token_metrics,
+        clock=context.clock,
+        tasks=context.tasks,
+        lookups=context.token_metrics,
     )
     return Authenticator(
         trust,
         tokens if reviews.enabled else None,
-        clock=tools.now,
+        clock=context.now,
         anonymous=anonymous_policy(settings),
     )
 
@@ -132,109 +143,111 @@ def anonymous_policy(settings: Settings) -> AnonymousPolicy:
     return AnonymousPolicy(anonymous.enabled, frozenset(anonymous.paths))
 
 
-def where_trust_is(settings: Settings) -> WhereTrustIs:
+def trust_sources_from(settings: Settings) -> TrustSourceConfig:
     """Return where the CAs of clients and of front proxies are read from."""
     clients = settings.authentication.client_certificate
     front_proxy = settings.authentication.front_proxy
     file = None
     if front_proxy.ca_file is not None:
-        headers = RemoteHeaders(
+        headers = FrontProxyHeaderNames(
             header_names(front_proxy.username_headers),
             header_names(front_proxy.uid_headers),
             header_names(front_proxy.group_headers),
             header_names(front_proxy.extra_header_prefixes),
         )
         file = FrontProxyFile(front_proxy.ca_file, front_proxy.allowed_names, headers)
-    return WhereTrustIs(clients.ca_file, clients.from_cluster, file, front_proxy.from_cluster)
+    return TrustSourceConfig(clients.ca_file, clients.from_cluster, file, front_proxy.from_cluster)
 
 
-def forwarding_rules(trust: Trust) -> ForwardingRules:
+def forwarding_rules(trust: ClientTrust) -> ForwardingRules:
     """Return which headers a client may not send on, besides those that nobody may."""
     if trust.front_proxies is None:
         return NO_RULES
     headers = trust.front_proxies.headers
     return ForwardingRules(
-        dropped_names=frozenset(map(folded_name, headers.names)),
-        dropped_prefixes=tuple(map(folded_name, headers.extra_prefixes)),
+        dropped_names=frozenset(map(normalized_header_name, headers.names)),
+        dropped_prefixes=tuple(map(normalized_header_name, headers.extra_prefixes)),
     )
 
 
-def build_gate(settings: Settings, tools: Tools) -> Gate:
+def build_authorizer(settings: Settings, context: BuildContext) -> ImpersonationAuthorizer:
     """Return what decides who may act as whom; it remembers nothing yet."""
     impersonation = settings.impersonation
     reviews = impersonation.reviews
-    ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
-    tools.metrics.watch_breaker(tools.breaker)
-    desk = ReviewDesk(
-        KubernetesAccessReviewer(tools.client),
-        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
-        breaker=tools.breaker,
-        counter=tools.metrics,
+    rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)
+    context.metrics.watch_breaker(context.breaker)
+    queue = AccessReviewQueue(
+        KubernetesAccessReviewer(context.client),
+        buckets=KeyedTokenBucket(rate_limit, context.clock, refusal=_TOO_MANY_REVIEWS),
+        breaker=context.breaker,
+        counter=context.metrics,
         limits=ReviewLimits(reviews.in_flight, reviews.timeout_seconds, reviews.document_bytes),
-        tasks=tools.tasks,
+        tasks=context.tasks,
     )
-    decisions = DecisionMemory(
+    decisions = DecisionCache(
         ttl_seconds=impersonation.success_ttl_seconds,
         legacy_ttl_seconds=impersonation.legacy_ttl_seconds,
         entries=impersonation.cache_entries,
-        clock=tools.clock,
+        clock=context.clock,
     )
-    return Gate(
+    return ImpersonationAuthorizer(
         rules=decision_rules(impersonation),
-        reviewer=desk,
-        memory=Memory(decisions, ModeMemory(enabled=impersonation.mode_memory)),
-        counter=tools.metrics,
-        clock=tools.clock,
-        tasks=tools.tasks,
+        reviewer=queue,
+        caches=ImpersonationCaches(decisions, ModeCache(enabled=impersonation.mode_cache)),
+        counter=context.metrics,
+        clock=context.clock,
+        tasks=context.tasks,
     )
 
 
-def decisions_by(settings: Settings, gate: Gate, tools: Tools) -> Decisions:
+def build_impersonation_stage(
+    settings: Settings, authorizer: ImpersonationAuthorizer, context: BuildContext
+) -> ImpersonationStage:
     """Return how requests are judged."""
     impersonation = settings.impersonation
     read_wanted = _wanted_reader(impersonation_limits(impersonation), impersonation.constrained)
-    deciding: DecidingGate = gate
+    deciding: Authorizer = authorizer
     if impersonation.shadow.enabled:
         shadow = build_shadow(
             impersonation,
-            tools.client,
-            metrics=tools.shadow_metrics,
-            tools=ShadowTools(tools.clock, random.random, tools.breaker, tools.tasks),
+            context.client,
+            metrics=context.shadow_metrics,
+            tools=ShadowDependencies(context.clock, random.random, context.breaker, context.tasks),
         )
-        deciding = ShadowingGate(gate, shadow)
+        deciding = ShadowingAuthorizer(authorizer, shadow)
     if settings.impersonation.bound_pod_lookup:
-        deciding = PlacingGate(deciding, _bound_pods(settings, tools))
-    return Decisions(read_wanted, deciding, settings.serving.limits.selector_terms)
+        deciding = NodeResolver(deciding, _bound_pods(settings, context))
+    return ImpersonationStage(read_wanted, deciding, settings.serving.limits.selector_terms)
 
 
 @lru_cache(maxsize=8)
-def _wanted_reader(limits: ImpersonationLimits, constrained: bool) -> WantedReader:  # noqa: FBT001 - a key
+def _wanted_reader(limits: ImpersonationLimits, constrained: bool) -> ImpersonationHeaderParser:  # noqa: FBT001 - a key
     """Return the same reader for the same rules.
 
     Connections remember what each reader found in their headers: a new one with every reload would
     leave its traces there for as long as they stay open.
     """
-    return partial(read_wanted_identity, limits=limits, constrained=constrained)
+    return partial(parse_impersonation_headers, limits=limits, constrained=constrained)
 
 
-def _bound_pods(settings: Settings, tools: Tools) -> BoundPods:
+def _bound_pods(settings: Settings, context: BuildContext) -> PodNodeResolver:
     reviews = settings.impersonation.reviews
-    ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
-    return BoundPods(
-        KubernetesPodReader(tools.client),
-        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_LOOKUPS),
-        counter=tools.metrics,
+    rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)
+    return PodNodeResolver(
+        KubernetesPodReader(context.client),
+        buckets=KeyedTokenBucket(rate_limit, context.clock, refusal=_TOO_MANY_LOOKUPS),
+        counter=context.metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
-        clock=tools.clock,
-        tasks=tools.tasks,
+        clock=context.clock,
+        tasks=context.tasks,
     )
 
 
-def nameless_guards(settings: Settings) -> Guards:
+def base_restrictions(settings: Settings) -> IdentityRestrictions:
     """Return what holds for every identity, but for our own name: the API server tells that."""
-    return Guards(
+    return IdentityRestrictions(
         protected_groups=frozenset(settings.impersonation.protected_groups),
-        tells_original_user=settings.upstream.original_user_extra,
+        adds_original_user=settings.upstream.original_user_extra,
         extras=_extra_policy(settings),
     )
 
@@ -243,7 +256,7 @@ def _extra_policy(settings: Settings) -> ExtraPolicy | None:
     keys: dict[str, set[str]] = {"forward": set(), "drop": set(), "refuse": set()}
     for key, action in settings.upstream.extras.items():
         keys[action].add(key)
-    policy = ExtraPolicy(dropped=frozenset(keys["drop"]), refused=frozenset(keys["refuse"]))
+    policy = ExtraPolicy(dropped=frozenset(keys["drop"]), rejected=frozenset(keys["refuse"]))
     return None if policy == ExtraPolicy() else policy
 
 
@@ -252,7 +265,7 @@ def certificate_files(settings: Settings) -> CertificateFiles:
     return CertificateFiles(
         settings.serving.certificate_file,
         settings.serving.key_file,
-        where_trust_is(settings).believes_certificates,
+        trust_sources_from(settings).trusts_certificates,
     )
 
 
@@ -262,9 +275,9 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
     return ConnectionLimits(
         handshake_seconds=limits.handshake_timeout_seconds,
         handshake_bytes=limits.handshake_bytes,
-        head_seconds=limits.head_timeout_seconds,
+        head_seconds=limits.read_header_timeout_seconds,
         idle_seconds=limits.idle_timeout_seconds,
-        age_seconds=settings.serving.connection_age_seconds,
+        age_seconds=settings.serving.max_connection_age_seconds,
         header_lines=limits.header_lines,
         header_line_bytes=limits.header_line_bytes,
         target_bytes=limits.target_bytes,
@@ -301,26 +314,26 @@ def build_shadow(
     client: ApiClient,
     *,
     metrics: ShadowMetrics,
-    tools: ShadowTools,
-) -> Shadow:
+    tools: ShadowDependencies,
+) -> ShadowEvaluator:
     """Return what judges by these settings.
 
     Client and breaker are shared with real decisions. A failure here cannot open the breaker: a
     probe does, which asks for neither.
     """
     reviews, limits = settings.reviews, settings.shadow
-    ration = Ration(reviews.per_caller_per_second, reviews.per_caller_burst)
-    desk = ReviewDesk(
+    rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)
+    queue = AccessReviewQueue(
         KubernetesAccessReviewer(client),
-        rationing=Rationing(ration, tools.clock, refusal=_TOO_MANY_REVIEWS),
+        buckets=KeyedTokenBucket(rate_limit, tools.clock, refusal=_TOO_MANY_REVIEWS),
         breaker=tools.breaker,
         counter=metrics,
         limits=ReviewLimits(limits.in_flight, reviews.timeout_seconds, reviews.document_bytes),
         tasks=tools.tasks,
     )
-    return Shadow(
+    return ShadowEvaluator(
         decision_rules(settings),
-        reviewer=desk,
+        reviewer=queue,
         counter=metrics,
         limits=ShadowLimits(
             limits.sample,

@@ -13,12 +13,12 @@ from pathlib import Path
 from proxy.admin.server import admin_files
 from proxy.admin.tls import AdminCertificate
 from proxy.audit.backends.log_file import STANDARD_OUTPUT
-from proxy.audit.backends.webhook_config import WebhookTarget
-from proxy.authentication.ca_bundle import CaText, TrustError
-from proxy.authentication.client_trust import FrontProxyClaim, TrustClaim, build_trust
-from proxy.core.errors import SetupError
-from proxy.core.http.front_proxy import RemoteHeaders
-from proxy.kubeclient.kubeconfig import CredentialSource, runs_plugin
+from proxy.audit.backends.webhook_config import WebhookConfigLoader
+from proxy.authentication.ca_bundle import ClientCAError, PEMBundle
+from proxy.authentication.client_trust import ClientTrustConfig, FrontProxyTrustConfig, build_trust
+from proxy.core.errors import OperatorError
+from proxy.core.http.front_proxy import FrontProxyHeaderNames
+from proxy.kubeclient.kubeconfig import KubeconfigSource, uses_exec_plugin
 from proxy.serving.certificates import (
     CertificateFiles,
     load_certificates,
@@ -29,10 +29,10 @@ from proxy.settings.audit_policy import load_audit_policy
 from proxy.settings.model import Settings
 from proxy.upstream.credentials.credentials import load_credentials
 
-_NO_HEADERS = RemoteHeaders((), (), (), ())
+_NO_HEADERS = FrontProxyHeaderNames((), (), (), ())
 
 
-class UnusableFiles(SetupError):
+class InvalidConfigFiles(OperatorError):
     """Files that a config names cannot be used; `problems` has one line for each."""
 
     def __init__(self, problems: list[str]) -> None:
@@ -45,7 +45,7 @@ class UnusableFiles(SetupError):
         return self.problems
 
 
-def file_problems(settings: Settings) -> list[str]:
+def find_file_problems(settings: Settings) -> list[str]:
     """Return a line for each file that could not be used. Blocks on files."""
     return [
         *_serving_problems(settings),
@@ -65,7 +65,9 @@ def _serving_problems(settings: Settings) -> Iterator[str]:
     if alone:
         yield from alone
         return
-    files = CertificateFiles(serving.certificate_file, serving.key_file, asks_for_certificate=False)
+    files = CertificateFiles(
+        serving.certificate_file, serving.key_file, requests_client_certificate=False
+    )
     yield from _problems("serving", lambda: load_certificates(files))
 
 
@@ -82,9 +84,9 @@ def _authentication_problems(settings: Settings) -> Iterator[str]:
             alone += _problems(path, partial(_check_ca, file))
     yield from alone
     if not alone and clients is not None and front_proxy.ca_file is not None:
-        both = TrustClaim(
+        both = ClientTrustConfig(
             _ca(clients),
-            FrontProxyClaim(_ca(front_proxy.ca_file), front_proxy.allowed_names, _NO_HEADERS),
+            FrontProxyTrustConfig(_ca(front_proxy.ca_file), front_proxy.allowed_names, _NO_HEADERS),
         )
         yield from _problems("authentication.frontProxy", lambda: build_trust(both))
 
@@ -96,14 +98,14 @@ def _admin_problems(settings: Settings) -> Iterator[str]:
 
 
 def _check_ca(file: Path) -> None:
-    build_trust(TrustClaim(_ca(file)))
+    build_trust(ClientTrustConfig(_ca(file)))
 
 
-def _ca(file: Path) -> CaText:
+def _ca(file: Path) -> PEMBundle:
     try:
-        return CaText(file.read_bytes(), str(file))
+        return PEMBundle(file.read_bytes(), str(file))
     except OSError as error:
-        raise TrustError(f"cannot read {file}: {error.strerror}") from error
+        raise ClientCAError(f"cannot read {file}: {error.strerror}") from error
 
 
 def _upstream_problems(settings: Settings) -> Iterator[str]:
@@ -118,20 +120,20 @@ def _upstream_problems(settings: Settings) -> Iterator[str]:
 
 def _credential_check(file: Path, endpoints: tuple[tuple[str, int], ...]) -> Callable[[], object]:
     def check() -> None:
-        source = CredentialSource(file, _now)
+        source = KubeconfigSource(file, _now)
         if _can_be_read(source, file):
             asyncio.run(load_credentials(source, endpoints))
 
     return check
 
 
-def _can_be_read(source: CredentialSource, file: Path) -> bool:
+def _can_be_read(source: KubeconfigSource, file: Path) -> bool:
     """Tell whether a credential can be looked at without running a program."""
     try:
-        return not runs_plugin(file)
+        return not uses_exec_plugin(file)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise SetupError(f"cannot use {source}: {reason}") from error
+        raise OperatorError(f"cannot use {source}: {reason}") from error
 
 
 def _audit_problems(settings: Settings) -> Iterator[str]:
@@ -147,9 +149,9 @@ def _audit_problems(settings: Settings) -> Iterator[str]:
 
 def _receiver_check(file: Path) -> Callable[[], object]:
     def check() -> None:
-        source = CredentialSource(file, _now)
+        source = KubeconfigSource(file, _now)
         if _can_be_read(source, file):
-            asyncio.run(WebhookTarget(source).read())
+            asyncio.run(WebhookConfigLoader(source).read())
 
     return check
 
@@ -169,7 +171,7 @@ def _log_path_problems(path: Path) -> Iterator[str]:
 def _problems(path: str, check: Callable[[], object]) -> list[str]:
     try:
         check()
-    except SetupError as error:
+    except OperatorError as error:
         return [f"{path}: {line}" for line in error.lines]
     return []
 

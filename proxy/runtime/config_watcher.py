@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from proxy.concurrency.task_set import Tasks
-from proxy.core.errors import SetupError
-from proxy.settings.loader import RestartNeeded, changed_paths, parse_settings, read_text
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.errors import OperatorError
+from proxy.settings.loader import RestartRequired, changed_paths, parse_settings, read_text
 from proxy.settings.model import Settings
 from proxy.telemetry.logs import fields
 
@@ -26,7 +26,7 @@ SETTLING_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class LoadedConfig:
     """One state of the config file."""
 
     settings: Settings
@@ -36,12 +36,12 @@ class Config:
     """Equal as long as nothing that is looked at has changed."""
 
 
-def load_config(file: Path) -> Config:
+def load_config(file: Path) -> LoadedConfig:
     """Read and check a config file, or ConfigError. Blocks on files."""
     text = read_text(file)
     settings = parse_settings(text, file=file)
     digest = _digest(text.encode())
-    return Config(settings, digest, _watched(digest, settings.audit.policy_file))
+    return LoadedConfig(settings, digest, _watched(digest, settings.audit.policy_file))
 
 
 class ConfigCounter(Protocol):
@@ -55,31 +55,31 @@ class ConfigCounter(Protocol):
         """Count contents that were used."""
         ...
 
-    def config_refused(self, outcome: str) -> None:
+    def config_rejected(self, outcome: str) -> None:
         """Count contents that were not used; `outcome` is refused or restart."""
         ...
 
 
-class Apply(Protocol):
+class ReloadCallback(Protocol):
     """Whoever is to use new settings."""
 
     def __call__(self, settings: Settings, *, forgets: bool) -> Awaitable[None]:
-        """Use them; SetupError if they cannot be used, and nothing was changed."""
+        """Use them; OperatorError if they cannot be used, and nothing was changed."""
         ...
 
 
-class ConfigKeeper:
+class ConfigWatcher:
     """Looks at the file from time to time, and at once when it is told to."""
 
     def __init__(
         self,
         file: Path,
-        active: Config,
-        apply: Apply,
+        active: LoadedConfig,
+        apply: ReloadCallback,
         *,
         counter: ConfigCounter,
         now: Callable[[], float],
-        tasks: Tasks,
+        tasks: TaskSet,
     ) -> None:
         """`apply` was given the `active` settings already."""
         self._file = file
@@ -91,7 +91,7 @@ class ConfigKeeper:
         self._complained: list[str] = []
         self._take(active)
 
-    def look_now(self) -> None:
+    def trigger(self) -> None:
         """Read everything again, changed or not, and forget what was decided before."""
         self._is_told.set()
 
@@ -101,9 +101,9 @@ class ConfigKeeper:
             is_told = await self._wait()
             self._is_told.clear()
             # A task of its own, so that not even a bug in one look ends the looking.
-            await asyncio.wait([self._tasks.start(self.look(is_told=is_told))])
+            await asyncio.wait([self._tasks.start(self.check(is_told=is_told))])
 
-    async def look(self, *, is_told: bool) -> None:
+    async def check(self, *, is_told: bool) -> None:
         """Use what the file says now, if it is new (or we are told to) and all good."""
         try:
             if not is_told and not await self._has_settled_news():
@@ -111,7 +111,7 @@ class ConfigKeeper:
             config = await asyncio.to_thread(load_config, self._file)
             changes = changed_paths(self._active.settings, config.settings)
             await self._apply(config.settings, forgets=is_told)
-        except SetupError as error:
+        except OperatorError as error:
             self._refuse(error, is_told=is_told)
             return
         self._complained = []
@@ -133,13 +133,13 @@ class ConfigKeeper:
                 return True
             seen = again
 
-    def _take(self, config: Config) -> None:
+    def _take(self, config: LoadedConfig) -> None:
         self._active = config
         self._counter.config_is(config.digest, self._now())
 
-    def _refuse(self, error: SetupError, *, is_told: bool) -> None:
-        is_restart = isinstance(error, RestartNeeded)
-        self._counter.config_refused("restart" if is_restart else "refused")
+    def _refuse(self, error: OperatorError, *, is_told: bool) -> None:
+        is_restart = isinstance(error, RestartRequired)
+        self._counter.config_rejected("restart" if is_restart else "refused")
         problems = error.lines
         if is_told or problems != self._complained:  # once, not at every look
             message = "config needs a restart" if is_restart else "config not reloaded"

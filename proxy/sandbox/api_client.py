@@ -35,7 +35,7 @@ TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class APIResponse:
     """What came back. Header order and duplicates are kept."""
 
     status: int
@@ -78,14 +78,14 @@ class ApiConnection:
         *,
         headers: Headers = (),
         body: Manifest | bytes | None = None,
-    ) -> Answer:
+    ) -> APIResponse:
         """Send one request and read its whole answer."""
         content, lines = self._head(headers, body)
         start = b"%s %s HTTP/1.1" % (method.encode(), _raw(target))
         self._stream.sendall(b"\r\n".join([start, *lines, b"", b""]) + content)
         with HTTPResponse(self._stream, method=method) as response:
             response.begin()
-            return Answer(response.status, tuple(response.getheaders()), response.read())
+            return APIResponse(response.status, tuple(response.getheaders()), response.read())
 
     def _head(self, headers: Headers, body: Manifest | bytes | None) -> tuple[bytes, list[bytes]]:
         """Return the body's bytes and the header lines, the given ones last and untouched."""
@@ -139,7 +139,7 @@ class ApiClient:
         *,
         headers: Headers = (),
         body: Manifest | bytes | None = None,
-    ) -> Answer:
+    ) -> APIResponse:
         """Send one request on a connection of its own, whatever the answer's status."""
         with self.connect() as connection:
             return connection.request(method, target, headers=headers, body=body)
@@ -154,13 +154,13 @@ class ApiClient:
     ) -> Any:
         """Return the JSON answer of a request that must succeed; raise SandboxError otherwise."""
         try:
-            answer = self.request(method, target, headers=headers, body=body)
+            response = self.request(method, target, headers=headers, body=body)
         except (OSError, HTTPException) as error:
             raise SandboxError(f"{method} {target!s} got no answer: {error}") from error
-        if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own definition of success
-            message = answer.body.decode(errors="replace").strip()
-            raise SandboxError(f"{method} {target!s} was answered {answer.status}: {message}")
-        return answer.json()
+        if not 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's own definition of success
+            message = response.body.decode(errors="replace").strip()
+            raise SandboxError(f"{method} {target!s} was answered {response.status}: {message}")
+        return response.json()
 
 
 def client_context(ca_pem: bytes, credential: Credential = None) -> ssl.SSLContext:

@@ -34,7 +34,7 @@ from proxy.sandbox.api_server import (
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.identities import (
     ADMIN_GROUP,
-    Authority,
+    CertificateAuthority,
     TokenUser,
     write_signing_key,
     write_token_file,
@@ -57,9 +57,9 @@ class ControlPlane:
     def __init__(self, binaries: Binaries, *, token_users: Iterable[TokenUser] = ()) -> None:
         self.binaries = binaries
         self.token_users = {user.name: user for user in token_users}
-        self.clients = Authority("understudy-clients")
-        self.servers = Authority("understudy-servers")
-        self.front_proxies = Authority("understudy-front-proxies")
+        self.clients = CertificateAuthority("understudy-clients")
+        self.servers = CertificateAuthority("understudy-servers")
+        self.front_proxies = CertificateAuthority("understudy-front-proxies")
         self.admin = self.clients.issue_client("admin", groups=(ADMIN_GROUP,))
         self.directory = Path()
         self._cleanup = ExitStack()

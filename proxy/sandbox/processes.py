@@ -76,7 +76,7 @@ class ChildProcess:
         """Raise SandboxError with the log's last lines if the program has ended."""
         code = self._supervisor.poll()
         if code is not None:
-            raise SandboxError(f"{self.program.name} ended with code {code}: {self.last_words()}")
+            raise SandboxError(f"{self.program.name} ended with code {code}: {self.log_tail()}")
 
     def wait(self, timeout_seconds: float) -> int | None:
         """Return the exit code (128 + signal for a killed program), or None if still running."""
@@ -106,10 +106,10 @@ class ChildProcess:
             outcome, _, detail = report.readline().decode().strip().partition(" ")
         if outcome != "started":
             self.stop()
-            raise SandboxError(f"cannot start {self.program}: {detail or self.last_words()}")
+            raise SandboxError(f"cannot start {self.program}: {detail or self.log_tail()}")
         return int(detail)
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """Return the last lines of the log, for an error message."""
         lines = self.log_file.read_text(errors="replace").splitlines()
         return " | ".join(lines[-QUOTED_LOG_LINES:]) or "it said nothing"

@@ -27,7 +27,7 @@ TEXT, BINARY = 0x1, 0x2
 TWO_MORE_BYTES, EIGHT_MORE_BYTES = 126, 127
 
 
-class UpgradeRefused(Exception):
+class UpgradeRejected(Exception):
     """The server answered the upgrade with something else."""
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -37,7 +37,7 @@ class UpgradeRefused(Exception):
 
 
 class WebSocket:
-    """One upgraded connection. Raises UpgradeRefused on entering when the server says no.
+    """One upgraded connection. Raises UpgradeRejected on entering when the server says no.
 
     `protocol` is then the subprotocol that the server chose.
     """
@@ -124,7 +124,7 @@ class WebSocket:
         response = self._response = HTTPResponse(stream)
         response.begin()
         if response.status != SWITCHING_PROTOCOLS:
-            raise UpgradeRefused(response.status, response.read())
+            raise UpgradeRejected(response.status, response.read())
         self.protocol = response.getheader("Sec-WebSocket-Protocol")
 
     def _read(self, count: int) -> bytes:

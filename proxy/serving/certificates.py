@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from OpenSSL import SSL
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
 from proxy.wire.tls_server import server_context
 
@@ -32,7 +32,7 @@ _Key = (
 )
 
 
-class CertificateError(SetupError):
+class CertificateError(OperatorError):
     """A certificate or key file cannot be used."""
 
 
@@ -42,7 +42,7 @@ class CertificateFiles:
 
     certificate: Path
     key: Path
-    asks_for_certificate: bool
+    requests_client_certificate: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class LoadedCertificates:
 class Listening(Protocol):
     """Where clients are met."""
 
-    def use(self, context: SSL.Context) -> None:
+    def set_tls_context(self, context: SSL.Context) -> None:
         """Meet new clients by this context."""
         ...
 
@@ -90,18 +90,18 @@ class ServingCertificates:
         self._told: str | None = None
         counter.certificate_expires(loaded.expires_at)
 
-    async def keep_fresh(self, every_seconds: float) -> None:
+    async def run(self, every_seconds: float) -> None:
         """Look at the files again and again."""
         while True:
             await asyncio.sleep(every_seconds)
-            await self.look()
+            await self.reload()
 
     @property
     def loaded(self) -> LoadedCertificates:
         """What is in use."""
         return self._loaded
 
-    async def look(self) -> None:
+    async def reload(self) -> None:
         """Use what the files hold now, if it is new and all good."""
         async with self._turn:
             current = self._loaded
@@ -118,7 +118,7 @@ class ServingCertificates:
         """Use what was loaded, and follow its files from now on."""
         is_new, self._loaded = loaded.context is not self._loaded.context, loaded
         if is_new:
-            self._listening.use(loaded.context)
+            self._listening.set_tls_context(loaded.context)
             self._counter.certificates_read(used=True)
             self._counter.certificate_expires(loaded.expires_at)
             log.info("certificates reloaded")
@@ -154,7 +154,7 @@ def context_of(certificate_pem: bytes, key_pem: bytes) -> SSL.Context:
 
     For one that is in no file.
     """
-    files = CertificateFiles(Path("certificate"), Path("key"), asks_for_certificate=False)
+    files = CertificateFiles(Path("certificate"), Path("key"), requests_client_certificate=False)
     own, *others = _certificates(certificate_pem, files.certificate)
     return _context(own, others, _key(key_pem, files.key), files)
 
@@ -162,7 +162,7 @@ def context_of(certificate_pem: bytes, key_pem: bytes) -> SSL.Context:
 def _context(
     own: x509.Certificate, others: list[x509.Certificate], key: _Key, files: CertificateFiles
 ) -> SSL.Context:
-    context = server_context(asks_for_certificate=files.asks_for_certificate)
+    context = server_context(asks_for_certificate=files.requests_client_certificate)
     try:
         context.use_certificate(own)
         for one in others:
@@ -195,7 +195,7 @@ def _key(content: bytes, file: Path) -> _Key:
 
 def load_again(files: CertificateFiles, current: LoadedCertificates) -> LoadedCertificates:
     """Load what the files hold now; the context stays the same one if that is what is in use."""
-    asks_as_before = files.asks_for_certificate == current.files.asks_for_certificate
+    asks_as_before = files.requests_client_certificate == current.files.requests_client_certificate
     if asks_as_before and _digests(_read(files)) == current.digests:
         return replace(current, files=files)
     return load_certificates(files)

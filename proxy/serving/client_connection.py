@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from OpenSSL import SSL
 
-from proxy.core.errors import Refusal, TooManyRequests
+from proxy.core.errors import StatusError, TooManyRequests
 from proxy.core.requestinfo.request_info import check_target_length
-from proxy.serving.client_transport import Guest
-from proxy.serving.exchange import Exchange
-from proxy.serving.exchange_transport import Ending, Kind
+from proxy.serving.client_transport import ClientTransport
+from proxy.serving.exchange import ServerExchange
+from proxy.serving.exchange_transport import ConnectionReuse, ExchangeKind
 from proxy.serving.handlers import RequestHandler
-from proxy.serving.limits.connections import SharedLimits
+from proxy.serving.limits.connections import ListenerState
 from proxy.wire.http1.body import (
     NO_BODY,
     BodyError,
@@ -34,7 +34,7 @@ from proxy.wire.http1.message import (
     find_head_end,
     unfinished_request,
 )
-from proxy.wire.http1.request_parser import RequestHeads
+from proxy.wire.http1.request_parser import CachingRequestParser
 
 _WAITING_BYTES = 64 * 1024
 # A head that waits for its caller to be authenticated is held as its lines, as its token, as that
@@ -49,7 +49,7 @@ _HEADS_A_TURN = 16
 _CHECKED_EVERY_BYTES = 64 * 1024
 
 
-class ClientConnection(Guest):
+class ClientConnection(ClientTransport):
     """A client's TLS connection as a state machine."""
 
     __slots__ = (
@@ -64,7 +64,7 @@ class ClientConnection(Guest):
         "_searched",
         "_waiting_head_bytes",
         "handler",
-        "has_asked",
+        "has_received_request",
         "is_write_blocked",
         "retires_at",
     )
@@ -74,7 +74,7 @@ class ClientConnection(Guest):
         *,
         context: SSL.Context,
         handler: RequestHandler,
-        shared: SharedLimits,
+        shared: ListenerState,
         clock: Callable[[], float],
         on_lost: Callable[["ClientConnection"], None],
     ) -> None:
@@ -83,16 +83,16 @@ class ClientConnection(Guest):
         self._on_lost = on_lost
         self._buffer = bytearray()
         self._searched = self._waiting_head_bytes = 0
-        self._reader = RequestHeads()
-        self._exchange: Exchange | None = None
+        self._reader = CachingRequestParser()
+        self._exchange: ServerExchange | None = None
         self._body: BodyReader | None = None
-        self._is_parsing = self._is_lingering = self.has_asked = False
+        self._is_parsing = self._is_lingering = self.has_received_request = False
         # Two sides that may be too slow: the client takes no answer, the upstream takes no body.
         self.is_write_blocked = self._is_body_blocked = False
         self.retires_at = math.inf
 
     @property
-    def exchange(self) -> Exchange | None:
+    def exchange(self) -> ServerExchange | None:
         """The request that is being served."""
         return self._exchange
 
@@ -103,7 +103,7 @@ class ClientConnection(Guest):
         exchange = self._exchange
         if exchange is None:
             if not self._buffer and not self.is_write_blocked:
-                request = self._reader.known(data)
+                request = self._reader.parse_cached(data)
                 if request is not None:
                     self._serve(request, len(data))
                     return
@@ -119,11 +119,11 @@ class ClientConnection(Guest):
                 self._hold_waiting()
             self._pace()
 
-    def goodbye_received(self) -> None:
+    def close_notify_received(self) -> None:
         """A client that ends its side has left: HTTP clients that wait keep theirs open."""
         self.close()
 
-    def stream_cut(self, _error: Exception) -> None:
+    def connection_truncated(self, _error: Exception) -> None:
         """So has one whose stream broke."""
         self.close()
 
@@ -186,9 +186,9 @@ class ClientConnection(Guest):
             self._body_received(waiting)
         self._pace()
 
-    def settle(self) -> None:
+    def release_idle_memory(self) -> None:
         """Keep no more than a stream needs on which nothing happens: there may be thousands."""
-        self._reader.forget()
+        self._reader.clear()
         self._handshake.release_buffers()
 
     def open_tunnel(self) -> None:
@@ -200,12 +200,12 @@ class ClientConnection(Guest):
         if self._exchange is None:
             return
         if self._buffer:
-            self._exchange.client_gone()
+            self._exchange.disconnected()
             return
         self._body = UntilCloseReader()
         self._pace()
 
-    def exchange_ended(self, ending: Ending) -> None:
+    def exchange_ended(self, ending: ConnectionReuse) -> None:
         """Go on to the next request, or close in the way that fits."""
         exchange, self._exchange = self._exchange, None
         if self._is_closing:
@@ -216,7 +216,7 @@ class ClientConnection(Guest):
             # A request that waited and was refused. Its connection may go on, and the next request
             # must not be cut for what this one held.
             self._hold(0)
-        if ending is Ending.REUSABLE:
+        if ending is ConnectionReuse.REUSABLE:
             self.deadline = self._clock() + self._idle_seconds
             self._searched = 0
             if self._is_parsing:
@@ -231,7 +231,11 @@ class ClientConnection(Guest):
     def close(self, *, says_goodbye: bool = True) -> None:
         """Close, as soon as what was written is sent."""
         exchange = self._exchange
-        if exchange is not None and exchange.has_started and exchange.kind is not Kind.TUNNEL:
+        if (
+            exchange is not None
+            and exchange.has_started
+            and exchange.kind is not ExchangeKind.TUNNEL
+        ):
             # For a body that only the connection delimits a goodbye would be its regular end. What
             # is in a tunnel has an end of its own.
             says_goodbye = False
@@ -240,7 +244,7 @@ class ClientConnection(Guest):
         self._drop_head()
         self._leave_exchange()
 
-    def refuse_held(self) -> None:
+    def reject_pending(self) -> None:
         """Let go of what is held here, tell the client, and close."""
         exchange = self._exchange
         if self.is_authenticated and exchange is not None and exchange.receiver is not None:
@@ -250,16 +254,16 @@ class ClientConnection(Guest):
         # Not counted from here on: the connection closes, and the next largest must stay.
         self._certificate_bytes = 0
         # Nothing was forwarded, so nothing happened: the client may safely come again.
-        refusal = TooManyRequests(
+        error = TooManyRequests(
             "too much is held for unauthenticated callers, please try again later",
             retry_after_seconds=1,
         )
         if not self._handshake.is_ready or self.is_write_blocked or self._is_closing:
             self.evict()
-        elif exchange is not None and exchange.refuse_waiting(refusal):
+        elif exchange is not None and exchange.reject_waiting(error):
             self._buffer.clear()
         elif exchange is None and self._buffer:
-            self._refuse_unread(refusal)
+            self._refuse_unread(error)
         else:
             self.evict()
 
@@ -300,7 +304,7 @@ class ClientConnection(Guest):
             reads = not self._is_body_blocked
         else:
             reads = len(self._buffer) <= _WAITING_BYTES
-        self._read_on(reads=reads)
+        self._set_reading(reads=reads)
 
     def _read_heads(self) -> None:
         """Serve the requests in the buffer. A loop, so that pipelining cannot deepen the stack."""
@@ -315,7 +319,7 @@ class ClientConnection(Guest):
             self._is_parsing = False
         if turns == _HEADS_A_TURN:
             # Thousands sent at once must not keep everybody else waiting, so the rest has to.
-            self._read_on(reads=False)
+            self._set_reading(reads=False)
             asyncio.get_running_loop().call_soon(self._read_heads)
         else:
             self._pace()
@@ -336,7 +340,7 @@ class ClientConnection(Guest):
         searched, self._searched = self._searched, len(self._buffer)
         try:
             self._check_unfinished(searched)
-        except Refusal as refusal:
+        except StatusError as refusal:
             self._hold(0)
             self._refuse_unread(refusal, unfinished_request(self._buffer))
             return
@@ -369,9 +373,9 @@ class ClientConnection(Guest):
                 raise HeadTooLarge
             if len(head) > limits.header_line_bytes:
                 check_header_lines(head, most_bytes=limits.header_line_bytes)
-            request = self._reader.read(head)
+            request = self._reader.parse(head)
             check_target_length(request.method, request.target, most_bytes=limits.target_bytes)
-        except Refusal as refusal:
+        except StatusError as refusal:
             self._refuse_unread(refusal, request)
             return False
         self._serve(request, len(head))
@@ -382,9 +386,9 @@ class ClientConnection(Guest):
         framing = request.framing
         self._body = None if framing is NO_BODY else body_reader(framing)
         self._is_body_blocked = False
-        exchange = self._exchange = Exchange(self, request, self._peer)
-        self.has_asked = True
-        self.handler.begin(exchange)
+        exchange = self._exchange = ServerExchange(self, request, self._peer)
+        self.has_received_request = True
+        self.handler.handle(exchange)
         # A request that is forwarded has a receiver; one that is answered is not ours any more.
         if (
             exchange.receiver is None
@@ -420,7 +424,7 @@ class ClientConnection(Guest):
     def _settle_unauthenticated(self) -> None:
         """Keep no more of a request that was refused than an idle connection needs."""
         self._waiting_head_bytes = 0
-        self._reader.forget()
+        self._reader.clear()
         self._handshake.release_buffers()
         self._door.renew(self)
         if self.is_write_blocked:
@@ -428,11 +432,11 @@ class ClientConnection(Guest):
         elif self._holding is not None:
             self._hold(0)
 
-    def _refuse_unread(self, refusal: Refusal, request: RequestHead = UNREAD_HEAD) -> None:
+    def _refuse_unread(self, error: StatusError, request: RequestHead = UNREAD_HEAD) -> None:
         """Answer a head that cannot be read, and close: where the next one starts is unknown."""
-        exchange = self._exchange = Exchange(self, request, self._peer)
+        exchange = self._exchange = ServerExchange(self, request, self._peer)
         exchange.body_is_read = False
-        self.handler.refuse(exchange, refusal)
+        self.handler.reject(exchange, error)
 
     def _drop_head(self) -> None:
         self._buffer.clear()
@@ -441,9 +445,9 @@ class ClientConnection(Guest):
             # Until the client has taken its last answers, or is cut off, they are held.
             self._hold(unsent)
 
-    def _end(self, ending: Ending, exchange: Exchange | None) -> None:
+    def _end(self, ending: ConnectionReuse, exchange: ServerExchange | None) -> None:
         """Close after the last response."""
-        if ending is Ending.BROKEN:
+        if ending is ConnectionReuse.ABORT:
             # No goodbye, for the same reason as in `close`.
             self.close(says_goodbye=False)
         elif self._buffer or exchange is None or _may_send_on(exchange):
@@ -454,7 +458,7 @@ class ClientConnection(Guest):
     def _leave_exchange(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.client_gone()
+            exchange.disconnected()
 
     def _linger(self) -> None:
         """Close our side at once; the client's is read and forgotten for a moment."""
@@ -465,7 +469,7 @@ class ClientConnection(Guest):
         self._close_our_side()
 
 
-def _may_send_on(exchange: Exchange) -> bool:
+def _may_send_on(exchange: ServerExchange) -> bool:
     """Tell whether the client may be sending still, or may send more before it sees our end.
 
     A client that asked for the end closes by itself, but what it sends before that must not reset

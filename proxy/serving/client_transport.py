@@ -7,20 +7,20 @@ from typing import cast
 
 from OpenSSL import SSL
 
-from proxy.concurrency.rate_limit import origin_of
-from proxy.serving.limits.connections import ConnectionLimits, SharedLimits
+from proxy.concurrency.rate_limit import address_key
+from proxy.serving.limits.connections import ConnectionLimits, ListenerState
 from proxy.serving.limits.handshakes import (
     CERTIFICATE,
     EVICTED,
     LEFT,
     TIMEOUT,
     WaitingStep,
-    reason_of,
+    failure_reason,
 )
-from proxy.serving.limits.unauthenticated_memory import Holding
+from proxy.serving.limits.unauthenticated_memory import MemoryReservation
 from proxy.wire.exchange import Peer
-from proxy.wire.tcp import SentBytes, is_unreachable, keep_alive, sent_bytes
-from proxy.wire.tls_connection import SecureConnection
+from proxy.wire.tcp import SentBytes, enable_tcp_keepalive, is_unreachable, sent_bytes
+from proxy.wire.tls_connection import TLSConnection
 from proxy.wire.tls_server import ServerTLS
 
 # OpenSSL keeps a certificate as it came and parsed, and the peer keeps it as it came.
@@ -32,7 +32,7 @@ _LARGE_HANDSHAKE_BYTES = 16 * 1024
 _READ_BYTES = 256 * 1024
 
 
-class Guest(SecureConnection):
+class ClientTransport(TLSConnection):
     """The part of a client's connection that knows nothing of requests."""
 
     __slots__ = (
@@ -57,19 +57,19 @@ class Guest(SecureConnection):
     )
 
     def __init__(
-        self, *, context: SSL.Context, shared: SharedLimits, clock: Callable[[], float]
+        self, *, context: SSL.Context, shared: ListenerState, clock: Callable[[], float]
     ) -> None:
         tls = ServerTLS(context, handshake_bytes=shared.limits.handshake_bytes)
         super().__init__(tls)
         self._handshake = tls
         self._limits = shared.limits
         self._budget = shared.budget
-        self._holding: Holding | None = None
+        self._holding: MemoryReservation | None = None
         self._certificate_bytes = self._handshake_bytes = 0
         self._idle_seconds = shared.limits.unauthenticated_idle_seconds
         self._door = shared.door
         self._failures = shared.failures
-        self._turns = shared.turns
+        self._turns = shared.handshakes
         # What came of a handshake that waits for its turn.
         self._held: list[bytes] | None = None
         self._waiting: WaitingStep | None = None
@@ -89,15 +89,15 @@ class Guest(SecureConnection):
         """Start the handshake's clock, if there is room for one more."""
         address = transport.get_extra_info("peername")
         self._peer = Peer(address[0] if address else "")
-        if not self._door.lets_in(self, self._peer.address):
+        if not self._door.try_acquire(self, self._peer.address):
             self._is_closing = True
             cast("asyncio.Transport", transport).abort()  # we are only used with TCP
             return
-        keep_alive(transport)
+        enable_tcp_keepalive(transport)
         self.deadline = self._handshake_until = self._clock() + self._limits.handshake_seconds
         super().connection_made(transport)
 
-    def secured(self) -> None:
+    def handshake_completed(self) -> None:
         """Take the certificates that were shown, and wait for a request."""
         chain = self._handshake.peer_chain()
         self._peer = Peer(self._peer.address, chain)
@@ -116,7 +116,7 @@ class Guest(SecureConnection):
         self._transport = None
         self._is_closing = True
         self.deadline = None
-        self._door.left(self)
+        self._door.release(self)
         self._drop_held()
         holding, self._holding = self._holding, None
         if holding is not None:
@@ -140,8 +140,8 @@ class Guest(SecureConnection):
                 turns.spent(started)
         else:
             self._held = [bytes(data)]
-            self._read_on(reads=False)
-            self._waiting = turns.wait(origin_of(self._peer.address), self._resume)
+            self._set_reading(reads=False)
+            self._waiting = turns.wait(address_key(self._peer.address), self._resume)
             self._check_held(self._held)
         return b""
 
@@ -170,21 +170,21 @@ class Guest(SecureConnection):
         """Take what was held, in its turn."""
         held, self._held, self._waiting = self._held, None, None
         if held is not None and self.is_open:
-            self._read_on(reads=True)
+            self._set_reading(reads=True)
             waited = b"".join(held)
             self._handshake_bytes -= len(waited)  # It is counted again when it is taken.
             self.data_received(waited)
 
-    def _shake_hands(self) -> bool:
+    def _do_handshake(self) -> bool:
         try:
-            return super()._shake_hands()
+            return super()._do_handshake()
         except ssl.SSLError as error:
-            self._handshake_fault = reason_of(error)
+            self._handshake_fault = failure_reason(error)
             raise
 
     # --- the listener's side ---------------------------------------------------------------
 
-    def hold_to(self, limits: ConnectionLimits) -> None:
+    def set_limits(self, limits: ConnectionLimits) -> None:
         """Give the client these times from now on; a deadline that is set stays."""
         self._limits = limits
         self._idle_seconds = (
@@ -218,7 +218,7 @@ class Guest(SecureConnection):
         """Return what the client has taken and what it has not."""
         return None if self._transport is None else sent_bytes(self._transport)
 
-    def cut_off_if_unreachable(self) -> None:
+    def abort_if_unreachable(self) -> None:
         """Let go of a client that answers nothing, not even on the level of TCP."""
         transport = self._transport
         if transport is not None and is_unreachable(
@@ -228,7 +228,7 @@ class Guest(SecureConnection):
 
     # --- memory before authentication ------------------------------------------------------
 
-    def refuse_held(self) -> None:
+    def reject_pending(self) -> None:
         """Let go of what is held here: it is the most of all that is held. May be extended."""
         self.evict()
 
@@ -248,10 +248,10 @@ class Guest(SecureConnection):
         if holding is None:
             if not total or self._transport is None:
                 return
-            origin = origin_of(self._peer.address)
-            holding = self._holding = self._budget.open(origin, self.refuse_held)
+            origin = address_key(self._peer.address)
+            holding = self._holding = self._budget.open(origin, self.reject_pending)
         if total:
-            holding.hold(total)
+            holding.resize(total)
         else:
             # Whoever is authenticated holds nothing, and is asked for nothing with each request.
             self._holding = None

@@ -26,10 +26,10 @@ class DrainTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class ConnectionCounts:
     """Who is there: connections that have never asked, and exchanges under way by their kind."""
 
-    newcomers: int = 0
+    unused: int = 0
     ordinary: int = 0
     streams: int = 0
     tunnels: int = 0
@@ -54,12 +54,12 @@ class DrainSchedule:
         """Tell whether the streams that are left have had their time."""
         return now >= self._window_ends
 
-    def is_over(self, now: float, census: Census) -> bool:
+    def is_over(self, now: float, counts: ConnectionCounts) -> bool:
         """Tell whether nobody is waited for any more."""
         if now >= self._gives_up:
             return True
-        is_awaiting_newcomers = census.newcomers > 0 and now < self._newcomers_expire
-        return not (is_awaiting_newcomers or census.ordinary or census.streams or census.tunnels)
+        is_awaiting_newcomers = counts.unused > 0 and now < self._newcomers_expire
+        return not (is_awaiting_newcomers or counts.ordinary or counts.streams or counts.tunnels)
 
     def streams_due(self, now: float, streams: int) -> int:
         """Return how many of the open streams should have ended by now; ask at each look, once.

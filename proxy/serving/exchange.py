@@ -7,16 +7,16 @@ old request can never write into the answer of the next one.
 from collections.abc import Callable
 from http import HTTPStatus
 
-from proxy.core.errors import Refusal
+from proxy.core.errors import StatusError
 from proxy.core.http.headers import (
     NO_LINES,
     Header,
     encoded_lines,
     header_lines,
 )
-from proxy.core.requestinfo.request_info import comes_in_lines
-from proxy.serving.exchange_transport import Carrier, Ending, Kind
-from proxy.wire.exchange import ExchangeObserver, Outcome, Peer, RequestReceiver
+from proxy.core.requestinfo.request_info import is_newline_delimited
+from proxy.serving.exchange_transport import ConnectionReuse, ExchangeKind, ExchangeTransport
+from proxy.wire.exchange import ExchangeObserver, ExchangeOutcome, Peer, RequestBodyHandler
 from proxy.wire.http1.body import (
     CHUNKED,
     NO_BODY,
@@ -25,7 +25,7 @@ from proxy.wire.http1.body import (
     BodyKind,
 )
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS, RequestHead, encode_head
-from proxy.wire.http1.raw_chunks import PassedChunks
+from proxy.wire.http1.raw_chunks import RawChunkReader
 
 _UNKNOWN_LENGTH = frozenset((BodyKind.CHUNKED, BodyKind.UNTIL_CLOSE))
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -33,12 +33,11 @@ _NEWLINE = 0x0A
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
-class Exchange:
+class ServerExchange:
     """The client side of one request, for the pipeline and the relay."""
 
     __slots__ = (
         "_body_bytes",
-        "_carrier",
         "_comes_in_lines",
         "_framing",
         "_is_endless",
@@ -48,35 +47,36 @@ class Exchange:
         "_on_gone",
         "_passed",
         "_status",
+        "_transport",
         "body_is_read",
         "closes",
+        "error",
         "is_authenticated",
         "is_long_running",
         "peer",
         "receiver",
-        "refusal",
         "request",
     )
 
-    def __init__(self, carrier: Carrier, request: RequestHead, peer: Peer) -> None:
-        self._carrier: Carrier | None = carrier
+    def __init__(self, transport: ExchangeTransport, request: RequestHead, peer: Peer) -> None:
+        self._transport: ExchangeTransport | None = transport
         self._framing: BodyFraming | None = None
         # Who counts what is sent, if it is sent in the frames that it came in.
-        self._passed: PassedChunks | None = None
+        self._passed: RawChunkReader | None = None
         self._status = 0
         self._body_bytes = 0
         self._is_endless = self._comes_in_lines = False
         # Told by whoever serves the request; one that is forwarded at once is told neither.
         self.is_authenticated = self.is_long_running = False
         # Why the request goes no further, if that was decided here while it waited.
-        self.refusal: Refusal | None = None
+        self.error: StatusError | None = None
         self._last_byte = _NEWLINE
         self._observer: ExchangeObserver | None = None
         self._on_gone: Callable[[], object] | None = None
-        self._on_end: list[Callable[[Outcome], None]] = []
+        self._on_end: list[Callable[[ExchangeOutcome], None]] = []
         self.request = request
         self.peer = peer
-        self.receiver: RequestReceiver | None = None
+        self.receiver: RequestBodyHandler | None = None
         framing = request.framing
         self.body_is_read = framing is NO_BODY or not framing.has_body
         # An upgrade ends its connection, granted or not: after a refused one nobody can be sure
@@ -86,7 +86,7 @@ class Exchange:
     @property
     def is_open(self) -> bool:
         """Tell whether the client is still there and waits for (more of) its answer."""
-        return self._carrier is not None
+        return self._transport is not None
 
     @property
     def has_started(self) -> bool:
@@ -94,12 +94,12 @@ class Exchange:
         return self._status != 0
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ExchangeKind:
         """Tell how this exchange ends; an endless answer counts as one only when it has begun."""
         if self._status == SWITCHING_PROTOCOLS:
-            return Kind.TUNNEL
+            return ExchangeKind.TUNNEL
         is_stream = self._is_endless and self._status == HTTPStatus.OK
-        return Kind.STREAM if is_stream else Kind.ORDINARY
+        return ExchangeKind.STREAM if is_stream else ExchangeKind.ORDINARY
 
     @property
     def body_bytes(self) -> int:
@@ -113,40 +113,40 @@ class Exchange:
         last_byte = self._last_byte if self._passed is None else self._passed.last_byte
         return not self._comes_in_lines or last_byte == _NEWLINE
 
-    def takes_chunks(self, status: int) -> bool:
+    def accepts_raw_chunks(self, status: int) -> bool:
         """Tell whether the body of such an answer may be sent in the frames it came in.
 
         Not to who knows no chunks, and not if somebody wants to hear the payload as it passes.
         """
         observer = self._observer
-        is_heard = observer is not None and observer.hears_body(status)
+        is_heard = observer is not None and observer.captures_body(status)
         return not is_heard and self.request.minor_version > 0
 
-    def mark_endless(self) -> None:
+    def mark_stream(self) -> None:
         """Learn that the answer has no end of its own."""
         self._is_endless = True
 
     def mark_authenticated(self, *, is_anonymous: bool) -> None:
         """Learn that the caller is known, if only as anonymous."""
         self.is_authenticated = True
-        if self._carrier is not None:
-            self._carrier.caller_authenticated(is_anonymous=is_anonymous)
+        if self._transport is not None:
+            self._transport.caller_authenticated(is_anonymous=is_anonymous)
 
     def mark_long_running(self) -> None:
         """Learn that the request may last, and that its client may be slow to read."""
         self.is_long_running = True
 
-    def when_gone(self, callback: Callable[[], object]) -> None:
+    def on_disconnect(self, callback: Callable[[], object]) -> None:
         """Call back if the client leaves before a receiver is attached."""
         self._on_gone = callback
 
-    def when_ended(self, callback: Callable[[Outcome], None]) -> None:
+    def on_complete(self, callback: Callable[[ExchangeOutcome], None]) -> None:
         """Call back once, when the exchange is over, however it ended; now, if it is over.
 
         Whoever asked earlier is still called, and first.
         """
-        if self._carrier is None:
-            callback(Outcome(self._status, self.body_bytes, is_complete=False))
+        if self._transport is None:
+            callback(ExchangeOutcome(self._status, self.body_bytes, is_complete=False))
             return
         self._on_end.append(callback)
 
@@ -154,33 +154,33 @@ class Exchange:
         """Let somebody hear what passes, from before the body and the answer."""
         self._observer = observer
 
-    def attach(self, receiver: RequestReceiver) -> None:
+    def attach(self, receiver: RequestBodyHandler) -> None:
         """Let the receiver have the request's body, from its first byte."""
-        carrier, self._on_gone = self._carrier, None
-        if self.body_is_read and carrier is not None and not carrier.is_write_blocked:
+        transport, self._on_gone = self._transport, None
+        if self.body_is_read and transport is not None and not transport.is_write_blocked:
             self.receiver = receiver  # There is nothing to be delivered: nearly always.
             return
         observer = self._observer
-        self.receiver = receiver if observer is None else observer.overhear(receiver)
-        if carrier is not None:
-            carrier.deliver_body()
+        self.receiver = receiver if observer is None else observer.tee(receiver)
+        if transport is not None:
+            transport.deliver_body()
 
     def send_continue(self) -> None:
         """Tell a client that waits for it to send its body."""
-        if self._carrier is not None and not self.has_started:
-            self._carrier.write(_CONTINUE)
+        if self._transport is not None and not self.has_started:
+            self._transport.write(_CONTINUE)
 
     def pause_request(self) -> None:
         """Stop the client's body: the other side takes it too slowly."""
-        if self._carrier is not None:
-            self._carrier.pause_body()
+        if self._transport is not None:
+            self._transport.pause_body()
 
     def resume_request(self) -> None:
         """Let the client's body flow again."""
-        if self._carrier is not None:
-            self._carrier.resume_body()
+        if self._transport is not None:
+            self._transport.resume_body()
 
-    def start(
+    def start_response(
         self,
         status: int,
         headers: list[Header],
@@ -198,24 +198,24 @@ class Exchange:
         """
         phrase = reason or _REASONS.get(status, b"")
         lines = b"HTTP/1.1 %d %b\r\n%b" % (status, phrase, encoded_lines(headers))
-        self.begin(status, lines, framing, payload)
+        self.start_raw_response(status, lines, framing, payload)
 
-    def begin(
+    def start_raw_response(
         self,
         status: int,
         lines: bytes,
         framing: BodyFraming,
         payload: bytes,
         *,
-        passed: PassedChunks | None = None,
+        passed: RawChunkReader | None = None,
     ) -> None:
         """Do the same; `lines` are all of the head, but for those of this hop.
 
         They begin with the status line and end with their last line's end. If the body is `passed`
         on in its chunks, then it is sent as it is, and counted there.
         """
-        carrier = self._carrier
-        if carrier is None:
+        transport = self._transport
+        if transport is None:
             return
         if framing.kind in _UNKNOWN_LENGTH:
             framing = CHUNKED if self.request.minor_version else UNTIL_CLOSE
@@ -230,10 +230,10 @@ class Exchange:
             self._body_bytes += len(payload)
             self._last_byte = payload[-1]
             body = framing.frame(payload)
-        carrier.write(b"%b\r\n%b" % (lines, body))
+        transport.write(b"%b\r\n%b" % (lines, body))
         if self._is_endless:
-            self._comes_in_lines = comes_in_lines(header_lines(lines))
-            self._settle(carrier)
+            self._comes_in_lines = is_newline_delimited(header_lines(lines))
+            self._settle(transport)
         if self._observer is not None:
             # Who takes chunks in their frames has said that it hears nothing of them.
             heard = payload if passed is None else b""
@@ -241,12 +241,12 @@ class Exchange:
 
     def switch_protocols(self, headers: list[Header]) -> None:
         """Answer 101: from here on both directions are opaque bytes, until either side ends."""
-        if self._carrier is None:
+        if self._transport is None:
             return
         self._status, self._framing = SWITCHING_PROTOCOLS, UNTIL_CLOSE
         self.body_is_read = False
-        self._carrier.write(encode_head(b"HTTP/1.1 101 Switching Protocols", headers))
-        self._carrier.open_tunnel()
+        self._transport.write(encode_head(b"HTTP/1.1 101 Switching Protocols", headers))
+        self._transport.open_tunnel()
         if self._observer is not None:
             self._tell_start(self._observer, headers, b"")
 
@@ -254,61 +254,63 @@ class Exchange:
         """Send a piece of the answer's body at once."""
         framing = self._framing
         if self._passed is not None:
-            if self._carrier is not None:
-                self._carrier.write(payload)
-        elif self._carrier is not None and framing is not None and payload:
+            if self._transport is not None:
+                self._transport.write(payload)
+        elif self._transport is not None and framing is not None and payload:
             self._body_bytes += len(payload)
             self._last_byte = payload[-1]
             # As `frame` does it; this is asked for every event of a watch.
             chunk = b"%x\r\n%b\r\n" % (len(payload), payload) if framing is CHUNKED else payload
-            self._carrier.write(chunk)
+            self._transport.write(chunk)
             if self._observer is not None:
-                self._observer.answer_data(payload)
+                self._observer.response_data(payload)
 
     def end(self) -> None:
         """Finish the answer."""
-        if self._carrier is None or self._framing is None:
+        if self._transport is None or self._framing is None:
             return
         terminator = self._framing.terminator()
         if terminator:
-            self._carrier.write(terminator)
+            self._transport.write(terminator)
         self._finish(is_complete=True)
 
-    def answer(self, outcome: Outcome, lines: bytes, payload: bytes) -> None:
+    def send_raw_response(self, outcome: ExchangeOutcome, lines: bytes, payload: bytes) -> None:
         """Send a whole answer; `outcome` is what becomes of the exchange by that.
 
         `lines` are all of its head, but for those of this hop. They begin with the status line, end
         with their last line's end, and tell the length.
         """
-        carrier = self._carrier
-        if carrier is None:
+        transport = self._transport
+        if transport is None:
             return
         self.closes = self.closes or not self.body_is_read
         if self.closes:
             lines += b"Connection: close\r\n"
         status = self._status = outcome.status
         self._body_bytes = outcome.body_bytes
-        carrier.write(b"%b\r\n%b" % (lines, payload))
+        transport.write(b"%b\r\n%b" % (lines, payload))
         observer = self._observer
-        if observer is not None and observer.wants_answer(status):
+        if observer is not None and observer.wants_response(status):
             self._tell_start(observer, header_lines(lines), payload)
-        self._carrier = self.receiver = self._observer = None
+        self._transport = self.receiver = self._observer = None
         try:
             self._tell_end(outcome)
         finally:
-            carrier.exchange_ended(Ending.FINAL if self.closes else Ending.REUSABLE)
+            transport.exchange_ended(
+                ConnectionReuse.CLOSE if self.closes else ConnectionReuse.REUSABLE
+            )
 
-    def respond(self, status: int, headers: list[Header], body: bytes) -> None:
+    def send_response(self, status: int, headers: list[Header], body: bytes) -> None:
         """Send a whole answer of ours."""
         length = BodyFraming(BodyKind.LENGTH, len(body))
         payload = b"" if self.request.method == b"HEAD" else body
         headers = [*headers, (b"Content-Length", b"%d" % len(body))]
-        self.start(status, headers, length, payload=payload)
+        self.start_response(status, headers, length, payload=payload)
         self.end()
 
     def abort(self) -> None:
         """Break off so that the client sees it: a cut answer must not look complete."""
-        if self._carrier is not None:
+        if self._transport is not None:
             self._finish(is_complete=False)
 
     def finish_early(self) -> bool:
@@ -319,64 +321,64 @@ class Exchange:
         self.closes = True
         return self.receiver is not None and self.receiver.finish_early()
 
-    def give_up(self, refusal: Refusal) -> None:
+    def fail(self, error: StatusError) -> None:
         """Answer with the refusal, or break off an answer that has begun."""
         if self.receiver is not None and not self.has_started:
-            self.receiver.request_failed(refusal)
+            self.receiver.request_failed(error)
         else:
-            self.client_gone()
+            self.disconnected()
 
-    def refuse_waiting(self, refusal: Refusal) -> bool:
+    def reject_waiting(self, error: StatusError) -> bool:
         """End the work for a request that waits, whose owner answers with the refusal.
 
         Return False if there is nobody who could, and nothing was done.
         """
         on_gone = self._on_gone
-        if self._carrier is None or self.receiver is not None or on_gone is None:
+        if self._transport is None or self.receiver is not None or on_gone is None:
             return False
-        self.refusal = refusal
+        self.error = error
         self._on_gone = None
         # The client may still be sending what nobody will read.
         self.closes, self.body_is_read = True, False
         on_gone()
         return True
 
-    def client_gone(self) -> None:
+    def disconnected(self) -> None:
         """Hear from the connection that the client has left."""
-        if self._carrier is None:
+        if self._transport is None:
             return
         receiver, on_gone = self.receiver, self._on_gone
         self._finish(is_complete=False)
         if receiver is not None:
-            receiver.client_gone()
+            receiver.client_disconnected()
         elif on_gone is not None:
             on_gone()
 
     def _tell_start(
         self, observer: ExchangeObserver, headers: list[Header], payload: bytes
     ) -> None:
-        if not observer.answer_started(self._status, headers, payload):
+        if not observer.response_started(self._status, headers, payload):
             self._observer = None
 
-    def _settle(self, carrier: Carrier) -> None:
+    def _settle(self, transport: ExchangeTransport) -> None:
         """Keep no more than a stream needs on which nothing happens: there may be thousands.
 
         Nobody asks for its lines again, but perhaps an audit event about where it came from.
         """
-        self.request.headers.forget()
+        self.request.headers.clear_memo()
         self.request = self.request._replace(headers=NO_LINES, notes=None)
-        carrier.settle()
+        transport.release_idle_memory()
 
     def _finish(self, *, is_complete: bool) -> None:
-        carrier, self._carrier = self._carrier, None
+        transport, self._transport = self._transport, None
         self.receiver = self._observer = None
         try:
-            self._tell_end(Outcome(self._status, self.body_bytes, is_complete))
+            self._tell_end(ExchangeOutcome(self._status, self.body_bytes, is_complete))
         finally:
-            if carrier is not None:
-                carrier.exchange_ended(self._ending(is_complete=is_complete))
+            if transport is not None:
+                transport.exchange_ended(self._ending(is_complete=is_complete))
 
-    def _tell_end(self, outcome: Outcome) -> None:
+    def _tell_end(self, outcome: ExchangeOutcome) -> None:
         """Call whoever asked, in turn; a fault of one keeps nobody else from hearing of it."""
         for number, callback in enumerate(self._on_end, start=1):
             try:
@@ -386,7 +388,11 @@ class Exchange:
                 self._tell_end(outcome)
                 raise
 
-    def _ending(self, *, is_complete: bool) -> Ending:
+    def _ending(self, *, is_complete: bool) -> ConnectionReuse:
         if not is_complete:
-            return Ending.BROKEN
-        return Ending.FINAL if self.closes or not self.body_is_read else Ending.REUSABLE
+            return ConnectionReuse.ABORT
+        return (
+            ConnectionReuse.CLOSE
+            if self.closes or not self.body_is_read
+            else ConnectionReuse.REUSABLE
+        )

@@ -4,20 +4,20 @@ from enum import Enum, auto
 from typing import Protocol
 
 
-class Ending(Enum):
+class ConnectionReuse(Enum):
     """What an exchange leaves behind on its connection."""
 
     REUSABLE = auto()
     """Both messages are complete: another request may follow."""
 
-    FINAL = auto()
+    CLOSE = auto()
     """The answer is complete and was the last one."""
 
-    BROKEN = auto()
+    ABORT = auto()
     """The answer was broken off, and the client must see it."""
 
 
-class Kind(Enum):
+class ExchangeKind(Enum):
     """What an exchange is to someone who wants it to end."""
 
     ORDINARY = auto()
@@ -30,7 +30,7 @@ class Kind(Enum):
     """Opaque both ways: it ends with whoever ends it, and cannot be resumed."""
 
 
-class Carrier(Protocol):
+class ExchangeTransport(Protocol):
     """The connection below an exchange."""
 
     @property
@@ -54,7 +54,7 @@ class Carrier(Protocol):
         """Take it again."""
         ...
 
-    def settle(self) -> None:
+    def release_idle_memory(self) -> None:
         """Keep no more than a stream needs on which nothing happens: there may be thousands."""
         ...
 
@@ -66,6 +66,6 @@ class Carrier(Protocol):
         """Take everything that comes from now on as the body."""
         ...
 
-    def exchange_ended(self, ending: Ending) -> None:
+    def exchange_ended(self, ending: ConnectionReuse) -> None:
         """Go on to the next request, or close in the way that fits."""
         ...

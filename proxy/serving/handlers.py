@@ -2,19 +2,19 @@
 
 from typing import Protocol, cast
 
-from proxy.core.errors import Refusal, TooManyRequests
-from proxy.serving.exchange import Exchange
+from proxy.core.errors import StatusError, TooManyRequests
+from proxy.serving.exchange import ServerExchange
 from proxy.wire.exchange import ClientExchange
 
 
 class RequestHandler(Protocol):
     """What a connection does with its requests."""
 
-    def begin(self, exchange: ClientExchange) -> None:
+    def handle(self, exchange: ClientExchange) -> None:
         """Answer the exchange, now or later."""
         ...
 
-    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
+    def reject(self, exchange: ClientExchange, error: StatusError) -> None:
         """Answer a request that could not even be read."""
         ...
 
@@ -22,29 +22,29 @@ class RequestHandler(Protocol):
 _RETRY_AFTER_SECONDS = 1
 
 
-class LastRequest:
+class CloseAfterResponse:
     """Serves a request as ever, and its answer says that the connection ends with it."""
 
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
 
-    def begin(self, exchange: ClientExchange) -> None:
+    def handle(self, exchange: ClientExchange) -> None:
         """Answer the exchange, and close after it."""
         _close_after(exchange)
-        self._handler.begin(exchange)
+        self._handler.handle(exchange)
 
-    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
+    def reject(self, exchange: ClientExchange, error: StatusError) -> None:
         """Answer a request that could not even be read."""
-        self._handler.refuse(exchange, refusal)
+        self._handler.reject(exchange, error)
 
 
-class TooLate(LastRequest):
+class RejectWhileDraining(CloseAfterResponse):
     """Sends a request elsewhere: the client comes again, on a connection to whoever is there."""
 
-    def begin(self, exchange: ClientExchange) -> None:
+    def handle(self, exchange: ClientExchange) -> None:
         """Refuse: it went nowhere, so that even a request that changes things may come again."""
         _close_after(exchange)
-        self.refuse(
+        self.reject(
             exchange,
             TooManyRequests(
                 "the proxy is shutting down, please try again later",
@@ -54,4 +54,4 @@ class TooLate(LastRequest):
 
 
 def _close_after(exchange: ClientExchange) -> None:
-    cast("Exchange", exchange).closes = True  # connections make no other kind
+    cast("ServerExchange", exchange).closes = True  # connections make no other kind

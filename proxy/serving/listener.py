@@ -10,12 +10,12 @@ from typing import Protocol
 
 from OpenSSL import SSL
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 from proxy.serving.client_connection import ClientConnection
-from proxy.serving.handlers import LastRequest, RequestHandler
-from proxy.serving.limits.connections import ConnectionLimits, SharedLimits
+from proxy.serving.handlers import CloseAfterResponse, RequestHandler
+from proxy.serving.limits.connections import ConnectionLimits, ListenerState
 from proxy.serving.limits.response_progress import ResponseProgress
-from proxy.serving.limits.unauthenticated_memory import UnauthenticatedBudget
+from proxy.serving.limits.unauthenticated_memory import UnauthenticatedMemoryBudget
 
 
 class ListeningSocket(Protocol):
@@ -26,7 +26,7 @@ class ListeningSocket(Protocol):
         ...
 
 
-def take_waiting(listening: Iterable[ListeningSocket]) -> list[socket.socket]:
+def accept_pending(listening: Iterable[ListeningSocket]) -> list[socket.socket]:
     """Return every connection that is complete and not yet accepted.
 
     The kernel resets those when the socket is closed, although another instance may listen on the
@@ -77,7 +77,7 @@ _BACKLOG = 4096
 _STOP_SECONDS = 1.0
 
 
-class ListenError(SetupError):
+class ListenError(OperatorError):
     """The address cannot be listened on."""
 
 
@@ -90,14 +90,14 @@ class Listener:
         context: SSL.Context,
         handler: RequestHandler,
         limits: ConnectionLimits,
-        budget: UnauthenticatedBudget,
+        budget: UnauthenticatedMemoryBudget,
         clock: Callable[[], float],
     ) -> None:
         """`budget` may be shared with other listeners."""
         self._context = context
         self.handler = handler
-        self._last_request = LastRequest(handler)
-        self._shared = SharedLimits.of(limits, budget)
+        self._last_request = CloseAfterResponse(handler)
+        self._shared = ListenerState.of(limits, budget)
         self._progress = ResponseProgress()
         self.stalled_responses = 0
         """How many responses were cut off so far because their client took too little of them."""
@@ -147,7 +147,7 @@ class Listener:
         """Return the connections that are open now."""
         return list(self._connections)
 
-    def close_late(self) -> None:
+    def close_expired(self) -> None:
         """Close every connection whose deadline has passed; called about once a second.
 
         One that has grown old ends with its next answer: its client comes again, perhaps to an
@@ -164,24 +164,24 @@ class Listener:
             self.stalled_responses += 1
             connection.cut_off()
 
-    def serve_by(self, handler: RequestHandler) -> None:
+    def set_handler(self, handler: RequestHandler) -> None:
         """Let another handler have the requests that come from now on, in the same way.
 
         A connection that has grown old still ends with its next answer.
         """
-        retiring, self._last_request = self._last_request, LastRequest(handler)
+        retiring, self._last_request = self._last_request, CloseAfterResponse(handler)
         self.handler = handler
         for connection in self._connections:
             is_retiring = connection.handler is retiring
             connection.handler = self._last_request if is_retiring else handler
 
-    def hold_to(self, limits: ConnectionLimits) -> None:
+    def set_limits(self, limits: ConnectionLimits) -> None:
         """Hold clients to these limits; nobody who is here has to leave for that."""
-        self._shared = self._shared.held_to(limits)
+        self._shared = self._shared.current_limits(limits)
         for connection in self._connections:
-            connection.hold_to(limits)
+            connection.set_limits(limits)
 
-    def hand_over(self, handler: RequestHandler) -> None:
+    def set_drain_handler(self, handler: RequestHandler) -> None:
         """Let another handler have every request from now on."""
         self.handler = handler
         for connection in self._connections:
@@ -192,7 +192,7 @@ class Listener:
         server, self._server = self._server, None
         if server is None:
             return
-        waiting = take_waiting(server.sockets)
+        waiting = accept_pending(server.sockets)
         for handle in (server, *self._handles):
             handle.close()
         for accepted in waiting:
@@ -201,9 +201,9 @@ class Listener:
     def close_unreachable(self) -> None:
         """Let go of clients that answer nothing on the level of TCP; called now and then."""
         for connection in list(self._connections):
-            connection.cut_off_if_unreachable()
+            connection.abort_if_unreachable()
 
-    def use(self, context: SSL.Context) -> None:
+    def set_tls_context(self, context: SSL.Context) -> None:
         """Meet new clients by this context; whoever is here stays."""
         self._context = context
 
@@ -222,9 +222,9 @@ class Listener:
         """Return how many connections have had no authenticated request."""
         return self._shared.door.unauthenticated
 
-    def take_turned_away(self) -> int:
+    def take_rejected_count(self) -> int:
         """Return how many clients found no place since the last time of asking."""
-        return self._shared.door.take_turned_away()
+        return self._shared.door.take_rejected_count()
 
     async def stop(self) -> None:
         """Accept no more and close every connection; what was written is sent, for a moment."""

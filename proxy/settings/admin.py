@@ -17,7 +17,7 @@ class AdminLimitSettings(StrictModel):
     connections: PositiveInt = 64
     """Connections at a time. One more closes another: of the address with the most, the oldest."""
 
-    head_timeout_seconds: Timeout = Field(default=10.0, alias="headTimeout")
+    head_timeout_seconds: Timeout = Field(default=10.0, alias="readHeaderTimeout")
     """A new connection without a whole request by then is closed, TLS handshake included."""
 
     idle_timeout_seconds: Timeout = Field(default=90.0, alias="idleTimeout")
@@ -36,7 +36,7 @@ class AdminSettings(StrictModel):
     key_file: FilePath | None = None
     """PEM private key of that certificate."""
 
-    metrics_need_token: bool = False
+    metrics_require_authorization: bool = False
     """On: /metrics is for bearer tokens whose owner may `get` the path /metrics; needs TLS."""
 
     kep_metric_names: bool = False
@@ -52,8 +52,8 @@ class AdminSettings(StrictModel):
     def _tokens_are_not_sent_in_the_clear(self) -> "AdminSettings":
         if (self.certificate_file is None) != (self.key_file is None):
             raise ValueError("certificateFile and keyFile belong together")
-        if self.metrics_need_token and self.certificate_file is None:
+        if self.metrics_require_authorization and self.certificate_file is None:
             raise ValueError(
-                "metricsNeedToken needs certificateFile and keyFile: tokens are secret"
+                "metricsRequireAuthorization needs certificateFile and keyFile: tokens are secret"
             )
         return self

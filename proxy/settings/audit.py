@@ -18,14 +18,14 @@ from proxy.settings.types import (
     FilePath,
     StrictModel,
     Timeout,
-    read_path,
+    parse_path,
 )
 
 AuditMode = Literal["batch", "blocking", "blocking-strict"]
 
 
 def _read_log_path(value: object, info: ValidationInfo) -> Path:
-    return Path("-") if value == "-" else read_path(value, info)
+    return Path("-") if value == "-" else parse_path(value, info)
 
 
 class AuditLogSettings(StrictModel):
@@ -125,7 +125,7 @@ class AuditSettings(StrictModel):
     policy_file: FilePath | None = None
     """An audit.k8s.io/v1 Policy. Absent: every request at Metadata, without RequestReceived."""
 
-    body_bytes: PositiveInt = 262144
+    max_body_bytes: PositiveInt = 262144
     """A request's or an answer's body that is longer is not recorded."""
 
     limits: AuditLimitSettings = AuditLimitSettings()

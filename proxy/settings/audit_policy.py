@@ -79,7 +79,7 @@ class GroupResourcesSettings(StrictModel):
         return self
 
 
-class RuleSettings(StrictModel):
+class AuditPolicyRuleSettings(StrictModel):
     """One rule. Every field that is set must match."""
 
     level: Literal["None", "Metadata", "Request", "RequestResponse"]
@@ -114,13 +114,13 @@ class RuleSettings(StrictModel):
     """Absent: as the policy says."""
 
     @model_validator(mode="after")
-    def _is_about_one_kind(self) -> "RuleSettings":
+    def _is_about_one_kind(self) -> "AuditPolicyRuleSettings":
         if self.non_resource_urls and (self.resources or self.namespaces):
             raise ValueError("rules cannot apply to both regular resources and non-resource URLs")
         return self
 
 
-class PolicySettings(StrictModel):
+class AuditPolicySettings(StrictModel):
     """The whole file."""
 
     api_version: Literal["audit.k8s.io/v1"]
@@ -132,7 +132,9 @@ class PolicySettings(StrictModel):
     metadata: dict[str, object] | None = None
     """Not used, as natively."""
 
-    rules: Annotated[tuple[RuleSettings, ...], BeforeValidator(_some_rules), Field(strict=False)]
+    rules: Annotated[
+        tuple[AuditPolicyRuleSettings, ...], BeforeValidator(_some_rules), Field(strict=False)
+    ]
     """The first that matches decides."""
 
     omit_stages: Stages = ()
@@ -145,7 +147,7 @@ class PolicySettings(StrictModel):
 def load_audit_policy(file: Path | None) -> AuditPolicy:
     """Read a policy file, or the default without one; ConfigError tells all that is wrong."""
     file = file or DEFAULT_POLICY
-    settings = check_document(PolicySettings, read_document(file), file=file)
+    settings = check_document(AuditPolicySettings, read_document(file), file=file)
     return AuditPolicy(
         [_rule(rule) for rule in settings.rules],
         omit_stages=_stages(settings.omit_stages),
@@ -153,7 +155,7 @@ def load_audit_policy(file: Path | None) -> AuditPolicy:
     )
 
 
-def _rule(settings: RuleSettings) -> PolicyRule:
+def _rule(settings: AuditPolicyRuleSettings) -> PolicyRule:
     return PolicyRule(
         Level(settings.level),
         users=settings.users,

@@ -32,7 +32,7 @@ class ShadowSettings(StrictModel):
 
 
 # JSON may make a text six times as long, and the API server takes no request above 3 MiB.
-MOST_REVIEW_BYTES = 524288
+MAX_REVIEW_BYTES = 524288
 LegacyChoice = Literal["allow", "warn", "deny"]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
@@ -95,7 +95,7 @@ class ReviewSettings(StrictModel):
     per_caller_burst: PositiveInt = 2500
     """Reviews one caller may cost at once after a quiet time."""
 
-    document_bytes: Annotated[int, Field(gt=0, le=MOST_REVIEW_BYTES)] = 262144
+    document_bytes: Annotated[int, Field(gt=0, le=MAX_REVIEW_BYTES)] = 262144
     """Size of one review: the caller's identity, one part of the wanted identity, and the selectors
     and names of the request. A request that needs a larger one is a 400."""
 
@@ -115,14 +115,14 @@ class ImpersonationSettings(StrictModel):
     upgrade_needs_create: bool = False
     """On: exec, attach and port-forward by WebSocket need the impersonated create, too."""
 
-    mode_memory: bool = True
+    mode_cache: bool = True
     """Try the mode first that last worked for a caller, as the native server does. Off: every
     decision is independent of history."""
 
     success_ttl_seconds: Duration = Field(default=10.0, alias="successTTL")
     """Longest time a withdrawn permission keeps working (twice that for the identity part)."""
 
-    legacy_ttl_seconds: Duration = Field(default=0.0, alias="legacyCache")
+    legacy_ttl_seconds: Duration = Field(default=0.0, alias="legacyTTL")
     """The same for legacy impersonation, which the native server never remembers."""
 
     cache_entries: PositiveInt = 100_000

@@ -10,14 +10,26 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 from proxy.settings.model import Settings
 from proxy.settings.types import StrictModel
 
 _Model = TypeVar("_Model", bound=StrictModel)
 
+# Keys of release 0.1.0 that have a new name. An old key is an error that names the new one.
+RENAMED_KEYS = {
+    "admin.limits.headTimeout": "admin.limits.readHeaderTimeout",
+    "admin.metricsNeedToken": "admin.metricsRequireAuthorization",
+    "audit.bodyBytes": "audit.maxBodyBytes",
+    "impersonation.legacyCache": "impersonation.legacyTTL",
+    "impersonation.modeMemory": "impersonation.modeCache",
+    "serving.connectionAge": "serving.maxConnectionAge",
+    "serving.limits.headTimeout": "serving.limits.readHeaderTimeout",
+    "serving.limits.unreadHeadBytes": "serving.limits.unauthenticatedBytes",
+}
 
-class ConfigError(SetupError):
+
+class ConfigError(OperatorError):
     """The configuration cannot be used; `problems` has one line for each reason."""
 
     def __init__(self, file: Path, problems: list[str], rest: StrictModel | None = None) -> None:
@@ -149,7 +161,8 @@ def _problem(detail: ErrorDetails) -> str:
     message = detail["msg"].removeprefix("Value error, ")
     match detail["type"]:
         case "extra_forbidden":
-            message = "unknown key"
+            renamed = RENAMED_KEYS.get(path)
+            message = f"was renamed: use {renamed}" if renamed else "unknown key"
         case "missing":
             message = "is required"
         case _:
@@ -176,7 +189,7 @@ _NEEDS_RESTART = ("serving.address", "admin.address")
 _MAY_NOT_COME_OR_GO = ("admin.certificateFile", "admin.keyFile")
 
 
-class RestartNeeded(SetupError):
+class RestartRequired(OperatorError):
     """These settings were changed, and only a new process can use them."""
 
     def __init__(self, paths: list[str]) -> None:
@@ -189,8 +202,8 @@ class RestartNeeded(SetupError):
         return [f"{path}: was changed, which needs a restart" for path in self.paths]
 
 
-def check_needs_no_restart(running: Settings, wanted: Settings) -> None:
-    """Raise RestartNeeded with every change that cannot be made while we run."""
+def check_reloadable(running: Settings, wanted: Settings) -> None:
+    """Raise RestartRequired with every change that cannot be made while we run."""
     before, after = _values(running), _values(wanted)
     paths = [
         path
@@ -199,7 +212,7 @@ def check_needs_no_restart(running: Settings, wanted: Settings) -> None:
         or (path in _MAY_NOT_COME_OR_GO and None in (before[path], after[path]))
     ]
     if paths:
-        raise RestartNeeded(paths)
+        raise RestartRequired(paths)
 
 
 def changed_paths(old: Settings, new: Settings) -> list[str]:

@@ -31,7 +31,7 @@ class ServingLimitSettings(StrictModel):
     handshake_timeout_seconds: Timeout = Field(default=10.0, alias="handshakeTimeout")
     """A client that has not finished its TLS handshake by then is cut off."""
 
-    head_timeout_seconds: Timeout = Field(default=32.0, alias="headTimeout")
+    read_header_timeout_seconds: Timeout = Field(default=32.0, alias="readHeaderTimeout")
     """A client that has not finished the head of a request by then is cut off."""
 
     idle_timeout_seconds: Timeout = Field(default=90.0, alias="idleTimeout")
@@ -134,7 +134,7 @@ class ServingSettings(StrictModel):
     limits: ServingLimitSettings = ServingLimitSettings()
     """How long clients may take, and how many may come."""
 
-    connection_age_seconds: Timeout = Field(default=3600.0, alias="connectionAge")
+    max_connection_age_seconds: Timeout = Field(default=3600.0, alias="maxConnectionAge")
     """After about this long a connection ends with its next answer, so that clients spread over
     instances that were started later."""
 

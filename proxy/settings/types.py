@@ -38,7 +38,7 @@ def _read_duration(value: object) -> float:
     return duration
 
 
-def read_path(value: object, info: ValidationInfo) -> Path:
+def parse_path(value: object, info: ValidationInfo) -> Path:
     """Return the path of a file, relative to the config file; ValueError for anything else."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("must be the path of a file")
@@ -46,7 +46,7 @@ def read_path(value: object, info: ValidationInfo) -> Path:
     return Path(directory, value)
 
 
-def read_address(value: object) -> tuple[str, int]:
+def parse_address(value: object) -> tuple[str, int]:
     """Return host and port of `ADDRESS:PORT`; ValueError for anything else."""
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not host or _PORT.fullmatch(port) is None or int(port) > 65535:  # noqa: PLR2004 - a port
@@ -54,7 +54,7 @@ def read_address(value: object) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def read_server(value: object) -> tuple[str, int]:
+def parse_server(value: object) -> tuple[str, int]:
     """Return host and port of `https://HOST[:PORT]`; ValueError for anything else."""
     url = urlsplit(value) if isinstance(value, str) else None
     if (
@@ -95,6 +95,6 @@ Duration = Annotated[float, BeforeValidator(_read_duration), as_text(DURATION_PA
 Timeout = Annotated[float, BeforeValidator(_read_duration), Field(gt=0), as_text(TIMEOUT_PATTERN)]
 PATH_TEXT = as_text(r"^[^\u0000]+$")
 
-FilePath = Annotated[Path, BeforeValidator(read_path), PATH_TEXT]
-Address = Annotated[tuple[str, int], BeforeValidator(read_address), as_text(ADDRESS_PATTERN)]
-Server = Annotated[tuple[str, int], BeforeValidator(read_server), as_text(r"^https://[^@?#/]+/?$")]
+FilePath = Annotated[Path, BeforeValidator(parse_path), PATH_TEXT]
+Address = Annotated[tuple[str, int], BeforeValidator(parse_address), as_text(ADDRESS_PATTERN)]
+Server = Annotated[tuple[str, int], BeforeValidator(parse_server), as_text(r"^https://[^@?#/]+/?$")]

@@ -15,7 +15,7 @@ from OpenSSL import SSL
 
 from proxy.pki.authority import (
     DAY,
-    Authority,
+    CertificateAuthority,
     KeyPair,
     Validity,
 )
@@ -30,14 +30,14 @@ _CA, _NAME = "ca.crt", "serving"
 
 
 @dataclass(frozen=True, slots=True)
-class OwnCertificate:
+class SidecarCertificate:
     """What is served by, and the CA that vouches for it."""
 
     ca_pem: bytes
     pair: KeyPair
 
 
-def own_certificate(names: Sequence[str], kept: Path | None) -> OwnCertificate:
+def load_or_create_certificate(names: Sequence[str], kept: Path | None) -> SidecarCertificate:
     """Return a new certificate for these names, or the one that is kept in a directory.
 
     One that is kept lets applications go on over a restart of the hop: it stays as long as it is
@@ -51,40 +51,40 @@ def own_certificate(names: Sequence[str], kept: Path | None) -> OwnCertificate:
         raise CertificateError(f"cannot keep a certificate in {kept}: {error.strerror}") from error
 
 
-def own_context(pair: KeyPair) -> SSL.Context:
+def server_context(pair: KeyPair) -> SSL.Context:
     """Return the context of the listening side; the key touches no disk on its way."""
     return context_of(pair.certificate_pem, pair.key_pem)
 
 
-def _minted(names: Sequence[str]) -> OwnCertificate:
-    authority = Authority("understudy act", validity=_VALIDITY)
+def _minted(names: Sequence[str]) -> SidecarCertificate:
+    authority = CertificateAuthority("understudy act", validity=_VALIDITY)
     pair = authority.issue_server(*names, validity=_VALIDITY)
-    return OwnCertificate(authority.certificate_pem, pair)
+    return SidecarCertificate(authority.certificate_pem, pair)
 
 
-def _kept(directory: Path, names: Sequence[str]) -> OwnCertificate | None:
+def _kept(directory: Path, names: Sequence[str]) -> SidecarCertificate | None:
     files = (directory / _CA, directory / f"{_NAME}.crt", directory / f"{_NAME}.key")
     if not all(file.exists() for file in files):
         return None
     ca_pem, certificate_pem, key_pem = (file.read_bytes() for file in files)
-    own = OwnCertificate(ca_pem, KeyPair(certificate_pem, key_pem))
+    own = SidecarCertificate(ca_pem, KeyPair(certificate_pem, key_pem))
     return own if _is_good(own, names) else None
 
 
-def _keep(directory: Path, own: OwnCertificate) -> OwnCertificate:
+def _keep(directory: Path, own: SidecarCertificate) -> SidecarCertificate:
     own.pair.write(directory, _NAME)
     # Last: a directory with a CA in it is a whole one.
     (directory / _CA).write_bytes(own.ca_pem)
     return own
 
 
-def _is_good(own: OwnCertificate, names: Sequence[str]) -> bool:
+def _is_good(own: SidecarCertificate, names: Sequence[str]) -> bool:
     """Tell whether a kept certificate can be served by; whatever is odd about it, it cannot."""
     try:
         certificate = x509.load_pem_x509_certificate(own.pair.certificate_pem)
         authority = x509.load_pem_x509_certificate(own.ca_pem)
         certificate.verify_directly_issued_by(authority)
-        own_context(own.pair)  # certificate and key belong together
+        server_context(own.pair)  # certificate and key belong together
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (ValueError, TypeError, x509.ExtensionNotFound, CertificateError, InvalidSignature):
         return False

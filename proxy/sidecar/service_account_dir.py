@@ -7,18 +7,18 @@ token stays what it is: a link to where the kubelet renews it.
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 
 CA_FILE, NAMESPACE_FILE, TOKEN_FILE = "ca.crt", "namespace", "token"
 _READABLE_BY_ALL = 0o644
 
 
-class HandoutError(SetupError):
+class ServiceAccountDirError(OperatorError):
     """A file for the application cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Handout:
+class ServiceAccountDir:
     """Which files to write, and where."""
 
     ca_files: tuple[Path, ...] = ()
@@ -43,10 +43,12 @@ class Handout:
             for file in files:
                 _replace(file, ca_pem)
         except OSError as error:
-            raise HandoutError(f"cannot write {error.filename}: {error.strerror}") from error
+            raise ServiceAccountDirError(
+                f"cannot write {error.filename}: {error.strerror}"
+            ) from error
 
 
-NOTHING = Handout()
+NOTHING = ServiceAccountDir()
 
 
 def _replace(file: Path, content: bytes) -> None:

@@ -11,23 +11,23 @@ from pathlib import Path
 
 from OpenSSL import SSL
 
-from proxy.concurrency.task_set import Tasks
-from proxy.core.errors import Refusal
-from proxy.core.impersonation.permit import pass_on_as
-from proxy.core.userinfo import Identity
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.errors import StatusError
+from proxy.core.impersonation.permit import permit_unchecked
+from proxy.core.userinfo import UserInfo
 from proxy.serving.drain import Drain
 from proxy.serving.drain_schedule import DrainTimes
 from proxy.serving.limits.connections import ConnectionLimits
-from proxy.serving.limits.unauthenticated_memory import UnauthenticatedBudget
+from proxy.serving.limits.unauthenticated_memory import UnauthenticatedMemoryBudget
 from proxy.serving.listener import Listener
-from proxy.sidecar.certificate import LOOPBACK_NAMES, own_certificate, own_context
-from proxy.sidecar.handler import ActingHandler, ActingHeads
-from proxy.sidecar.proxy_endpoint import KnownServer, Nobody
-from proxy.sidecar.service_account_dir import NOTHING, Handout
+from proxy.sidecar.certificate import LOOPBACK_NAMES, load_or_create_certificate, server_context
+from proxy.sidecar.handler import ImpersonatingHandler, RequestHeadWriter
+from proxy.sidecar.proxy_endpoint import NoCredential, ProxyEndpoint
+from proxy.sidecar.service_account_dir import NOTHING, ServiceAccountDir
 from proxy.telemetry.logs import fields
-from proxy.upstream.endpoints import Endpoints
+from proxy.upstream.endpoints import EndpointSet
 from proxy.upstream.forwarder import Forwarder
-from proxy.upstream.pool import Pool
+from proxy.upstream.pool import ConnectionPool
 
 log = logging.getLogger(__name__)
 
@@ -44,16 +44,16 @@ _DRAIN_TIMES = DrainTimes(delay_seconds=0.0, watch_window_seconds=0.0, grace_sec
 
 
 @dataclass(frozen=True, slots=True)
-class HopSettings:
+class SidecarOptions:
     """Everything a hop needs to be told."""
 
-    wanted: Identity
+    impersonated_user: UserInfo
     server: tuple[str, int]
     address: tuple[str, int]
     ca_file: Path | None = None
     kept: Path | None = None
     """Where the certificate stays over a restart; None: in memory, a new one at each start."""
-    handout: Handout = NOTHING
+    service_account_dir: ServiceAccountDir = NOTHING
 
 
 def is_loopback(host: str) -> bool:
@@ -68,30 +68,30 @@ def is_loopback(host: str) -> bool:
 
 
 @asynccontextmanager
-async def running_hop(settings: HopSettings) -> AsyncIterator["Hop"]:
+async def run_sidecar(settings: SidecarOptions) -> AsyncIterator["Sidecar"]:
     """Run the hop for the time of the context."""
-    server = await asyncio.to_thread(KnownServer, settings.server, settings.ca_file)
+    server = await asyncio.to_thread(ProxyEndpoint, settings.server, settings.ca_file)
     names = tuple(dict.fromkeys((*LOOPBACK_NAMES, settings.address[0])))
-    own = await asyncio.to_thread(own_certificate, names, settings.kept)
-    context = await asyncio.to_thread(own_context, own.pair)
-    hop = Hop(settings.wanted, server, context)
+    own = await asyncio.to_thread(load_or_create_certificate, names, settings.kept)
+    context = await asyncio.to_thread(server_context, own.pair)
+    sidecar = Sidecar(settings.impersonated_user, server, context)
     try:
-        await hop.start(settings, ca_pem=own.ca_pem)
-        yield hop
+        await sidecar.start(settings, ca_pem=own.ca_pem)
+        yield sidecar
     finally:
-        await hop.stop()
+        await sidecar.stop()
 
 
-class Hop:
+class Sidecar:
     """The listening side and the proxy's side, and nothing decided between them."""
 
-    def __init__(self, wanted: Identity, server: KnownServer, context: SSL.Context) -> None:
+    def __init__(self, wanted_user: UserInfo, server: ProxyEndpoint, context: SSL.Context) -> None:
         clock = asyncio.get_running_loop().time
-        nobody = Nobody()
+        nobody = NoCredential()
         self._server = server
-        self._tasks = Tasks(_report_failure)
-        self._pool = Pool(
-            Endpoints(server, clock),
+        self._tasks = TaskSet(_report_failure)
+        self._pool = ConnectionPool(
+            EndpointSet(server, clock),
             connect_timeout_seconds=_CONNECT_SECONDS,
             clock=clock,
             tasks=self._tasks,
@@ -102,28 +102,30 @@ class Hop:
             nobody,
             response_timeout_seconds=_RESPONSE_SECONDS,
             tasks=self._tasks,
-            write_head=ActingHeads(server.endpoints[0].address).write,
+            write_head=RequestHeadWriter(server.endpoints[0].address).write,
         )
         self._listener = Listener(
             context=context,
-            handler=ActingHandler(pass_on_as(wanted), forwarder, self._tasks),
+            handler=ImpersonatingHandler(permit_unchecked(wanted_user), forwarder, self._tasks),
             limits=ConnectionLimits(),
-            budget=UnauthenticatedBudget(_UNFINISHED_HEAD_BYTES, 100),
+            budget=UnauthenticatedMemoryBudget(_UNFINISHED_HEAD_BYTES, 100),
             clock=clock,
         )
         self.drain = Drain(self._listener, _DRAIN_TIMES, clock=clock)
         self.address = ("", 0)
 
-    async def start(self, settings: HopSettings, *, ca_pem: bytes) -> None:
+    async def start(self, settings: SidecarOptions, *, ca_pem: bytes) -> None:
         """Listen, and then tell the application how to trust us."""
         # Not shared: another hop's applications trust another CA, and may want to be somebody else.
         self.address = await self._listener.bind(*settings.address, shares=False)
         await self._listener.accept()
-        await asyncio.to_thread(settings.handout.write, ca_pem)
-        self._tasks.keep(self._keep_house())
+        await asyncio.to_thread(settings.service_account_dir.write, ca_pem)
+        self._tasks.start_background(self._keep_house())
         log.info(
             "acting",
-            extra=fields(address=f"{self.address[0]}:{self.address[1]}", user=settings.wanted.name),
+            extra=fields(
+                address=f"{self.address[0]}:{self.address[1]}", user=settings.impersonated_user.name
+            ),
         )
 
     async def stop(self) -> None:
@@ -136,15 +138,15 @@ class Hop:
         """Close who is late, idle or dead, and look at the CA again."""
         for turn in itertools.count(1):
             await asyncio.sleep(_SWEEP_SECONDS)
-            self._listener.close_late()
+            self._listener.close_expired()
             self._pool.close_old()
             if turn % _SWEEPS_PER_LOOK == 0:
                 self._listener.close_unreachable()
                 self._pool.close_unreachable()
-                await self._server.look()
+                await self._server.reload()
 
 
 def _report_failure(error: BaseException) -> None:
-    if isinstance(error, Refusal):
+    if isinstance(error, StatusError):
         return  # An answer for whoever awaits the task, not a fault of it.
     log.error("background work failed", exc_info=error)

@@ -18,9 +18,9 @@ from typing import Literal, NamedTuple, TextIO
 import orjson
 
 from proxy.core.gocompat.quote import MARKER
-from proxy.core.timestamps import SECOND, SecondText
+from proxy.core.timestamps import SECOND, SecondFormatter
 from proxy.core.truncation import longest_prefix, shortened
-from proxy.telemetry.uncaught import traceback_text
+from proxy.telemetry.uncaught import redacted_traceback
 
 _SECONDS = 60.0
 _MOST_EVENTS = 1000
@@ -39,7 +39,7 @@ class _Minute:
         self.suppressed = suppressed
 
 
-class Repeats(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Lets a warning or error pass, unless it has come too often."""
 
     def __init__(self, most_per_minute: int, clock: Callable[[], float]) -> None:
@@ -85,9 +85,9 @@ class Repeats(logging.Filter):
 # Made once: `json.dumps` makes a new encoder for each call that has an option.
 _encode_anything = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
-MOST_LINE_BYTES = 4096
+MAX_LINE_BYTES = 4096
 """Of one line without a traceback. Many collectors split lines of more than 16 KiB."""
-MOST_TRACEBACK_BYTES = 12 * 1024
+MAX_TRACEBACK_BYTES = 12 * 1024
 """Of the traceback that a line has besides."""
 # Time, level, logger and what is between fields; names of fields are counted with their values.
 _FIXED_BYTES = 256
@@ -104,7 +104,7 @@ _TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemet
 # The event is cut together with the fields, as if it were one; a field tells that any was.
 _EVENT, _CUT = "message", "truncated"
 
-_timestamp = SecondText().with_milliseconds
+_timestamp = SecondFormatter().with_milliseconds
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
@@ -130,7 +130,7 @@ def configure_logs(
     number = logging.getLevelNamesMapping()[level.upper()]
     line = _json_line if style == "json" else _text_line
     handler = _LineHandler(line, stream or sys.stderr, takes_info=number <= logging.INFO)
-    handler.addFilter(Repeats(repeats_per_minute, time.monotonic))
+    handler.addFilter(RepeatFilter(repeats_per_minute, time.monotonic))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)
@@ -141,10 +141,10 @@ def configure_logs(
 def suppressed_lines() -> int:
     """Return how many lines were not written because they repeat others."""
     filters = [one for handler in logging.getLogger().handlers for one in handler.filters]
-    return sum(one.suppressed for one in filters if isinstance(one, Repeats))
+    return sum(one.suppressed for one in filters if isinstance(one, RepeatFilter))
 
 
-class EventLog:
+class AccessLogger:
     """Logs one event very often, without the cost of a log record for each line.
 
     The line is the same that a logger of this name writes at INFO.
@@ -217,7 +217,7 @@ class _LineHandler(logging.StreamHandler[TextIO]):
             record.getMessage(),
             record.name,
             getattr(record, FIELDS, {}),
-            traceback_text(error[1]) if error and error[1] else None,
+            redacted_traceback(error[1]) if error and error[1] else None,
         )
         return self._bounded_line(fact)
 
@@ -227,7 +227,7 @@ class _LineHandler(logging.StreamHandler[TextIO]):
 
     def _bounded_line(self, fact: _Fact) -> str:
         line = self._line(fact)
-        return line if len(line) <= MOST_LINE_BYTES else self._line(_truncated(fact))
+        return line if len(line) <= MAX_LINE_BYTES else self._line(_truncated(fact))
 
     def add(self, line: str) -> None:
         """Write a line with the others of the next moment, in one go.
@@ -289,7 +289,7 @@ def _text_line(fact: _Fact) -> str:
 
 def members(values: dict[str, object]) -> str:
     """Return fields as the members of a JSON object, as a line has them."""
-    text, most = _encode(values), MOST_LINE_BYTES - _OWN_MEMBERS_BYTES
+    text, most = _encode(values), MAX_LINE_BYTES - _OWN_MEMBERS_BYTES
     return (text if len(text) <= most else _encode(_truncated_values(values, most)))[1:-1]
 
 
@@ -298,11 +298,11 @@ def _truncated(fact: _Fact) -> _Fact:
     # The event, too, may repeat what somebody sent: those of libraries do.
     values: dict[str, object] = {**fact.values, _EVENT: fact.event}
     exception = fact.exception
-    if exception is not None and _size(exception) > MOST_TRACEBACK_BYTES:
+    if exception is not None and _size(exception) > MAX_TRACEBACK_BYTES:
         # The end says what happened.
-        end = longest_prefix(exception[::-1], MOST_TRACEBACK_BYTES - len(MARKER), _size)
+        end = longest_prefix(exception[::-1], MAX_TRACEBACK_BYTES - len(MARKER), _size)
         exception, values[_CUT] = MARKER + end[::-1], True
-    most = MOST_LINE_BYTES - _FIXED_BYTES - len(fact.logger)
+    most = MAX_LINE_BYTES - _FIXED_BYTES - len(fact.logger)
     if len(_encode(values)) > most:
         values = _truncated_values(values, most)
     return fact._replace(event=str(values.pop(_EVENT)), values=values, exception=exception)

@@ -14,7 +14,7 @@ _GROWTH_BYTES = 24 * 1024 * 1024
 _LEAST_SECONDS = 5.0
 
 
-class FreedMemory:
+class MemoryTrimmer:
     """Trims the heap of this process when it has grown since the last time."""
 
     def __init__(
@@ -30,7 +30,7 @@ class FreedMemory:
         self._size = resident_bytes()
         self._trimmed_at = clock()
 
-    def look(self) -> None:
+    def trim_if_due(self) -> None:
         """Give memory back if the process has grown; called about once a second."""
         now, size = self._clock(), self._resident_bytes()
         self._size = min(self._size, size)
@@ -40,7 +40,7 @@ class FreedMemory:
         self._trimmed_at, self._size = now, self._resident_bytes()
 
 
-def freed_memory(clock: Callable[[], float]) -> FreedMemory | None:
+def memory_trimmer(clock: Callable[[], float]) -> MemoryTrimmer | None:
     """Return what gives memory of this process back; None where the C library cannot."""
     statm = Path("/proc/self/statm")
     try:
@@ -50,7 +50,7 @@ def freed_memory(clock: Callable[[], float]) -> FreedMemory | None:
     if not statm.exists():
         return None
     page_bytes = os.sysconf("SC_PAGE_SIZE")
-    return FreedMemory(
+    return MemoryTrimmer(
         clock,
         resident_bytes=lambda: int(statm.read_text().split()[1]) * page_bytes,
         trim=lambda: trim(0),

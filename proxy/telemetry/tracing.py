@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 from proxy.core.gocompat.quote import cut_text
 from proxy.core.http.headers import Header
 
@@ -37,7 +37,7 @@ RequestId = tuple[bytes, int]
 """The audit id, which a client may have used twice, and what tells its requests apart."""
 
 
-class RequestFacts(NamedTuple):
+class RequestSpan(NamedTuple):
     """What a span tells of a request; durations are seconds since it came."""
 
     verb: str
@@ -47,7 +47,7 @@ class RequestFacts(NamedTuple):
     mode: str | None
     called_after: float | None
     decided_after: float | None
-    took: float
+    duration_seconds: float
     is_forwarded: bool
     caller_groups: Sequence[str] = ()
 
@@ -61,7 +61,7 @@ class _UnderWay:
     upstream: "Span | None" = None
 
 
-class TracingError(SetupError):
+class TracingError(OperatorError):
     """Spans are wanted and cannot be made."""
 
 
@@ -82,7 +82,7 @@ class Tracing:
         self._kinds = trace.SpanKind
         self._under_way: dict[RequestId, _UnderWay] = {}
 
-    def begin(self, request: RequestId, headers: Sequence[Header]) -> None:
+    def start_span(self, request: RequestId, headers: Sequence[Header]) -> None:
         """Note when a request began, and the trace that its client names.
 
         Nothing more: whether a span is made is not for a client to say that is not known yet.
@@ -90,7 +90,9 @@ class Tracing:
         if len(self._under_way) < _MOST_UNDER_WAY:
             self._under_way[request] = _UnderWay(time.time_ns(), _trace_headers(headers))
 
-    def dress(self, request: RequestId, head: bytes, caller_groups: Sequence[str]) -> bytes:
+    def inject_headers(
+        self, request: RequestId, head: bytes, caller_groups: Sequence[str]
+    ) -> bytes:
         """Return the head of a request with our span in the place of the client's.
 
         It stands first: the end of a head says who is asking, and is checked after us.
@@ -110,7 +112,7 @@ class Tracing:
         ours = [f"{name}: {value}".encode("ascii", "ignore") for name, value in carrier.items()]
         return _LINE.join([first_line, *ours, *kept]) + _END
 
-    def ended(self, request: RequestId, facts: RequestFacts) -> None:
+    def ended(self, request: RequestId, facts: RequestSpan) -> None:
         """End a request's spans, with what became of it."""
         known = self._under_way.pop(request, None)
         if known is None:
@@ -121,7 +123,7 @@ class Tracing:
             self._add("authentication", known, 0.0, called)
             if decided is not None:
                 self._add("decision", known, called, decided)
-        end = _later(known, facts.took)
+        end = _later(known, facts.duration_seconds)
         if known.upstream is not None:
             known.upstream.end(end)
         # The resource is a part of the path, so a client can make it as long as a head.

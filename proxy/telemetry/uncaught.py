@@ -16,7 +16,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-def log_what_escapes(loop: asyncio.AbstractEventLoop) -> None:
+def install_uncaught_handlers(loop: asyncio.AbstractEventLoop) -> None:
     """Log what ends this process or a thread, and what the loop or a destructor comes across."""
     loop.set_exception_handler(_in_loop)
     sys.excepthook = _in_main
@@ -46,7 +46,7 @@ _CONTEXT = "\nwhile that was handled:\n\n"
 _MOST_LINKS = 20
 
 
-def traceback_text(error: BaseException) -> str:
+def redacted_traceback(error: BaseException) -> str:
     """Return the stack of an error and of those that led to it, the oldest first."""
     return "".join(reversed(list(_pieces(error)))).rstrip("\n")
 
@@ -71,7 +71,7 @@ def _piece(error: BaseException) -> str:
     piece = f"{frames}{_kind(error)}{_words(error)}\n"
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions[:_MOST_LINKS]:
-            piece += "".join(f"  | {line}\n" for line in traceback_text(one).splitlines())
+            piece += "".join(f"  | {line}\n" for line in redacted_traceback(one).splitlines())
     return piece
 
 

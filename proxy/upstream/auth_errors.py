@@ -6,28 +6,28 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-from proxy.core.errors import InternalError, Refusal
-from proxy.core.requestinfo.request_info import outline_action
+from proxy.core.errors import InternalError, StatusError
+from proxy.core.requestinfo.request_info import parse_outline
 from proxy.core.selfcheck.denial import (
     DENIAL_TYPES,
     LONGEST_START,
-    comes_from_api_server,
+    is_from_api_server,
     may_become_denial,
-    missing_right,
+    missing_permission,
     read_denial,
 )
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 from proxy.telemetry.logs import fields
 from proxy.upstream.endpoints import Endpoint
 from proxy.wire.http1.body import BodyKind
 from proxy.wire.http1.message import ResponseHead
 
 # The API server's own denials are a few hundred bytes, and as long as the names in them.
-MOST_DENIAL_BYTES = 64 * 1024
+MAX_DENIAL_BYTES = 64 * 1024
 
 
 @dataclass(slots=True)
-class HeldAnswer:
+class HeldResponse:
     """A 401 or a 403 that waits, with what has come of its body.
 
     A 401 waits for an answer to a question of ours, and nothing more of it is read meanwhile. A
@@ -36,7 +36,7 @@ class HeldAnswer:
     """
 
     head: ResponseHead
-    pieces: list[bytes] = field(default_factory=list)
+    chunks: list[bytes] = field(default_factory=list)
     has_ended: bool = False
     denial_type: str | None = None
     """The media type of a 403 that may be the API server's denial."""
@@ -45,16 +45,16 @@ class HeldAnswer:
     @property
     def body(self) -> bytes:
         """Return what has come."""
-        return b"".join(self.pieces)
+        return b"".join(self.chunks)
 
-    def takes(self, payload: bytes) -> bool:
+    def append(self, payload: bytes) -> bool:
         """Keep a piece, and tell whether the answer still has to wait."""
         is_start = self._size < LONGEST_START
-        self.pieces.append(payload)
+        self.chunks.append(payload)
         self._size += len(payload)
         if self.denial_type is None:
             return True
-        if self._size > MOST_DENIAL_BYTES:
+        if self._size > MAX_DENIAL_BYTES:
             return False
         # Its start is looked at while it grows, and no longer: whoever sends byte by byte must not
         # have all of it put together for each.
@@ -64,7 +64,7 @@ class HeldAnswer:
 def denial_type(head: ResponseHead) -> str | None:
     """Return the media type of a 403 that may be the API server's own denial, else None."""
     framing = head.framing
-    if framing.kind is BodyKind.LENGTH and not 0 < framing.length <= MOST_DENIAL_BYTES:
+    if framing.kind is BodyKind.LENGTH and not 0 < framing.length <= MAX_DENIAL_BYTES:
         return None
     if framing.kind not in (BodyKind.LENGTH, BodyKind.CHUNKED):
         return None
@@ -81,7 +81,7 @@ def denial_type(head: ResponseHead) -> str | None:
 log = logging.getLogger(__name__)
 
 # Every request may be denied for the same reason; it is told once in this time.
-TOLD_AGAIN_SECONDS = 60.0
+REPORT_INTERVAL_SECONDS = 60.0
 _MOST_TOLD = 100
 _IMPERSONATING = "impersonate "
 
@@ -92,31 +92,31 @@ class DeniedRequest(NamedTuple):
     method: bytes
     target: bytes
     is_upgrade: bool
-    acting: Identity
+    impersonated_user: UserInfo
 
 
 class DenialCounter(Protocol):
     """Counts."""
 
-    def own_right_missing(self) -> None:
+    def proxy_permission_missing(self) -> None:
         """Count a request that failed because we may not do something."""
         ...
 
 
-class RightsConfirmation(Protocol):
+class PermissionConfirmation(Protocol):
     """Asks the API server about the forwarder's rights."""
 
-    def confirm(self, identity: Identity, name: str, tell: Callable[[bool], None]) -> None:
+    def confirm(self, user: UserInfo, name: str, tell: Callable[[bool], None]) -> None:
         """Tell whether a right to take this identity is missing; False in doubt."""
         ...
 
 
-class OwnDenials:
+class ProxyDenialDetector:
     """Tells denials about us from denials about whom we speak for."""
 
     def __init__(
         self,
-        rights: RightsConfirmation,
+        rights: PermissionConfirmation,
         *,
         counter: DenialCounter,
         clock: Callable[[], float],
@@ -127,20 +127,20 @@ class OwnDenials:
         self._own_names: frozenset[str] = frozenset()
         self._told: dict[str, float] = {}
 
-    def know(self, own_name: str) -> None:
+    def add_username(self, own_name: str) -> None:
         """Learn a name under which we forward. Earlier ones count, too: requests are under way."""
         self._own_names |= {own_name}
 
-    def is_own(self, name: str) -> bool:
+    def is_proxy_denial(self, name: str) -> bool:
         """Return whether we forward, or have forwarded, under this name."""
         return name in self._own_names
 
-    def judge(
+    def resolve(
         self,
         media_type: str,
         body: bytes,
         request: DeniedRequest,
-        tell: Callable[[Refusal | None], None],
+        tell: Callable[[StatusError | None], None],
     ) -> None:
         """Tell what a client is told in place of a denial about us; None if it is its own.
 
@@ -148,19 +148,19 @@ class OwnDenials:
         """
         denial = read_denial(media_type, body)
         # No request acts as the forwarder, but one may act as what the forwarder once was.
-        names = self._own_names - {request.acting.name}
-        right = missing_right(denial, names) if denial is not None else None
+        names = self._own_names - {request.impersonated_user.name}
+        right = missing_permission(denial, names) if denial is not None else None
         if denial is None or right is None:
             tell(None)
             return
-        action = outline_action(request.method, request.target).action
-        if denial.is_parsed and comes_from_api_server(action, is_upgrade=request.is_upgrade):
+        request_info = parse_outline(request.method, request.target).request_info
+        if denial.is_parsed and is_from_api_server(request_info, is_upgrade=request.is_upgrade):
             tell(self._believed(right))
         elif right.startswith(_IMPERSONATING):
             # Every request carries an identity, so no other right of ours can be missing: with it
             # the API server judges whom we speak for.
             self._rights.confirm(
-                request.acting,
+                request.impersonated_user,
                 denial.name,
                 lambda is_missing: tell(self._believed(right) if is_missing else None),
             )
@@ -168,7 +168,7 @@ class OwnDenials:
             tell(None)
 
     def _believed(self, right: str) -> InternalError:
-        self._counter.own_right_missing()
+        self._counter.proxy_permission_missing()
         self._tell(right)
         return InternalError(f"the proxy's own identity cannot {right}")
 
@@ -178,11 +178,11 @@ class OwnDenials:
             return
         if len(self._told) >= _MOST_TOLD:
             self._told.clear()
-        self._told[right] = now + TOLD_AGAIN_SECONDS
-        log.error("own right missing", extra=fields(right=right))
+        self._told[right] = now + REPORT_INTERVAL_SECONDS
+        log.error("proxy permission missing", extra=fields(right=right))
 
 
-class Standing(Enum):
+class CredentialStatus(Enum):
     """What an API server thinks of our credential."""
 
     ACCEPTED = auto()
@@ -193,22 +193,22 @@ class Standing(Enum):
 class Denials(Protocol):
     """Tells denials about us from denials about whom we speak for."""
 
-    def is_own(self, name: str) -> bool:
+    def is_proxy_denial(self, name: str) -> bool:
         """Return whether we forward under this name."""
         ...
 
-    def judge(
+    def resolve(
         self,
         media_type: str,
         body: bytes,
         request: DeniedRequest,
-        tell: Callable[[Refusal | None], None],
+        tell: Callable[[StatusError | None], None],
     ) -> None:
         """Tell what a client is told in place of a denial about us; None if it is its own."""
         ...
 
 
-class CredentialStanding(Protocol):
+class AuthErrorResolver(Protocol):
     """Finds out how our credential stands, and which denials are about us."""
 
     @property
@@ -216,6 +216,8 @@ class CredentialStanding(Protocol):
         """Return who tells denials about us from others."""
         ...
 
-    def ask(self, endpoint: Endpoint, version: int, tell: Callable[[Standing], None]) -> None:
+    def check(
+        self, endpoint: Endpoint, version: int, tell: Callable[[CredentialStatus], None]
+    ) -> None:
         """Tell how an endpoint takes a version of our credential, now or later."""
         ...

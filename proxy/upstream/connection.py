@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from proxy.upstream.endpoints import Endpoint
-from proxy.upstream.response_handler import ResponseReceiver
+from proxy.upstream.response_handler import ResponseHandler
 from proxy.wire.http1.body import (
     CHUNKED,
     NO_BODY,
@@ -29,11 +29,11 @@ from proxy.wire.http1.message import (
     ResponseHead,
     find_head_end,
 )
-from proxy.wire.http1.raw_chunks import PassedChunks
-from proxy.wire.http1.response_parser import PlainHeads, read_response_head
-from proxy.wire.tcp import is_unreachable, keep_alive
-from proxy.wire.tls_client import TLSStream
-from proxy.wire.tls_connection import SecureConnection
+from proxy.wire.http1.raw_chunks import RawChunkReader
+from proxy.wire.http1.response_parser import ResponseHeadCache, read_response_head
+from proxy.wire.tcp import enable_tcp_keepalive, is_unreachable
+from proxy.wire.tls_client import ClientTLS
+from proxy.wire.tls_connection import TLSConnection
 
 _FINISH_SECONDS = 10.0
 _MAY_BE_HELD = frozenset((401, 403))
@@ -45,7 +45,7 @@ MAX_INTERIM_HEADS = 100
 _PASSED_ON = ResponseHead(200, b"", (), CHUNKED, keep_alive=True)
 
 
-class UpstreamConnection(SecureConnection):
+class UpstreamConnection(TLSConnection):
     """A TLS connection to the API server as a state machine."""
 
     __slots__ = (
@@ -74,17 +74,17 @@ class UpstreamConnection(SecureConnection):
         self,
         endpoint: Endpoint,
         *,
-        heads: PlainHeads,
+        heads: ResponseHeadCache,
         on_idle: Callable[["UpstreamConnection"], None],
         on_lost: Callable[["UpstreamConnection"], None],
     ) -> None:
-        super().__init__(TLSStream(endpoint.context, server_hostname=endpoint.server_name))
+        super().__init__(ClientTLS(endpoint.context, server_hostname=endpoint.server_name))
         self.endpoint = endpoint
         self._heads = heads
         self._on_idle = on_idle
         self._on_lost = on_lost
         self._buffer = bytearray()
-        self._receiver: ResponseReceiver | None = None
+        self._receiver: ResponseHandler | None = None
         self._method = self._audit_id = b""
         self._request_framing = NO_BODY
         self._response: BodyReader | None = None
@@ -102,10 +102,10 @@ class UpstreamConnection(SecureConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the kernel watch over the other end, and start the handshake."""
-        keep_alive(transport)
+        enable_tcp_keepalive(transport)
         super().connection_made(transport)
 
-    def secured(self) -> None:
+    def handshake_completed(self) -> None:
         """Let whoever opened this connection use it."""
         if not self.ready.done():
             self.ready.set_result(None)
@@ -132,20 +132,20 @@ class UpstreamConnection(SecureConnection):
         if rest is not None:
             self._finish(rest)
 
-    def goodbye_received(self) -> None:
+    def close_notify_received(self) -> None:
         """The API server ended its side: that ends a body which only the connection delimits."""
         if self._response is not None and self._response.end_of_stream():
             self._finish(b"")
         self._fail(ConnectionError("the API server closed the connection"))
 
-    def stream_cut(self, error: Exception) -> None:
+    def connection_truncated(self, error: Exception) -> None:
         """The end without a goodbye is nobody's regular end."""
         self._fail(error)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the receiver, unless its answer was complete."""
         if error is not None and self._receiver is not None:
-            self._take_last_words()
+            self._drain_socket()
         if self._cutting_off is not None:
             self._cutting_off.cancel()
         self._transport = None
@@ -170,7 +170,7 @@ class UpstreamConnection(SecureConnection):
         return self._response is not None and self._response.is_between_chunks
 
     def send_head(
-        self, head: bytes, audit_id: bytes, *, request: RequestHead, receiver: ResponseReceiver
+        self, head: bytes, audit_id: bytes, *, request: RequestHead, receiver: ResponseHandler
     ) -> None:
         """Start an exchange; a body follows by `send_body` and ends with `end_body`.
 
@@ -200,11 +200,11 @@ class UpstreamConnection(SecureConnection):
 
     def pause_reading(self) -> None:
         """Take no more of the answer: the client reads too slowly."""
-        self._read_on(reads=False)
+        self._set_reading(reads=False)
 
     def resume_reading(self) -> None:
         """Take the answer again."""
-        self._read_on(reads=True)
+        self._set_reading(reads=True)
 
     def abandon(self) -> None:
         """Break off at once: nobody waits for this answer any more."""
@@ -228,7 +228,7 @@ class UpstreamConnection(SecureConnection):
 
     # --- inside ----------------------------------------------------------------------------
 
-    def _take_last_words(self) -> None:
+    def _drain_socket(self) -> None:
         """Read what the API server said before it broke off.
 
         Who refuses a large body early may close without reading the rest of it, and that resets
@@ -242,7 +242,7 @@ class UpstreamConnection(SecureConnection):
         with suppress(OSError):
             self.data_received(os.read(descriptor, _LAST_WORDS_BYTES))
 
-    def _read_plain(self, data: bytes, receiver: ResponseReceiver) -> bool:
+    def _read_plain(self, data: bytes, receiver: ResponseHandler) -> bool:
         """Read an answer that is easily read: a whole small one, or one that comes in chunks.
 
         Who may have to be asked about us keeps an answer back, and that is not done here.
@@ -252,17 +252,17 @@ class UpstreamConnection(SecureConnection):
             return False
         if plain.length is None:
             self._head = _PASSED_ON
-            passed = PassedChunks() if receiver.takes_chunks(plain.status) else None
-            tell = partial(receiver.response_begun, plain, passed=passed)
+            passed = RawChunkReader() if receiver.takes_chunks(plain.status) else None
+            tell = partial(receiver.raw_response_started, plain, passed=passed)
             self._begin_body(passed or ChunkedReader(), data[plain.end :], tell)
             return True
         if plain.length != len(data) - plain.end or not self._is_done():
             return False
         self._receiver = None
         if not self._is_reading:
-            self._read_on(reads=True)
+            self._set_reading(reads=True)
         self._on_idle(self)
-        receiver.response_came(plain, data[plain.end :])
+        receiver.complete_response_received(plain, data[plain.end :])
         return True
 
     def _read_head(self, data: bytes) -> None:

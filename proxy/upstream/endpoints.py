@@ -43,7 +43,7 @@ class Endpoint:
         return f"https://{self.address}"
 
 
-class KnownEndpoints(Protocol):
+class EndpointProvider(Protocol):
     """Who knows the endpoints of this moment: they change when our certificate or a CA does."""
 
     @property
@@ -52,10 +52,10 @@ class KnownEndpoints(Protocol):
         ...
 
 
-class Endpoints:
+class EndpointSet:
     """The endpoints of one cluster, and the memory of which could not be reached."""
 
-    def __init__(self, known: KnownEndpoints, clock: Callable[[], float]) -> None:
+    def __init__(self, known: EndpointProvider, clock: Callable[[], float]) -> None:
         self.known = known
         self._clock = clock
         # By address, because what could not be reached does not change with our certificate.

@@ -16,7 +16,7 @@ from typing import Protocol
 from kubernetes_asyncio.client import ApiClient, ApiException
 
 from proxy.telemetry.logs import fields
-from proxy.upstream.identity.whoami import NO_ANSWER, call
+from proxy.upstream.identity.whoami import CALL_ERRORS, call
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +28,12 @@ _ALLOWED = "the API server allows a made-up user a made-up verb: its denials mea
 class CanaryCounter(Protocol):
     """Learns the answer."""
 
-    def canary_answered(self, *, allowed: bool) -> None:
+    def canary_completed(self, *, allowed: bool) -> None:
         """Tell whether what nobody may do is allowed."""
         ...
 
 
-class Canary:
+class AuthorizerCanary:
     """Asks, and remembers the last answer; no answer changes nothing, but the first must come."""
 
     def __init__(self, client: ApiClient, counter: CanaryCounter) -> None:
@@ -42,11 +42,11 @@ class Canary:
         self._fault: str | None = "not asked yet"
         self._is_answered = True
 
-    def fault(self) -> str | None:
+    def health_error(self) -> str | None:
         """Tell what is wrong with the API server's answers, for who asks whether we are ready."""
         return self._fault
 
-    async def ask(self) -> bool:
+    async def probe(self) -> bool:
         """Ask once, about somebody who was never asked about before: no cache can answer.
 
         Tells whether there was an answer.
@@ -54,11 +54,12 @@ class Canary:
         try:
             review = await call(self._client, "POST", _PATH, _review())
             allowed = review["status"]["allowed"]
-        except (ApiException, *NO_ANSWER) as error:
+        except (ApiException, *CALL_ERRORS) as error:
             status = error.status if isinstance(error, ApiException) else None
             if self._is_answered:  # once, not at every question of an outage
                 log.warning(
-                    "canary not answered", extra=fields(error=type(error).__name__, status=status)
+                    "authorizer canary not answered",
+                    extra=fields(error=type(error).__name__, status=status),
                 )
             self._is_answered = False
             if self._fault is not None and self._fault != _ALLOWED:
@@ -67,9 +68,9 @@ class Canary:
         self._is_answered = True
         # Whatever is not a plain no is not one.
         is_denied = allowed is False
-        self._counter.canary_answered(allowed=not is_denied)
+        self._counter.canary_completed(allowed=not is_denied)
         if not is_denied and self._fault != _ALLOWED:
-            log.error("canary allowed", extra=fields(reason=_ALLOWED))
+            log.error("authorizer canary was allowed", extra=fields(reason=_ALLOWED))
         self._fault = None if is_denied else _ALLOWED
         return True
 
@@ -101,7 +102,7 @@ _FAULT = "the API server does not answer"
 class ReachabilityCounter(Protocol):
     """Learns the answer."""
 
-    def upstream_answers(self, *, reachable: bool) -> None:
+    def set_upstream_reachable(self, *, reachable: bool) -> None:
         """Tell whether the API server answers."""
         ...
 
@@ -114,7 +115,7 @@ class ProbeListener(Protocol):
         ...
 
 
-class Reachability:
+class UpstreamHealth:
     """Asks again and again, and knows whether there were answers lately."""
 
     def __init__(self, ask: Callable[[], Awaitable[bool]], counter: ReachabilityCounter) -> None:
@@ -125,7 +126,7 @@ class Reachability:
         self._is_wanted = asyncio.Event()
         self._listeners: list[ProbeListener] = []
 
-    def fault(self) -> str | None:
+    def health_error(self) -> str | None:
         """Tell what is wrong, for who asks whether we are ready."""
         return _FAULT if self._failures >= _FAILURES else None
 
@@ -141,22 +142,22 @@ class Reachability:
         """Ask for as long as it runs; more often while something is wrong."""
         while True:
             self._is_wanted.clear()
-            await self.look()
+            await self.probe()
             await asyncio.sleep(_UNSETTLED_SECONDS)
             if not self._failures:
                 await self._wait(_EVERY_SECONDS - _UNSETTLED_SECONDS)
 
-    async def look(self) -> None:
+    async def probe(self) -> None:
         """Ask once."""
-        was_reachable = self.fault() is None
+        was_reachable = self.health_error() is None
         answered = await self._ask()
         self._failures = 0 if answered else self._failures + 1
         for listener in self._listeners:
             listener(answered=answered)
-        is_reachable = self.fault() is None
+        is_reachable = self.health_error() is None
         if is_reachable == was_reachable:
             return
-        self._counter.upstream_answers(reachable=is_reachable)
+        self._counter.set_upstream_reachable(reachable=is_reachable)
         if is_reachable:
             log.info("API server answers")
         else:

@@ -17,7 +17,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 
 from proxy.kubeclient.bounded_session import bounded_session
 from proxy.upstream.credentials.credentials import ANY_ENDPOINT
-from proxy.upstream.endpoints import Endpoint, Endpoints
+from proxy.upstream.endpoints import Endpoint, EndpointSet
 
 # An API server stores no object above 1.5 MiB, and a review comes back as large as it was sent.
 _MOST_ANSWER_BYTES = 2 * 1024 * 1024
@@ -25,8 +25,8 @@ _NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
 @asynccontextmanager
-async def review_client(
-    endpoints: Endpoints,
+async def open_client(
+    endpoints: EndpointSet,
     configuration: Configuration,
     *,
     connect_timeout_seconds: float,
@@ -63,7 +63,7 @@ class _ReviewSession:
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        endpoints: EndpointSet,
         connect_timeout_seconds: float,
         when_refused: Callable[[], None],
     ) -> None:

@@ -9,11 +9,11 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
-from proxy.concurrency.task_set import Tasks
+from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import UpstreamUnavailable
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.endpoints import Endpoint, Endpoints
-from proxy.wire.http1.response_parser import PlainHeads
+from proxy.upstream.endpoints import Endpoint, EndpointSet
+from proxy.wire.http1.response_parser import ResponseHeadCache
 from proxy.wire.tcp import UNREACHABLE_SECONDS
 
 # The API server closes idle connections after 90 s; ours end well before, so that a request
@@ -34,16 +34,16 @@ class PoolCounter(Protocol):
         ...
 
 
-class Pool:
+class ConnectionPool:
     """Idle connections, newest first, so that a quiet time lets the others grow old."""
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        endpoints: EndpointSet,
         *,
         connect_timeout_seconds: float,
         clock: Callable[[], float],
-        tasks: Tasks,
+        tasks: TaskSet,
         counter: PoolCounter | None = None,
     ) -> None:
         self._endpoints = endpoints
@@ -55,7 +55,7 @@ class Pool:
         self._idle: list[UpstreamConnection] = []
         self._all: set[UpstreamConnection] = set()
         self._counter = counter
-        self._heads = PlainHeads()
+        self._heads = ResponseHeadCache()
         self._is_retired = False
 
     @property
@@ -73,7 +73,7 @@ class Pool:
         """Tell whether no connection is open."""
         return not self._all
 
-    def take_idle(self) -> UpstreamConnection | None:
+    def acquire_idle(self) -> UpstreamConnection | None:
         """Return a connection that is ready for a request, if there is one.
 
         One that presents an earlier certificate of ours, or trusts an earlier CA, is not.
@@ -98,7 +98,7 @@ class Pool:
             connecting.add_done_callback(self._keep_unwanted)
             raise
 
-    def put_back(self, connection: UpstreamConnection) -> None:
+    def release(self, connection: UpstreamConnection) -> None:
         """Keep an open connection that has nothing left to do, or close it if its time is over."""
         if self._is_retired or connection.endpoint not in self._known.endpoints:
             connection.close()
@@ -156,7 +156,7 @@ class Pool:
 
     async def _open(self, endpoint: Endpoint) -> UpstreamConnection:
         connection = UpstreamConnection(
-            endpoint, heads=self._heads, on_idle=self.put_back, on_lost=self._forget
+            endpoint, heads=self._heads, on_idle=self.release, on_lost=self._forget
         )
         is_ready = False
         try:
@@ -189,7 +189,7 @@ class Pool:
         if not connecting.cancelled() and connecting.exception() is None:
             connection = connecting.result()
             if connection.is_open:
-                self.put_back(connection)
+                self.release(connection)
 
     def _forget(self, connection: UpstreamConnection) -> None:
         self._all.discard(connection)

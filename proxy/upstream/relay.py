@@ -8,40 +8,40 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
-from proxy.concurrency.deadline_queue import Deadlines
+from proxy.concurrency.deadline_queue import DeadlineQueue
 from proxy.core.errors import (
     BadGateway,
-    CredentialRefused,
     GatewayTimeout,
-    Refusal,
+    ProxyCredentialRejected,
+    StatusError,
 )
-from proxy.core.forwarding import returned_headers, returned_lines
-from proxy.core.impersonation.permit import Admission
+from proxy.core.forwarding import append_response_headers, response_headers
+from proxy.core.impersonation.permit import Permit
 from proxy.upstream.auth_errors import (
-    CredentialStanding,
+    AuthErrorResolver,
+    CredentialStatus,
     DeniedRequest,
-    HeldAnswer,
-    Standing,
+    HeldResponse,
     denial_type,
 )
 from proxy.upstream.connection import UpstreamConnection
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.http1.body import CHUNKED
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS, ResponseHead
-from proxy.wire.http1.raw_chunks import PassedChunks
-from proxy.wire.http1.response_parser import PlainHead
+from proxy.wire.http1.raw_chunks import RawChunkReader
+from proxy.wire.http1.response_parser import SimpleResponseHead
 
 _RETRY_AFTER_SECONDS = 1
 _UNAUTHORIZED, _FORBIDDEN = HTTPStatus.UNAUTHORIZED.value, HTTPStatus.FORBIDDEN.value
 
 
-class Desk(NamedTuple):
+class RelayDependencies(NamedTuple):
     """Whom a relay turns to."""
 
-    standing: CredentialStanding
-    repeat: Callable[["Relay"], bool]
+    auth_errors: AuthErrorResolver
+    retry: Callable[["Relay"], bool]
     """Sends a request again if that is safe, and tells whether it does."""
-    deadlines: Deadlines | None
+    deadlines: DeadlineQueue | None
     """What ends the wait for the head of the answer, if anything does."""
 
 
@@ -51,43 +51,43 @@ class Relay:
     __slots__ = (
         "_client_is_slow",
         "_deadlines",
-        "_desk",
+        "_dependencies",
         "_held",
         "_is_tunnel",
         "_upstream",
         "_was_reused",
-        "admission",
         "audit_id",
         "client",
         "head",
-        "refuse",
+        "permit",
+        "reject",
         "version",
     )
 
     def __init__(
         self,
         client: ClientExchange,
-        admission: Admission,
+        permit: Permit,
         audit_id: bytes,
-        refuse: Callable[[Refusal], None],
-        desk: "Desk",
+        refuse: Callable[[StatusError], None],
+        dependencies: "RelayDependencies",
     ) -> None:
         self.client = client
-        self.admission = admission
+        self.permit = permit
         self.audit_id = audit_id
-        self.refuse = refuse
+        self.reject = refuse
         self.head = b""
         # The version of our credential that is in the head.
         self.version = 0
         self._upstream: UpstreamConnection | None = None
-        self._desk = desk
+        self._dependencies = dependencies
         self._was_reused = False
-        self._deadlines = desk.deadlines
-        self._held: HeldAnswer | None = None
+        self._deadlines = dependencies.deadlines
+        self._held: HeldResponse | None = None
         self._client_is_slow = False
         self._is_tunnel = False
 
-    def go(self, upstream: UpstreamConnection) -> None:
+    def start(self, upstream: UpstreamConnection) -> None:
         """Send the head; the body follows as the client sends it."""
         self._upstream, self._was_reused = upstream, upstream.is_reused
         if self._deadlines is not None:
@@ -108,11 +108,11 @@ class Relay:
         if self._upstream is not None:
             self._upstream.end_body()
 
-    def request_failed(self, refusal: Refusal) -> None:
+    def request_failed(self, error: StatusError) -> None:
         """Cut the request off upstream: nobody may act on half a body."""
         self._held = None
         self._release(abandon=True)
-        self.refuse(refusal)
+        self.reject(error)
 
     def finish_early(self) -> bool:
         """End an endless answer between two chunks: upstream is left, the client may come again."""
@@ -124,7 +124,7 @@ class Relay:
         self.client.end()
         return True
 
-    def client_gone(self) -> None:
+    def client_disconnected(self) -> None:
         """Cancel upstream: nobody waits for the answer. A tunnel ends with what was sent."""
         self._held = None
         if self._is_tunnel and self._upstream is not None:
@@ -154,61 +154,71 @@ class Relay:
         elif head.status == _UNAUTHORIZED and self._upstream is not None:
             self._hold(head, payload, self._upstream)
         elif head.status == _FORBIDDEN and (media_type := denial_type(head)) is not None:
-            self._held = HeldAnswer(head, denial_type=media_type)
+            self._held = HeldResponse(head, denial_type=media_type)
             self.response_data(payload)
         else:
             self._start(head, payload)
 
-    def response_came(self, head: PlainHead, payload: bytes) -> None:
+    def complete_response_received(self, head: SimpleResponseHead, payload: bytes) -> None:
         """Send a whole answer down; the connection has already gone back to the pool."""
         self._upstream = None
         if self._deadlines is not None:
             self._deadlines.stop(self)
-        lines = returned_lines(head.lines, audit_id=self.audit_id, warning=self.admission.warning)
-        self.client.answer(head.outcome, lines, payload)
+        lines = append_response_headers(
+            head.lines, audit_id=self.audit_id, warning=self.permit.warning
+        )
+        self.client.send_raw_response(head.outcome, lines, payload)
 
     def takes_chunks(self, status: int) -> bool:
         """Tell whether the client takes chunks in their frames."""
-        return self.client.takes_chunks(status)
+        return self.client.accepts_raw_chunks(status)
 
-    def response_begun(self, head: PlainHead, payload: bytes, passed: PassedChunks | None) -> None:
+    def raw_response_started(
+        self, head: SimpleResponseHead, payload: bytes, passed: RawChunkReader | None
+    ) -> None:
         """Send the head of an answer in chunks down; nobody has to be asked about it."""
         self._stop_clock()
         # It is not sent again any more, and a watch would keep it for as long as it lasts.
         self.head = b""
-        lines = returned_lines(head.lines, audit_id=self.audit_id, warning=self.admission.warning)
-        self.client.begin(head.status, lines, CHUNKED, payload, passed=passed)
+        lines = append_response_headers(
+            head.lines, audit_id=self.audit_id, warning=self.permit.warning
+        )
+        self.client.start_raw_response(head.status, lines, CHUNKED, payload, passed=passed)
 
     def _start(self, head: ResponseHead, payload: bytes) -> None:
-        headers = returned_headers(
-            head.headers, audit_id=self.audit_id, warning=self.admission.warning
+        headers = response_headers(
+            head.headers, audit_id=self.audit_id, warning=self.permit.warning
         )
         # It is not sent again any more, and a watch would keep it for as long as it lasts.
         self.head = b""
-        self.client.start(head.status, headers, head.framing, reason=head.reason, payload=payload)
+        self.client.start_response(
+            head.status, headers, head.framing, reason=head.reason, payload=payload
+        )
 
     def _hold(self, head: ResponseHead, payload: bytes, upstream: UpstreamConnection) -> None:
         """Keep a 401 back until we know whose it is.
 
         Nothing more is read meanwhile, so what is kept is what one read of the socket brought.
         """
-        self._held = HeldAnswer(head, [payload])
+        self._held = HeldResponse(head, [payload])
         upstream.pause_reading()
-        self._desk.standing.ask(upstream.endpoint, self.version, self._judge)
+        self._dependencies.auth_errors.check(
+            upstream.endpoint, self.version, self._resolve_held_401
+        )
 
-    def _judge(self, standing: Standing) -> None:
+    def _resolve_held_401(self, status: CredentialStatus) -> None:
         held, self._held = self._held, None
         if held is None:
             return  # The client has left, or the answer has broken off.
-        if standing is Standing.ACCEPTED:
-            self._let_pass(held)
+        if status is CredentialStatus.ACCEPTED:
+            self._send_held(held)
             return
         self._release(abandon=True)
-        if standing is Standing.REFUSED:
+        if status is CredentialStatus.REFUSED:
             # Safe to repeat: a 401 says that the request was not carried out (RFC 9110, 15.5.2),
             # and the API server has refused us before it looked at what is asked.
-            self.refuse(
-                CredentialRefused(
+            self.reject(
+                ProxyCredentialRejected(
                     "the API server does not accept the proxy's own credential",
                     retry_after_seconds=_RETRY_AFTER_SECONDS,
                 )
@@ -217,11 +227,11 @@ class Relay:
             # In doubt the 401 is not told: if it is about us, the client would throw a good
             # credential away, while a client that is told 503 comes again. But nothing invites it
             # to, because the answer may as well be an application's, and we do not know it.
-            self.refuse(
-                CredentialRefused("the API server does not tell whose credential it refused")
+            self.reject(
+                ProxyCredentialRejected("the API server does not tell whose credential it refused")
             )
 
-    def _let_pass(self, held: HeldAnswer) -> None:
+    def _send_held(self, held: HeldResponse) -> None:
         """Send an answer down as it came: it is the client's to have."""
         self._start(held.head, held.body)
         if held.has_ended:
@@ -234,14 +244,14 @@ class Relay:
         wanted, offered = self.client.request.upgrade, head.upgrade
         if wanted is None or offered is None or wanted.lower() != offered.lower():
             self._release(abandon=True)
-            self.refuse(BadGateway("the API server switched to a protocol nobody asked for"))
+            self.reject(BadGateway("the API server switched to a protocol nobody asked for"))
             return
         self._is_tunnel = True
-        headers = returned_headers(
+        headers = response_headers(
             head.headers,
             audit_id=self.audit_id,
             upgrade=offered,
-            warning=self.admission.warning,
+            warning=self.permit.warning,
         )
         self.client.switch_protocols(headers)
         if payload:
@@ -252,9 +262,9 @@ class Relay:
         held = self._held
         if held is None:
             self.client.send(payload)
-        elif not held.takes(payload):
+        elif not held.append(payload):
             self._held = None
-            self._let_pass(held)
+            self._send_held(held)
 
     def response_ended(self) -> None:
         """Finish the answer; the connection has already gone back to the pool."""
@@ -265,22 +275,22 @@ class Relay:
             return
         held.has_ended = True
         if held.denial_type is not None:
-            request, acting = self.client.request, self.admission.acting
+            request, impersonated_user = self.client.request, self.permit.user
             denied = DeniedRequest(
-                request.method, request.target, request.upgrade is not None, acting
+                request.method, request.target, request.upgrade is not None, impersonated_user
             )
-            self._desk.standing.denials.judge(
+            self._dependencies.auth_errors.denials.resolve(
                 held.denial_type, held.body, denied, self._denial_judged
             )
 
-    def _denial_judged(self, refusal: Refusal | None) -> None:
+    def _denial_judged(self, error: StatusError | None) -> None:
         held, self._held = self._held, None
         if held is None:
             return  # The client has left meanwhile.
-        if refusal is None:
-            self._let_pass(held)
+        if error is None:
+            self._send_held(held)
         else:
-            self.refuse(refusal)
+            self.reject(error)
 
     def response_failed(self, *, nothing_came: bool) -> None:
         """Let the client see that its answer broke off, or never came."""
@@ -288,9 +298,9 @@ class Relay:
         self._held = None
         if self.client.has_started:
             self.client.abort()
-        elif not (nothing_came and self._was_reused and self._desk.repeat(self)):
+        elif not (nothing_came and self._was_reused and self._dependencies.retry(self)):
             # No Retry-After: the API server may have acted on the request.
-            self.refuse(BadGateway("the API server broke off the connection"))
+            self.reject(BadGateway("the API server broke off the connection"))
 
     def pause_request(self) -> None:
         """The API server reads too slowly."""
@@ -304,7 +314,7 @@ class Relay:
         """Give up waiting for the head of an answer."""
         if self._upstream is not None and not self.client.has_started:
             self._release(abandon=True)
-            self.refuse(GatewayTimeout("the API server did not answer in time"))
+            self.reject(GatewayTimeout("the API server did not answer in time"))
 
     def _release(self, *, abandon: bool) -> None:
         self._stop_clock()

@@ -3,11 +3,11 @@
 from typing import Protocol
 
 from proxy.wire.http1.message import ResponseHead
-from proxy.wire.http1.raw_chunks import PassedChunks
-from proxy.wire.http1.response_parser import PlainHead
+from proxy.wire.http1.raw_chunks import RawChunkReader
+from proxy.wire.http1.response_parser import SimpleResponseHead
 
 
-class ResponseReceiver(Protocol):
+class ResponseHandler(Protocol):
     """Takes the answer, and hears of the upstream's pace and end."""
 
     def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
@@ -18,14 +18,16 @@ class ResponseReceiver(Protocol):
         """Tell whether the body of such an answer may be told in the frames of its chunks."""
         ...
 
-    def response_begun(self, head: PlainHead, payload: bytes, passed: PassedChunks | None) -> None:
+    def raw_response_started(
+        self, head: SimpleResponseHead, payload: bytes, passed: RawChunkReader | None
+    ) -> None:
         """Take the head of an answer in chunks, and what has already come of the body.
 
         That, and all of `response_data` after it, is in its frames if `passed` reads them.
         """
         ...
 
-    def response_came(self, head: PlainHead, payload: bytes) -> None:
+    def complete_response_received(self, head: SimpleResponseHead, payload: bytes) -> None:
         """Take a whole answer; nothing else comes."""
         ...
 

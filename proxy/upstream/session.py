@@ -7,81 +7,85 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from proxy.concurrency.task_set import Failure, Tasks
-from proxy.core.selfcheck.permissions import NAMING_ORIGINAL_USERS, Right, token_request
-from proxy.kubeclient.kubeconfig import CredentialSource, pod_namespace
+from proxy.concurrency.task_set import Failure, TaskSet
+from proxy.core.selfcheck.permissions import (
+    NAMING_ORIGINAL_USERS,
+    Permission,
+    token_request_permission,
+)
+from proxy.kubeclient.kubeconfig import KubeconfigSource, pod_namespace
 from proxy.settings.upstream import UpstreamSettings
 from proxy.telemetry.metrics.upstream import UpstreamMetrics
-from proxy.upstream.auth_errors import OwnDenials
-from proxy.upstream.credential_prober import OwnStanding, probe
-from proxy.upstream.credentials.credentials import CredentialsError, Source
-from proxy.upstream.credentials.token_request import RequestedToken
+from proxy.upstream.auth_errors import ProxyDenialDetector
+from proxy.upstream.credential_prober import CredentialProber, probe
+from proxy.upstream.credentials.credentials import CredentialsError, CredentialSource
+from proxy.upstream.credentials.token_request import TokenRequestSource
 from proxy.upstream.forwarder import Forwarder
-from proxy.upstream.health import Canary, Reachability
+from proxy.upstream.health import AuthorizerCanary, UpstreamHealth
 from proxy.upstream.identity.account import (
     FORWARDER,
     REVIEWER,
     SHARED,
+    AccountDependencies,
     Clocks,
-    OwnAccount,
-    Surroundings,
-    own_account,
+    ProxyAccount,
+    open_account,
 )
-from proxy.upstream.identity.missing_permissions import MissingRights
+from proxy.upstream.identity.missing_permissions import MissingPermissionChecker
 from proxy.upstream.identity.monitor import (
-    Duties,
-    SelfCheck,
-    SelfKnowledge,
-    forwarder_duties,
-    has_right,
-    reviewer_duties,
-    shared_duties,
+    IdentityMonitor,
+    PermissionSelfCheck,
+    RequiredPermissions,
+    forwarder_permissions,
+    has_permission,
+    reviewer_permissions,
+    shared_permissions,
 )
-from proxy.upstream.pool import Pool
+from proxy.upstream.pool import ConnectionPool
 
 _FORWARDER_ACCOUNT = "understudy-forwarder"
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamSide:
+class UpstreamComponents:
     """What the rest of the proxy needs of the API server side."""
 
-    accounts: tuple[OwnAccount, ...]
+    accounts: tuple[ProxyAccount, ...]
     """The reviewer first and the forwarder last; one for both if they are one."""
     forwarder: Forwarder
-    pool: Pool
-    knowledge: SelfKnowledge
-    reachability: Reachability
+    pool: ConnectionPool
+    knowledge: IdentityMonitor
+    reachability: UpstreamHealth
 
     @property
-    def reviewer(self) -> OwnAccount:
+    def reviewer(self) -> ProxyAccount:
         """Return who asks questions."""
         return self.accounts[0]
 
-    def credential_fault(self) -> str | None:
+    def credential_error(self) -> str | None:
         """Tell what is wrong with our credentials, for who asks whether we are ready."""
         faults = [
             f"{account.role}: {fault}"
             for account in self.accounts
-            if (fault := account.keeper.fault()) is not None
+            if (fault := account.refresher.health_error()) is not None
         ]
         return "; ".join(faults) or None
 
 
 @asynccontextmanager
-async def upstream_side(
-    settings: UpstreamSettings, *, clocks: Clocks, metrics: UpstreamMetrics, tasks: Tasks
-) -> AsyncIterator[UpstreamSide]:
-    """Yield the API server side; SetupError when our identity cannot be read.
+async def build_upstream(
+    settings: UpstreamSettings, *, clocks: Clocks, metrics: UpstreamMetrics, tasks: TaskSet
+) -> AsyncIterator[UpstreamComponents]:
+    """Yield the API server side; OperatorError when our identity cannot be read.
 
     Its connections, and what runs as tasks, are the owner's to stop.
     """
     changed = asyncio.Event()
-    surroundings = Surroundings(settings, clocks, metrics, changed.set, tasks)
+    dependencies = AccountDependencies(settings, clocks, metrics, changed.set, tasks)
     async with AsyncExitStack() as stack:
-        accounts, requests = await _accounts(surroundings, stack)
+        accounts, requests = await _accounts(dependencies, stack)
         reviewer, ours = accounts[0], accounts[-1]
-        pool = Pool(
+        pool = ConnectionPool(
             ours.endpoints,
             connect_timeout_seconds=settings.connect_timeout_seconds,
             clock=clocks.monotonic,
@@ -89,9 +93,11 @@ async def upstream_side(
             counter=metrics,
         )
         metrics.watch_connections(pool)
-        rights = MissingRights(partial(has_right, ours.client), clock=clocks.monotonic, tasks=tasks)
-        denials = OwnDenials(rights, counter=metrics, clock=clocks.monotonic)
-        standing = OwnStanding(
+        rights = MissingPermissionChecker(
+            partial(has_permission, ours.client), clock=clocks.monotonic, tasks=tasks
+        )
+        denials = ProxyDenialDetector(rights, counter=metrics, clock=clocks.monotonic)
+        prober = CredentialProber(
             partial(probe, ours.client),
             ours.credentials,
             denials=denials,
@@ -101,45 +107,47 @@ async def upstream_side(
         forwarder = Forwarder(
             pool,
             ours.credentials,
-            standing,
+            prober,
             response_timeout_seconds=settings.response_timeout_seconds,
             tasks=tasks,
         )
-        knowledge = SelfKnowledge(
+        knowledge = IdentityMonitor(
             [
-                (account, SelfCheck(account.role, account.client, duties, metrics))
+                (account, PermissionSelfCheck(account.role, account.client, duties, metrics))
                 for account, duties in zip(accounts, _duties(settings, requests), strict=True)
             ],
-            canary=Canary(reviewer.client, metrics),
+            canary=AuthorizerCanary(reviewer.client, metrics),
             denials=denials,
             changed=changed,
         )
         for account in accounts:
             account.credentials.introduce = partial(knowledge.introduce, account)
-        reachability = Reachability(knowledge.canary.ask, metrics)
-        yield UpstreamSide(accounts, forwarder, pool, knowledge, reachability)
+        reachability = UpstreamHealth(knowledge.canary.probe, metrics)
+        yield UpstreamComponents(accounts, forwarder, pool, knowledge, reachability)
 
 
 async def _accounts(
-    surroundings: Surroundings, stack: AsyncExitStack
-) -> tuple[tuple[OwnAccount, ...], list[Right]]:
+    dependencies: AccountDependencies, stack: AsyncExitStack
+) -> tuple[tuple[ProxyAccount, ...], list[Permission]]:
     """Return who we are, and which tokens the first of us may have to ask for."""
-    settings, now = surroundings.settings, surroundings.clocks.now
-    written = CredentialSource(settings.kubeconfig, now)
+    settings, now = dependencies.settings, dependencies.clocks.now
+    written = KubeconfigSource(settings.kubeconfig, now)
     apart = settings.reviewer.kubeconfig
     if _is_shared(settings):
-        return (await stack.enter_async_context(own_account(SHARED, written, surroundings)),), []
-    source = written if apart is None else CredentialSource(apart, now)
-    reviewer = await stack.enter_async_context(own_account(REVIEWER, source, surroundings))
-    forwarding: Source = written
+        return (await stack.enter_async_context(open_account(SHARED, written, dependencies)),), []
+    source = written if apart is None else KubeconfigSource(apart, now)
+    reviewer = await stack.enter_async_context(open_account(REVIEWER, source, dependencies))
+    forwarding: CredentialSource = written
     requests = []
     account = settings.forwarder.service_account
     if account is None and apart is None:
         account = await _pods_forwarder()
     if account is not None:
-        forwarding = RequestedToken(written, account, reviewer.client, clocks=surroundings.clocks)
-        requests = [token_request(*account)]
-    forwarder = await stack.enter_async_context(own_account(FORWARDER, forwarding, surroundings))
+        forwarding = TokenRequestSource(
+            written, account, reviewer.client, clocks=dependencies.clocks
+        )
+        requests = [token_request_permission(*account)]
+    forwarder = await stack.enter_async_context(open_account(FORWARDER, forwarding, dependencies))
     return (reviewer, forwarder), requests
 
 
@@ -158,47 +166,49 @@ async def _pods_forwarder() -> tuple[str, str]:
         raise CredentialsError(f"cannot tell the pod's namespace: {error}") from error
 
 
-def _duties(settings: UpstreamSettings, requests: list[Right]) -> tuple[Duties, ...]:
+def _duties(
+    settings: UpstreamSettings, requests: list[Permission]
+) -> tuple[RequiredPermissions, ...]:
     """Return what each of us has to be able to do, in their order."""
     extras = NAMING_ORIGINAL_USERS if settings.original_user_extra else ()
     if _is_shared(settings):
-        return (shared_duties(*extras),)
-    return reviewer_duties(*requests), forwarder_duties(*extras)
+        return (shared_permissions(*extras),)
+    return reviewer_permissions(*requests), forwarder_permissions(*extras)
 
 
 _LEARNING_SECONDS = 10.0
 
 
-class Tenure:
+class UpstreamSession:
     """One API server side, and everything that runs for it."""
 
-    def __init__(self, side: UpstreamSide, stack: AsyncExitStack, tasks: Tasks) -> None:
+    def __init__(self, side: UpstreamComponents, stack: AsyncExitStack, tasks: TaskSet) -> None:
         self.side = side
         self._stack = stack
         self._tasks = tasks
         self._keeping: list[asyncio.Task[None]] = []
         self.is_dismissed = False
 
-    def run(self, when_known: Callable[[], None]) -> None:
+    def start(self, when_known: Callable[[], None]) -> None:
         """Learn who we are, and keep our credentials fresh; `when_known` hears of every lesson."""
         self._keeping = [
             self._tasks.start(self.side.knowledge.run(when_known)),
             self._tasks.start(self.side.reachability.run()),
         ]
-        self._keeping += [self._tasks.start(one.keeper.run()) for one in self.side.accounts]
+        self._keeping += [self._tasks.start(one.refresher.run()) for one in self.side.accounts]
 
-    async def learn(self, seconds: float) -> None:
+    async def wait_for_identity(self, seconds: float) -> None:
         """Wait until the API server has told who we are, or that it does not."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.side.knowledge.first_lesson.wait(), seconds)
+            await asyncio.wait_for(self.side.knowledge.first_attempt_done.wait(), seconds)
 
-    async def prove(self) -> None:
+    async def verify(self) -> None:
         """Return when the API server knows us by our credentials; CredentialsError if it does not.
 
         For a side that is to replace one that works: nobody is to be refused meanwhile.
         """
-        await self.learn(_LEARNING_SECONDS)
-        if not self.side.knowledge.own_names:
+        await self.wait_for_identity(_LEARNING_SECONDS)
+        if not self.side.knowledge.usernames:
             servers = ", ".join(one.address for one in self.side.accounts[-1].endpoints.all)
             raise CredentialsError(f"upstream: the API server at {servers} does not know us")
 
@@ -208,25 +218,25 @@ class Tenure:
         for task in self._keeping:
             task.cancel()
 
-    async def dismiss(self) -> None:
+    async def close_idle(self) -> None:
         """End all but the exchanges that are under way: nobody will ask anything any more."""
         self.is_dismissed = True
         await self._tasks.stop()
         await self._stack.aclose()
 
-    async def end(self) -> None:
+    async def close(self) -> None:
         """End everything."""
         self.side.pool.close()
-        await self.dismiss()
+        await self.close_idle()
 
 
-async def begin_tenure(
+async def open_session(
     settings: UpstreamSettings, *, clocks: Clocks, metrics: UpstreamMetrics, on_failure: Failure
-) -> Tenure:
-    """Open the API server side; SetupError when our identity cannot be read."""
-    tasks = Tasks(on_failure)
+) -> UpstreamSession:
+    """Open the API server side; OperatorError when our identity cannot be read."""
+    tasks = TaskSet(on_failure)
     async with AsyncExitStack() as stack:
         side = await stack.enter_async_context(
-            upstream_side(settings, clocks=clocks, metrics=metrics, tasks=tasks)
+            build_upstream(settings, clocks=clocks, metrics=metrics, tasks=tasks)
         )
-        return Tenure(side, stack.pop_all(), tasks)
+        return UpstreamSession(side, stack.pop_all(), tasks)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from proxy.core.errors import Refusal
+from proxy.core.errors import StatusError
 from proxy.core.http.headers import Header
 from proxy.wire.http1.body import BodyFraming
 from proxy.wire.http1.message import RequestHead
-from proxy.wire.http1.raw_chunks import PassedChunks
+from proxy.wire.http1.raw_chunks import RawChunkReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,12 @@ class Peer:
 
     address: str
     chain: tuple[bytes, ...] = ()
-    memory: dict[object, object] = field(default_factory=dict, repr=False, compare=False)
+    verification_cache: dict[object, object] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
 
-class Outcome(NamedTuple):
+class ExchangeOutcome(NamedTuple):
     """How an exchange ended: the status sent (0 for none), body bytes, and whether all of it."""
 
     status: int
@@ -36,7 +38,7 @@ class Outcome(NamedTuple):
     is_complete: bool
 
 
-class RequestReceiver(Protocol):
+class RequestBodyHandler(Protocol):
     """Takes the request's body, and hears of the client's pace and end."""
 
     def request_data(self, payload: bytes) -> None:
@@ -47,7 +49,7 @@ class RequestReceiver(Protocol):
         """Hear that the body is complete; not told of a request without one."""
         ...
 
-    def request_failed(self, refusal: Refusal) -> None:
+    def request_failed(self, error: StatusError) -> None:
         """Hear why the request cannot go on: nobody may act on what came of it."""
         ...
 
@@ -55,7 +57,7 @@ class RequestReceiver(Protocol):
         """End the answer here, well, if no chunk of it is half-sent; tell whether it was done."""
         ...
 
-    def client_gone(self) -> None:
+    def client_disconnected(self) -> None:
         """Hear that the client has left; nothing can be answered any more."""
         ...
 
@@ -71,23 +73,23 @@ class RequestReceiver(Protocol):
 class ExchangeObserver(Protocol):
     """Hears what passes, on its way to an audit event; it changes nothing and delays nothing."""
 
-    def overhear(self, receiver: RequestReceiver) -> RequestReceiver:
+    def tee(self, receiver: RequestBodyHandler) -> RequestBodyHandler:
         """Return who takes the request's body: the receiver, or one that hears it as well."""
         ...
 
-    def wants_answer(self, status: int) -> bool:
+    def wants_response(self, status: int) -> bool:
         """Tell whether `answer_started` has to be told of an answer that comes as a whole."""
         ...
 
-    def hears_body(self, status: int) -> bool:
+    def captures_body(self, status: int) -> bool:
         """Tell whether anything of the body of such an answer is to be heard."""
         ...
 
-    def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
+    def response_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         """Hear of the head and what came with it; tell whether the rest is to be heard, too."""
         ...
 
-    def answer_data(self, payload: bytes) -> None:
+    def response_data(self, payload: bytes) -> None:
         """Hear the next piece of the answer."""
         ...
 
@@ -116,7 +118,7 @@ class ClientExchange(Protocol):
         ...
 
     @property
-    def refusal(self) -> Refusal | None:
+    def error(self) -> StatusError | None:
         """Why the request goes no further, if its connection has decided so while it waited."""
         ...
 
@@ -128,15 +130,15 @@ class ClientExchange(Protocol):
         """Learn that the request may last, and that its client may be slow to read."""
         ...
 
-    def mark_endless(self) -> None:
+    def mark_stream(self) -> None:
         """Learn that the answer has no end of its own: whoever must may end it for it."""
         ...
 
-    def when_gone(self, callback: Callable[[], object]) -> None:
+    def on_disconnect(self, callback: Callable[[], object]) -> None:
         """Call back if the client leaves before a receiver is attached."""
         ...
 
-    def when_ended(self, callback: Callable[[Outcome], None]) -> None:
+    def on_complete(self, callback: Callable[[ExchangeOutcome], None]) -> None:
         """Call back once, when the exchange is over, however it ended; each that has asked."""
         ...
 
@@ -144,7 +146,7 @@ class ClientExchange(Protocol):
         """Let somebody hear what passes."""
         ...
 
-    def attach(self, receiver: RequestReceiver) -> None:
+    def attach(self, receiver: RequestBodyHandler) -> None:
         """Let the receiver have the request's body, from its first byte."""
         ...
 
@@ -160,7 +162,7 @@ class ClientExchange(Protocol):
         """Let the client's body flow again."""
         ...
 
-    def start(
+    def start_response(
         self,
         status: int,
         headers: list[Header],
@@ -172,18 +174,18 @@ class ClientExchange(Protocol):
         """Send the head of the answer, and the first piece of its body with it."""
         ...
 
-    def takes_chunks(self, status: int) -> bool:
+    def accepts_raw_chunks(self, status: int) -> bool:
         """Tell whether the body of such an answer may be sent in the frames it came in."""
         ...
 
-    def begin(
+    def start_raw_response(
         self,
         status: int,
         lines: bytes,
         framing: BodyFraming,
         payload: bytes,
         *,
-        passed: PassedChunks | None = None,
+        passed: RawChunkReader | None = None,
     ) -> None:
         """Do the same; `lines` are all of the head, but for those of this hop.
 
@@ -203,11 +205,11 @@ class ClientExchange(Protocol):
         """Finish the answer."""
         ...
 
-    def answer(self, outcome: Outcome, lines: bytes, payload: bytes) -> None:
+    def send_raw_response(self, outcome: ExchangeOutcome, lines: bytes, payload: bytes) -> None:
         """Send a whole answer; `lines` are all of its head, but for those of this hop."""
         ...
 
-    def respond(self, status: int, headers: list[Header], body: bytes) -> None:
+    def send_response(self, status: int, headers: list[Header], body: bytes) -> None:
         """Send a whole answer of ours."""
         ...
 

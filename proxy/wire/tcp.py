@@ -26,7 +26,7 @@ _TCP_INFO = struct.Struct("=2xB53xI")
 _REPEATS = 3
 
 
-def keep_alive(transport: asyncio.BaseTransport) -> None:
+def enable_tcp_keepalive(transport: asyncio.BaseTransport) -> None:
     """Let the kernel find out within about a minute that the other end of an idle one is gone.
 
     Both event loops have switched Nagle's algorithm off already.

@@ -45,7 +45,7 @@ def _shared_buffers() -> tuple[ssl.MemoryBIO, ssl.MemoryBIO]:
     return buffers
 
 
-class TLSStream:
+class ClientTLS:
     """One TLS session, for use in one thread. Ciphertext to send piles up until it is fetched.
 
     Whatever happens in a method, at its end both buffers are empty: what it leaves in them, a
@@ -160,7 +160,7 @@ class TLSStream:
             output, self._due = self._due + self._outgoing.read(), b""
         return output
 
-    def take_output(self) -> bytes:
+    def read_output(self) -> bytes:
         """Return ciphertext that is due: handshake messages, alerts, tickets."""
         output, self._due = self._due + self._outgoing.read(), b""
         return output
@@ -170,7 +170,7 @@ class TLSStream:
         # The peer need not answer our goodbye; we never wait for its own.
         with contextlib.suppress(ssl.SSLError):
             self._object.shutdown()
-        return self.take_output()
+        return self.read_output()
 
     def _give_received(self) -> None:
         """Let the session have what it has not seen yet."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-MOST_CERTIFICATES = 17
+MAX_CERTIFICATES = 17
 """How many a client may show: its own, and more issuers than are ever looked at."""
 
 _CHANGE_CIPHER_SPEC, _ALERT, _HANDSHAKE, _APPLICATION_DATA = 20, 21, 22, 23
@@ -221,7 +221,7 @@ def _shown_certificates(body: bytes, *, is_tls_1_3: bool) -> tuple[bytes, ...]:
         if is_tls_1_3:
             _extensions, entries = _vector(entries, 2)
         certificates.append(certificate)
-        if len(certificates) > MOST_CERTIFICATES:
+        if len(certificates) > MAX_CERTIFICATES:
             raise ssl.SSLError("excessive message size: too many certificates")
     if rest:
         raise ssl.SSLError("length mismatch")

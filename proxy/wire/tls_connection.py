@@ -7,16 +7,16 @@ import asyncio
 import ssl
 from typing import cast
 
-from proxy.wire.tls_client import TLSStream
+from proxy.wire.tls_client import ClientTLS
 from proxy.wire.tls_server import ServerTLS
-from proxy.wire.write_batcher import current_outbox
+from proxy.wire.write_batcher import current_batcher
 
 # So much that a large answer leaves in a few writes, and no more than is read at once: a client
 # that takes none of it, who may be one of many, has us hold as much.
 _MOST_UNSENT_BYTES = 256 * 1024
 
 
-class SecureConnection:
+class TLSConnection:
     """TLS below, plaintext above. Subclasses fill in what they want to hear of.
 
     It has the methods of an `asyncio.Protocol` and goes by that name (`as_protocol`), but
@@ -24,21 +24,21 @@ class SecureConnection:
     """
 
     __slots__ = (
+        "_batcher",
         "_is_closing",
         "_is_reading",
         "_more_bytes",
         "_more_unsent",
-        "_outbox",
         "_tls",
         "_transport",
         "_unsent",
     )
 
-    def __init__(self, tls: TLSStream | ServerTLS) -> None:
+    def __init__(self, tls: ClientTLS | ServerTLS) -> None:
         self._tls = tls
         self._transport: asyncio.Transport | None = None
         self._is_reading = True
-        self._outbox = current_outbox()
+        self._batcher = current_batcher()
         # Ciphertext that leaves at the end of this turn of the event loop: nearly always one piece,
         # of a large answer some more.
         self._unsent: bytes | memoryview = b""
@@ -53,16 +53,16 @@ class SecureConnection:
 
     # --- for subclasses to fill in ---------------------------------------------------------
 
-    def secured(self) -> None:
+    def handshake_completed(self) -> None:
         """Hear that the handshake is done."""
 
     def plaintext_received(self, data: bytes) -> None:
         """Take what the peer sent."""
 
-    def goodbye_received(self) -> None:
+    def close_notify_received(self) -> None:
         """Hear that the peer has ended its stream, and said so."""
 
-    def stream_cut(self, error: Exception) -> None:
+    def connection_truncated(self, error: Exception) -> None:
         """Hear that the stream broke: a TLS fault, or an end without a goodbye."""
 
     # --- the event loop's side -------------------------------------------------------------
@@ -70,7 +70,7 @@ class SecureConnection:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the handshake."""
         self._transport = cast("asyncio.Transport", transport)  # we are only used with TCP
-        self._shake_hands()
+        self._do_handshake()
 
     def data_received(self, data: bytes | memoryview) -> None:
         """Take ciphertext; hand on whatever plaintext it makes."""
@@ -84,20 +84,20 @@ class SecureConnection:
             plaintext = tls.decrypt(data) if tls.is_ready else self._first_words(data)
         except ssl.SSLError as error:
             # What is due is the alert that tells the peer what we did not like.
-            self._write_ciphertext(tls.take_output())
-            self.stream_cut(error)
+            self._write_ciphertext(tls.read_output())
+            self.connection_truncated(error)
             return
         if plaintext:
             # What else may be due, our part of a change of keys, is due before we write again.
             self.plaintext_received(plaintext)
         else:
-            self._write_ciphertext(tls.take_output())
+            self._write_ciphertext(tls.read_output())
         if tls.peer_closed and not self._is_closing:
-            self.goodbye_received()
+            self.close_notify_received()
 
     def eof_received(self) -> bool:
         """The end of TCP without the end of TLS: what is not delimited otherwise was cut."""
-        self.stream_cut(ConnectionError("the connection ended without a goodbye"))
+        self.connection_truncated(ConnectionError("the connection ended without a goodbye"))
         return False
 
     # --- for whoever builds on it ----------------------------------------------------------
@@ -119,14 +119,14 @@ class SecureConnection:
         transport = self._transport
         if transport is None or self._is_closing or transport.is_closing():
             return
-        ciphertext, outbox = self._tls.write(plaintext), self._outbox
+        ciphertext, batcher = self._tls.write(plaintext), self._batcher
         if self._unsent:
             self._add_unsent(ciphertext)
-        elif outbox.expects_one and outbox.is_alone():
+        elif batcher.expect_write and batcher.may_write_through():
             transport.write(ciphertext)
         else:
             self._unsent = ciphertext
-            outbox.add(self)
+            batcher.add(self)
 
     def send_unsent(self) -> None:
         """Give the event loop what was written before."""
@@ -139,7 +139,7 @@ class SecureConnection:
         elif unsent and transport is not None:
             transport.write(unsent)
 
-    def _read_on(self, *, reads: bool) -> None:
+    def _set_reading(self, *, reads: bool) -> None:
         """Take bytes from the socket, or let them pile up at the peer."""
         if self._is_reading == reads:
             return
@@ -167,7 +167,7 @@ class SecureConnection:
         if self.is_open and self._transport is not None:
             self._end_writing(says_goodbye=True)
             self._transport.write_eof()
-            self._read_on(reads=True)
+            self._set_reading(reads=True)
 
     def _abort(self) -> None:
         """Close at once; what was written and not yet sent is dropped."""
@@ -195,13 +195,13 @@ class SecureConnection:
     def _first_words(self, data: bytes | memoryview) -> bytes:
         """Go on with the handshake, and return what came after it."""
         self._tls.receive(data)
-        return self._tls.read() if self._shake_hands() else b""
+        return self._tls.read() if self._do_handshake() else b""
 
-    def _shake_hands(self) -> bool:
+    def _do_handshake(self) -> bool:
         done = self._tls.handshake()
-        self._write_ciphertext(self._tls.take_output())
+        self._write_ciphertext(self._tls.read_output())
         if done:
-            self.secured()
+            self.handshake_completed()
         return done
 
     def _write_ciphertext(self, data: bytes) -> None:

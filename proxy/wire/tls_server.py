@@ -34,7 +34,7 @@ _contents: Any = _ffi.buffer(_scratch)
 _new_room = _ffi.new_allocator(should_clear_after_alloc=False)
 _pointer = _ffi.new("char **")
 
-MOST_HANDSHAKE_BYTES = 16 * 1024
+MAX_HANDSHAKE_BYTES = 16 * 1024
 """What a client may send before its handshake is done, if nothing else is said."""
 # Go's number. Records without data, above all requests for new keys, cost 40 us for 27 bytes.
 _MOST_RECORDS_WITHOUT_DATA = 16
@@ -75,7 +75,7 @@ def server_context(*, asks_for_certificate: bool) -> SSL.Context:
     return context
 
 
-class Outgoing:
+class OutputBuffer:
     """The ciphertext that is due."""
 
     __slots__ = ("bio",)
@@ -109,9 +109,7 @@ class ServerTLS:
     STEP_BYTES: ClassVar[int] = 64 * 1024
     """How much is taken at once: a buffer grows to it, each session's own, and never shrinks."""
 
-    def __init__(
-        self, context: SSL.Context, *, handshake_bytes: int = MOST_HANDSHAKE_BYTES
-    ) -> None:
+    def __init__(self, context: SSL.Context, *, handshake_bytes: int = MAX_HANDSHAKE_BYTES) -> None:
         connection = SSL.Connection(context, None)
         connection.set_accept_state()
         self._connection = connection
@@ -119,7 +117,7 @@ class ServerTLS:
         # Or one read would take any number of records without data, uncounted.
         _lib.SSL_clear_mode(self._session, _lib.SSL_MODE_AUTO_RETRY)
         self._incoming = connection._into_ssl  # noqa: SLF001 - likewise
-        self.outgoing = Outgoing(connection._from_ssl)  # noqa: SLF001 - likewise
+        self.outgoing = OutputBuffer(connection._from_ssl)  # noqa: SLF001 - likewise
         self.is_ready = False
         self.peer_closed = False
         self._handshake_room = handshake_bytes
@@ -204,20 +202,20 @@ class ServerTLS:
             return record
         return self._write_records(plaintext)
 
-    def take_output(self) -> bytes:
+    def read_output(self) -> bytes:
         """Return ciphertext that is due: handshake messages, alerts."""
         count = _lib.BIO_read(self.outgoing.bio, _scratch, _SCRATCH_BYTES)
         if count <= 0:
             return b""
         output: bytes = _contents[:count]
-        return output if count < _SCRATCH_BYTES else output + self.take_output()
+        return output if count < _SCRATCH_BYTES else output + self.read_output()
 
     def close(self) -> bytes:
         """Say goodbye; returns the ciphertext of the close alert."""
         # The peer need not answer our goodbye; we never wait for its own.
         _lib.SSL_shutdown(self._session)
         _lib.ERR_clear_error()
-        return self.take_output()
+        return self.read_output()
 
     def release_buffers(self) -> None:
         """Give back what the buffers have grown to; worth it where a long silence may follow."""
@@ -277,7 +275,7 @@ class ServerTLS:
         # No more than was filled, and it keeps its memory for as long as somebody has the view.
         records = memoryview(_ffi.buffer(output, filled))
         # With more due than the records, and no room for it: never yet.
-        return records if filled < room else memoryview(bytes(records) + self.take_output())
+        return records if filled < room else memoryview(bytes(records) + self.read_output())
 
     def _has_more(self, count: int) -> bool:
         """Tell whether more can be read after a read without plaintext; raises ssl.SSLError."""

@@ -21,7 +21,7 @@ _TURNS_ALONE = 4
 _ALONE_SECONDS = 50e-6
 
 
-class Sender(Protocol):
+class BatchedWriter(Protocol):
     """Somebody who has something to send."""
 
     def send_unsent(self) -> None:
@@ -29,21 +29,21 @@ class Sender(Protocol):
         ...
 
 
-class Outbox:
+class WriteBatcher:
     """Who has something to send in this turn of an event loop."""
 
-    __slots__ = ("_clock", "_last", "_turns_alone", "_waiting", "expects_one")
+    __slots__ = ("_clock", "_last", "_turns_alone", "_waiting", "expect_write")
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._waiting: list[Sender] = []
+        self._waiting: list[BatchedWriter] = []
         # How many turns in a row had but one sender, and when one last wanted not to wait.
         self._turns_alone = 0
         self._last = -math.inf
-        self.expects_one = False
+        self.expect_write = False
         """Whether turns had but one sender for a while; only then `is_alone` is worth asking."""
 
-    def add(self, sender: Sender) -> None:
+    def add(self, sender: BatchedWriter) -> None:
         """Let somebody send at the end of this turn, at the latest."""
         waiting = self._waiting
         waiting.append(sender)
@@ -52,7 +52,7 @@ class Outbox:
         elif len(waiting) >= _MOST_WAITING:
             self._send_all()
 
-    def is_alone(self) -> bool:
+    def may_write_through(self) -> bool:
         """Tell whether it is some time since anybody asked this: who asks may send at once."""
         last, self._last = self._last, self._clock()
         return self._last - last > _ALONE_SECONDS
@@ -61,7 +61,7 @@ class Outbox:
         """Let everybody send; a fault of one is nobody else's, whoever happens to call us."""
         waiting, self._waiting = self._waiting, []
         self._turns_alone = self._turns_alone + 1 if len(waiting) == 1 else 0
-        self.expects_one = self._turns_alone >= _TURNS_ALONE
+        self.expect_write = self._turns_alone >= _TURNS_ALONE
         for sender in waiting:
             try:
                 sender.send_unsent()
@@ -71,9 +71,9 @@ class Outbox:
                 )
 
 
-_outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
+_outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, WriteBatcher] = WeakKeyDictionary()
 
 
-def current_outbox() -> Outbox:
+def current_batcher() -> WriteBatcher:
     """Return the one outbox of the running event loop."""
-    return _outboxes.setdefault(asyncio.get_running_loop(), Outbox())
+    return _outboxes.setdefault(asyncio.get_running_loop(), WriteBatcher())

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry
 
 from proxy.admin.connections import AdminConnections, AdminLimits, CloseReason
-from proxy.admin.health import HealthPage
-from proxy.admin.metrics_endpoint import MetricsPage
+from proxy.admin.health import HealthHandler
+from proxy.admin.metrics_endpoint import MetricsHandler
 from proxy.admin.server import AdminServer
 
 
@@ -23,7 +23,7 @@ class ClosedConnections:
 
 
 def new_server(
-    pages: Mapping[str, HealthPage],
+    pages: Mapping[str, HealthHandler],
     limits: AdminLimits | None = None,
     *,
     counter: ClosedConnections | None = None,
@@ -32,4 +32,4 @@ def new_server(
     connections = AdminConnections(
         limits or AdminLimits(), counter or ClosedConnections(), clock=clock
     )
-    return AdminServer(MetricsPage(CollectorRegistry(), clock=clock), pages, connections)
+    return AdminServer(MetricsHandler(CollectorRegistry(), clock=clock), pages, connections)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from proxy.admin.connections import AdminConnections, AdminLimits
-from proxy.admin.health import HealthPage
+from proxy.admin.health import HealthHandler
 from proxy.admin.server import AdminServer
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from tests.admin.listening import ClosedConnections
@@ -33,7 +33,7 @@ class HeldPage:
         self.opened = asyncio.Event()
         self.asked = 0
 
-    async def answer(self, _request: web.BaseRequest) -> web.Response:
+    async def handle(self, _request: web.BaseRequest) -> web.Response:
         self.asked += 1
         await self.opened.wait()
         return web.Response(body=bytes(BIG_BYTES))
@@ -54,7 +54,9 @@ class Port:
 
     def __post_init__(self) -> None:
         self.connections = AdminConnections(LIMITS, self.closed, clock=self.clock)
-        self.server = AdminServer(self.page, {"livez": HealthPage("livez", [])}, self.connections)
+        self.server = AdminServer(
+            self.page, {"livez": HealthHandler("livez", [])}, self.connections
+        )
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, and the connections be looked at."""

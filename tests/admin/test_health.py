@@ -8,9 +8,9 @@ import pytest
 
 from proxy.admin.health import (
     PING,
+    EventLoopHeartbeat,
     HealthCheck,
-    HealthPage,
-    Heartbeat,
+    HealthHandler,
 )
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from tests.admin.listening import new_server
@@ -33,9 +33,9 @@ def sickness() -> Sickness:
 async def url(sickness: Sickness) -> AsyncIterator[str]:
     ready = [HealthCheck("shutdown", lambda: None), HealthCheck("own", lambda: sickness.fault)]
     pages = {
-        "livez": HealthPage("livez", [PING]),
-        "readyz": HealthPage("readyz", ready),
-        "healthz": HealthPage("healthz", [PING]),
+        "livez": HealthHandler("livez", [PING]),
+        "readyz": HealthHandler("readyz", ready),
+        "healthz": HealthHandler("healthz", [PING]),
     }
     with ReservedPort() as port:
         server = new_server(pages)
@@ -112,12 +112,12 @@ async def test_there_is_no_page_of_a_check_that_is_not_there(url: str, path: str
 
 def test_a_loop_that_keeps_no_house_any_more_is_not_alive() -> None:
     clock = FakeClock()
-    heartbeat = Heartbeat(clock, silence_seconds=30)
+    heartbeat = EventLoopHeartbeat(clock, silence_seconds=30)
     clock.advance(30)
-    assert heartbeat.fault() is None
+    assert heartbeat.health_error() is None
 
     clock.advance(1)
-    assert heartbeat.fault() == "no heartbeat for 31s"
+    assert heartbeat.health_error() == "no heartbeat for 31s"
 
     heartbeat.beat()
-    assert heartbeat.fault() is None
+    assert heartbeat.health_error() is None

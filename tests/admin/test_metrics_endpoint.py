@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from proxy.admin.connections import AdminConnections, AdminLimits
-from proxy.admin.metrics_endpoint import MetricsPage
+from proxy.admin.metrics_endpoint import MetricsHandler
 from proxy.admin.server import AdminServer
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from tests.admin.listening import ClosedConnections
@@ -41,7 +41,7 @@ def collected() -> Collected:
 async def url(collected: Collected) -> AsyncIterator[str]:
     registry = CollectorRegistry()
     registry.register(collected)
-    page = MetricsPage(registry, clock=time.monotonic)
+    page = MetricsHandler(registry, clock=time.monotonic)
     connections = AdminConnections(AdminLimits(), ClosedConnections(), clock=time.monotonic)
     with ReservedPort() as port:
         server = AdminServer(page, {}, connections)
@@ -109,7 +109,7 @@ async def test_other_work_has_its_turn_between_two_families() -> None:
             taken.append("other work")
             await asyncio.sleep(0)
 
-    page = MetricsPage(registry, clock=time.monotonic)
+    page = MetricsHandler(registry, clock=time.monotonic)
     work = asyncio.ensure_future(other_work())
     await page._rendered()
     await work
@@ -138,7 +138,7 @@ class Failing(Collector):
 async def test_page_that_could_not_be_rendered_is_not_served_to_scrapers_that_wait() -> None:
     registry, clock = CollectorRegistry(), FakeClock()
     registry.register(Failing())
-    page = MetricsPage(registry, clock=clock)
+    page = MetricsHandler(registry, clock=clock)
 
     def begin() -> asyncio.Future[bytes]:
         return asyncio.ensure_future(page._page_since(clock()))

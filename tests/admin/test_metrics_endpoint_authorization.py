@@ -11,19 +11,19 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import HealthCheck
-from proxy.admin.metrics_endpoint import MetricsGuard
-from proxy.admin.server import AdminSide, HealthChecks
-from proxy.concurrency.task_set import Tasks
-from proxy.core.authorization.access_check import AccessCheck, Answer
-from proxy.core.errors import ReviewRefused, Unauthorized, UpstreamUnavailable
-from proxy.core.userinfo import Identity
+from proxy.admin.metrics_endpoint import MetricsAuthorizer
+from proxy.admin.server import AdminPort, HealthChecks
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
+from proxy.core.errors import ReviewRejected, Unauthorized, UpstreamUnavailable
+from proxy.core.userinfo import UserInfo
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.admin import AdminSettings
 from tests.admin.listening import ClosedConnections
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 
-SCRAPER, EVE = Identity("scraper", groups=("g",)), Identity("eve")
+SCRAPER, EVE = UserInfo("scraper", groups=("g",)), UserInfo("eve")
 
 
 class ApiServer:
@@ -37,15 +37,15 @@ class ApiServer:
         self.waiting = 0
 
     @property
-    def guard(self) -> MetricsGuard:
-        return MetricsGuard(_Tokens(self).review, _Access(self).review, clock=time.monotonic)
+    def guard(self) -> MetricsAuthorizer:
+        return MetricsAuthorizer(_Tokens(self).review, _Access(self).review, clock=time.monotonic)
 
 
 class _Tokens:
     def __init__(self, server: ApiServer) -> None:
         self._server = server
 
-    async def review(self, token: str) -> Identity | None:
+    async def review(self, token: str) -> UserInfo | None:
         self._server.reviewed.append(token)
         self._server.waiting += 1
         await self._server.gate.wait()
@@ -53,7 +53,7 @@ class _Tokens:
             raise Unauthorized
         if token == "down":
             raise UpstreamUnavailable("no answer")
-        others = {name: Identity(name) for name in ("silent", "giant")}
+        others = {name: UserInfo(name) for name in ("silent", "giant")}
         return {"good": SCRAPER, "mighty": EVE, **others}.get(token)
 
 
@@ -61,13 +61,13 @@ class _Access:
     def __init__(self, server: ApiServer) -> None:
         self._server = server
 
-    async def review(self, check: AccessCheck) -> Answer:
+    async def review(self, check: AccessCheck) -> CheckResult:
         self._server.asked.append(check)
         if check.user.name == "silent":
             raise UpstreamUnavailable("no answer")
         if check.user.name == "giant":
-            raise ReviewRefused("access cannot be reviewed")
-        return Answer(allowed=check.user == SCRAPER)
+            raise ReviewRejected("access cannot be reviewed")
+        return CheckResult(allowed=check.user == SCRAPER)
 
 
 class Counter(ClosedConnections):
@@ -101,20 +101,20 @@ def certificates() -> Certificates:
 @pytest.fixture
 async def side(
     server: ApiServer, counter: Counter, certificates: Certificates, tmp_path: Path
-) -> AsyncIterator[tuple[AdminSide, str]]:
+) -> AsyncIterator[tuple[AdminPort, str]]:
     certificate, key = certificates.write_server_files(tmp_path)
-    tasks = Tasks(lambda error: None)
+    tasks = TaskSet(lambda error: None)
     with ReservedPort() as port:
         settings = AdminSettings.model_validate(
             {
                 "address": f"{LOOPBACK}:{port.number}",
                 "certificateFile": str(certificate),
                 "keyFile": str(key),
-                "metricsNeedToken": True,
+                "metricsRequireAuthorization": True,
             }
         )
         guard = server.guard
-        side = AdminSide(
+        side = AdminPort(
             settings,
             registry=CollectorRegistry(),
             checks=HealthChecks(live=[], ready=[HealthCheck("never", lambda: "no")]),
@@ -146,7 +146,7 @@ class Scraper:
 
 
 @pytest.fixture
-def scraper(side: tuple[AdminSide, str], certificates: Certificates) -> Scraper:
+def scraper(side: tuple[AdminPort, str], certificates: Certificates) -> Scraper:
     return Scraper(side[1], certificates.client_context(None))
 
 
@@ -240,7 +240,7 @@ async def test_a_token_that_is_too_long_is_not_reviewed(
 
 async def test_a_new_certificate_is_shown_and_a_bad_one_is_not(
     scraper: Scraper,
-    side: tuple[AdminSide, str],
+    side: tuple[AdminPort, str],
     counter: Counter,
     tmp_path: Path,
 ) -> None:
@@ -265,7 +265,10 @@ async def test_a_new_certificate_is_shown_and_a_bad_one_is_not(
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
-        ({"metricsNeedToken": True}, "metricsNeedToken needs certificateFile and keyFile"),
+        (
+            {"metricsRequireAuthorization": True},
+            "metricsRequireAuthorization needs certificateFile and keyFile",
+        ),
         ({"certificateFile": "a"}, "belong together"),
         ({"keyFile": "a"}, "belong together"),
     ],

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.admin.health import HealthPage
+from proxy.admin.health import HealthHandler
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from tests.admin.listening import new_server
 
@@ -15,7 +15,7 @@ SECRET = b"canary"
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     with ReservedPort() as reserved:
-        server = new_server({"livez": HealthPage("livez", [])})
+        server = new_server({"livez": HealthHandler("livez", [])})
         await server.start(LOOPBACK, reserved.number)
         yield reserved.number
         await server.stop()

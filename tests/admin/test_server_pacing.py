@@ -9,7 +9,7 @@ PAUSE_SECONDS = 0.02
 
 async def test_the_first_turn_is_given_at_once() -> None:
     async with asyncio.timeout(PAUSE_SECONDS / 2):
-        await Pacing().turn(PAUSE_SECONDS)
+        await Pacing().wait(PAUSE_SECONDS)
 
 
 async def test_turns_are_given_in_order_with_a_pause_after_each() -> None:
@@ -17,7 +17,7 @@ async def test_turns_are_given_in_order_with_a_pause_after_each() -> None:
     given: list[tuple[int, float]] = []
 
     async def take(number: int) -> None:
-        await pacing.turn(PAUSE_SECONDS)
+        await pacing.wait(PAUSE_SECONDS)
         given.append((number, loop.time()))
 
     await asyncio.gather(*(take(number) for number in range(4)))
@@ -29,9 +29,9 @@ async def test_turns_are_given_in_order_with_a_pause_after_each() -> None:
 
 async def test_a_turn_that_is_not_waited_for_any_more_costs_no_pause() -> None:
     pacing = Pacing()
-    await pacing.turn(PAUSE_SECONDS)
-    given_up = [asyncio.ensure_future(pacing.turn(3600)) for _ in range(5)]
-    waiting = asyncio.ensure_future(pacing.turn(PAUSE_SECONDS))
+    await pacing.wait(PAUSE_SECONDS)
+    given_up = [asyncio.ensure_future(pacing.wait(3600)) for _ in range(5)]
+    waiting = asyncio.ensure_future(pacing.wait(PAUSE_SECONDS))
     await asyncio.sleep(0)
     for one in given_up:
         one.cancel()

@@ -5,12 +5,12 @@ import pytest
 import yaml
 
 from proxy.analysis.output import (
-    Branch,
-    Ink,
+    Colors,
+    TreeNode,
+    colors_for,
     document_text,
-    ink_for,
+    escape_control_characters,
     manifests_text,
-    printable,
     table_lines,
     tree_lines,
 )
@@ -22,24 +22,24 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_gets_colours() -> None:
-    ink = ink_for(Terminal(), {"TERM": "xterm", "NO_COLOR": ""})
+    ink = colors_for(Terminal(), {"TERM": "xterm", "NO_COLOR": ""})
 
     assert ink.good("yes") == "\x1b[32myes\x1b[0m"
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_whoever_wants_no_colours_gets_none(environment: dict[str, str]) -> None:
-    assert ink_for(Terminal(), environment) == Ink()
+    assert colors_for(Terminal(), environment) == Colors()
 
 
 def test_a_pipe_gets_no_colours() -> None:
-    ink = ink_for(io.StringIO(), {})
+    ink = colors_for(io.StringIO(), {})
 
     assert [ink.good("a"), ink.bad("b"), ink.faint("c"), ink.strong("d")] == ["a", "b", "c", "d"]
 
 
 def test_a_tree_shows_what_hangs_where() -> None:
-    tree = [Branch("a", [Branch("b\nb2"), Branch("c")]), Branch("d", [Branch("e")])]
+    tree = [TreeNode("a", [TreeNode("b\nb2"), TreeNode("c")]), TreeNode("d", [TreeNode("e")])]
 
     assert tree_lines(tree) == [
         "├─ a",
@@ -58,8 +58,8 @@ def test_a_table_is_as_wide_as_it_needs_to_be() -> None:
 
 
 def test_names_can_do_nothing_to_a_terminal() -> None:
-    assert printable("é x") == "é x"
-    assert printable("\x1b[31m\n") == "\\u001b[31m\\n"
+    assert escape_control_characters("é x") == "é x"
+    assert escape_control_characters("\x1b[31m\n") == "\\u001b[31m\\n"
 
 
 def test_a_document_is_json_or_yaml() -> None:

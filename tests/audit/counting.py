@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from proxy.audit.backends.buffer import BufferLimits, Mode
+from proxy.audit.backends.buffer import BackendMode, BufferLimits
 
 
 class Counts:
@@ -23,5 +23,7 @@ class Counts:
         self.failures[reason] += 1
 
 
-def limits(mode: Mode = Mode.BATCH, *, events: int = 1000, size: int = 1_000_000) -> BufferLimits:
+def limits(
+    mode: BackendMode = BackendMode.BATCH, *, events: int = 1000, size: int = 1_000_000
+) -> BufferLimits:
     return BufferLimits(mode, events, size)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from proxy.audit.recorder import AuditRecorder
-from proxy.audit.request_record import Trail
-from proxy.audit.state import AuditBook
+from proxy.audit.request_record import RequestRecord
+from proxy.audit.state import AuditState
 from proxy.core.audit.annotations import DOMAIN
 from proxy.core.audit.event import Stage
 from proxy.core.audit.limits import EventLimits
@@ -16,27 +16,27 @@ from proxy.core.audit.policy import AuditPolicy, Level, PolicyRule
 from proxy.core.errors import (
     BadGateway,
     BadRequest,
-    CredentialRefused,
     Forbidden,
     InternalError,
-    Refusal,
+    ProxyCredentialRejected,
+    RequestInfoError,
+    StatusError,
     Unauthorized,
-    UnreadableRequest,
 )
-from proxy.core.http.headers import HeaderLines
+from proxy.core.http.headers import HeaderList
 from proxy.core.http.status import status_body
-from proxy.core.impersonation.modes import Mode
-from proxy.core.impersonation.permit import admit_self
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Caller, Identity
-from proxy.wire.exchange import ExchangeObserver, Outcome, Peer
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.impersonation.permit import permit_self
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import Caller, UserInfo
+from proxy.wire.exchange import ExchangeObserver, ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.http1.message import RequestHead
 from tests.core.audit.test_event import impersonation
 from tests.support.clock import nanoseconds
 
-BOB = Caller(Identity("bob", groups=("dev",)))
-HEADERS = HeaderLines([(b"User-Agent", b"kubectl"), (b"Authorization", b"Bearer SECRET")])
+BOB = Caller(UserInfo("bob", groups=("dev",)))
+HEADERS = HeaderList([(b"User-Agent", b"kubectl"), (b"Authorization", b"Bearer SECRET")])
 JSON = [(b"Content-Type", b"application/json")]
 GET = RequestHead(b"GET", b"/api/v1/pods?limit=5", 1, HEADERS, NO_BODY, keep_alive=True)
 WATCH = GET._replace(target=b"/api/v1/pods?watch=1")
@@ -87,14 +87,14 @@ class Body:
     def request_ended(self) -> None:
         self.told.append("ended")
 
-    def request_failed(self, refusal: Refusal) -> None:
-        self.told.append(refusal)
+    def request_failed(self, error: StatusError) -> None:
+        self.told.append(error)
 
     def finish_early(self) -> bool:
         self.told.append("early")
         return True
 
-    def client_gone(self) -> None:
+    def client_disconnected(self) -> None:
         self.told.append("gone")
 
     def pause_response(self) -> None:
@@ -110,38 +110,40 @@ class Desk:
     def __init__(self, level: Level = Level.METADATA, *, omit: Sequence[Stage] = ()) -> None:
         self.lines = Lines()
         rule = PolicyRule(level, omit_stages=frozenset(omit))
-        self.book = AuditBook(self.lines, AuditPolicy([rule]), body_bytes=LIMIT, clock=lambda: 0.0)
-        self._recorder = AuditRecorder(Clock(), self.book)
+        self.state = AuditState(
+            self.lines, AuditPolicy([rule]), body_bytes=LIMIT, clock=lambda: 0.0
+        )
+        self._recorder = AuditRecorder(Clock(), self.state)
 
-    def opened(self, request: RequestHead = GET) -> Trail:
-        trail = self._recorder.open(request, Peer("10.1.2.3"), b"id-1")
-        trail.acts(parse_action(request.method, request.target))
-        return trail
+    def opened(self, request: RequestHead = GET) -> RequestRecord:
+        record = self._recorder.begin(request, Peer("10.1.2.3"), b"id-1")
+        record.set_request_info(parse_request_info(request.method, request.target))
+        return record
 
-    def admitted(self, request: RequestHead = GET) -> Trail:
-        trail = self.opened(request)
-        trail.is_called_by(BOB)
-        trail.is_admitted(admit_self(BOB))
-        return trail
+    def admitted(self, request: RequestHead = GET) -> RequestRecord:
+        record = self.opened(request)
+        record.set_caller(BOB)
+        record.set_permit(permit_self(BOB))
+        return record
 
 
-def observer(trail: Trail) -> ExchangeObserver:
-    assert trail.observer is not None
-    return trail.observer
+def observer(record: RequestRecord) -> ExchangeObserver:
+    assert record.observer is not None
+    return record.observer
 
 
 def answer(
-    trail: Trail, status: int = 200, body: bytes = b"", headers: Sequence[Any] = JSON
+    record: RequestRecord, status: int = 200, body: bytes = b"", headers: Sequence[Any] = JSON
 ) -> None:
     """Answer in one piece, and end well."""
-    if observer(trail).answer_started(status, headers, b""):
-        observer(trail).answer_data(body)
-    trail.ended(Outcome(status, len(body), is_complete=True))
+    if observer(record).response_started(status, headers, b""):
+        observer(record).response_data(body)
+    record.finish(ExchangeOutcome(status, len(body), is_complete=True))
 
 
-def refuse(trail: Trail, refusal: Refusal) -> None:
-    trail.is_refused(refusal)
-    answer(trail, refusal.code, status_body(refusal))
+def refuse(record: RequestRecord, error: StatusError) -> None:
+    record.set_error(error)
+    answer(record, error.code, status_body(error))
 
 
 def test_a_request_leaves_an_event_when_it_comes_and_when_it_is_over() -> None:
@@ -164,12 +166,12 @@ def test_a_request_leaves_an_event_when_it_comes_and_when_it_is_over() -> None:
 
 def test_the_caller_stays_the_user_whoever_acts() -> None:
     desk = Desk()
-    trail = desk.opened()
-    trail.is_called_by(BOB)
-    trail.is_reviewed(2)
-    trail.is_admitted(impersonation(Mode.USER_INFO))
+    record = desk.opened()
+    record.set_caller(BOB)
+    record.add_reviews(2)
+    record.set_permit(impersonation(ImpersonationMode.USER_INFO))
 
-    answer(trail)
+    answer(record)
 
     first, last = desk.lines.events
     assert "impersonatedUser" not in first
@@ -182,11 +184,11 @@ def test_the_caller_stays_the_user_whoever_acts() -> None:
 
 def test_what_lasts_leaves_an_event_when_its_answer_begins() -> None:
     desk = Desk()
-    trail = desk.admitted(WATCH)
+    record = desk.admitted(WATCH)
 
-    observer(trail).answer_started(200, JSON, b'{"type":"ADDED"}')
+    observer(record).response_started(200, JSON, b'{"type":"ADDED"}')
     begun = desk.lines.stages
-    trail.ended(Outcome(200, 100, is_complete=True))
+    record.finish(ExchangeOutcome(200, 100, is_complete=True))
 
     assert begun == ["RequestReceived", "ResponseStarted"]
     assert desk.lines.stages == [*begun, "ResponseComplete"]
@@ -195,10 +197,10 @@ def test_what_lasts_leaves_an_event_when_its_answer_begins() -> None:
 
 def test_a_tunnel_leaves_an_event_when_it_opens_whatever_it_is_to() -> None:
     desk = Desk()
-    trail = desk.admitted(GET._replace(target=b"/apis/x.y/v1/namespaces/n/machines/m/console"))
+    record = desk.admitted(GET._replace(target=b"/apis/x.y/v1/namespaces/n/machines/m/console"))
 
-    observer(trail).answer_started(101, [], b"")
-    trail.ended(Outcome(101, 5, is_complete=False))
+    observer(record).response_started(101, [], b"")
+    record.finish(ExchangeOutcome(101, 5, is_complete=False))
 
     assert desk.lines.stages == ["RequestReceived", "ResponseStarted", "ResponseComplete"]
     assert "kube-understudy.io/incomplete" not in desk.lines.events[2]["annotations"]
@@ -206,10 +208,10 @@ def test_a_tunnel_leaves_an_event_when_it_opens_whatever_it_is_to() -> None:
 
 def test_a_refusal_of_what_lasts_is_told_in_both_events() -> None:
     desk = Desk()
-    trail = desk.opened(WATCH)
-    trail.is_called_by(BOB)
+    record = desk.opened(WATCH)
+    record.set_caller(BOB)
 
-    refuse(trail, Forbidden("no", details={"kind": "pods"}))
+    refuse(record, Forbidden("no", details={"kind": "pods"}))
 
     _, started, complete = desk.lines.events
     assert started["responseStatus"] == complete["responseStatus"]
@@ -217,15 +219,15 @@ def test_a_refusal_of_what_lasts_is_told_in_both_events() -> None:
     assert started["stageTimestamp"] < complete["stageTimestamp"]
 
 
-@pytest.mark.parametrize("refusal", [Unauthorized(), BadRequest("timeout")])
-def test_what_is_answered_before_a_login_is_one_event_of_nobody(refusal: Refusal) -> None:
+@pytest.mark.parametrize("error", [Unauthorized(), BadRequest("timeout")])
+def test_what_is_answered_before_a_login_is_one_event_of_nobody(error: StatusError) -> None:
     desk = Desk()
 
-    refuse(desk.opened(WATCH), refusal)
+    refuse(desk.opened(WATCH), error)
 
     (event,) = desk.lines.events
     assert (event["stage"], event["user"]) == ("ResponseStarted", {})
-    assert event["responseStatus"]["message"] == refusal.message
+    assert event["responseStatus"]["message"] == error.message
 
 
 def test_a_bug_of_ours_is_a_panic_without_its_insides() -> None:
@@ -275,11 +277,11 @@ def test_an_omitted_panic_leaves_nothing() -> None:
 
 def test_level_none_is_silent_and_hears_nothing() -> None:
     desk, body = Desk(Level.NONE), Body()
-    trail = desk.admitted(POST)
+    record = desk.admitted(POST)
 
-    assert observer(trail).overhear(body) is body
-    assert not observer(trail).answer_started(500, JSON, b"{}")
-    trail.ended(Outcome(500, 2, is_complete=True))
+    assert observer(record).tee(body) is body
+    assert not observer(record).response_started(500, JSON, b"{}")
+    record.finish(ExchangeOutcome(500, 2, is_complete=True))
     refuse(desk.opened(), Unauthorized())
 
     assert desk.lines.stages == []
@@ -289,11 +291,11 @@ def test_a_request_that_cannot_be_read_leaves_no_event_as_natively(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     desk = Desk()
-    trail = desk.opened()
-    trail.is_refused(UnreadableRequest("cannot be read"))
+    record = desk.opened()
+    record.set_error(RequestInfoError("cannot be read"))
 
     with caplog.at_level(logging.INFO):
-        trail.ended(Outcome(500, 10, is_complete=True))
+        record.finish(ExchangeOutcome(500, 10, is_complete=True))
 
     assert desk.lines.stages == []
     assert len(caplog.records) == 1
@@ -301,18 +303,18 @@ def test_a_request_that_cannot_be_read_leaves_no_event_as_natively(
 
 def test_what_we_never_forward_is_recorded_as_far_as_it_is_known() -> None:
     desk = Desk()
-    trail = desk._recorder.open(GET._replace(target=b"http://x/<y>"), Peer("10.1.2.3"), b"a<b")
+    record = desk._recorder.begin(GET._replace(target=b"http://x/<y>"), Peer("10.1.2.3"), b"a<b")
 
-    refuse(trail, BadRequest("only origin-form"))
+    refuse(record, BadRequest("only origin-form"))
 
     (event,) = desk.lines.events
     assert (event["verb"], event["auditID"]) == ("get", "a<b")
     assert "objectRef" not in event
 
 
-def send(trail: Trail, *pieces: bytes) -> Body:
+def send(record: RequestRecord, *pieces: bytes) -> Body:
     body = Body()
-    receiver = observer(trail).overhear(body)
+    receiver = observer(record).tee(body)
     for piece in pieces:
         receiver.request_data(piece)
     receiver.request_ended()
@@ -323,10 +325,10 @@ def send(trail: Trail, *pieces: bytes) -> Body:
 @pytest.mark.parametrize("level", [Level.METADATA, Level.REQUEST, Level.REQUEST_RESPONSE])
 def test_bodies_are_recorded_as_far_as_the_level_says(level: Level) -> None:
     desk = Desk(level)
-    trail = desk.admitted(POST)
+    record = desk.admitted(POST)
 
-    send(trail, b'{"metadata":', b'{"name":"p"}}\n')
-    answer(trail, 201, b'{"kind":"Pod"}\n')
+    send(record, b'{"metadata":', b'{"name":"p"}}\n')
+    answer(record, 201, b'{"kind":"Pod"}\n')
 
     event = desk.lines.events[1]
     has_request, has_response = level is not Level.METADATA, level is Level.REQUEST_RESPONSE
@@ -340,12 +342,12 @@ def test_bodies_are_recorded_as_far_as_the_level_says(level: Level) -> None:
 def test_managed_fields_are_left_out_but_not_of_a_patch(method: bytes) -> None:
     rule = PolicyRule(Level.REQUEST_RESPONSE, omit_managed_fields=True)
     desk = Desk()
-    desk.book.policy = AuditPolicy([rule])
-    trail = desk.admitted(POST._replace(method=method, target=b"/api/v1/namespaces/n/pods/p"))
+    desk.state.policy = AuditPolicy([rule])
+    record = desk.admitted(POST._replace(method=method, target=b"/api/v1/namespaces/n/pods/p"))
     body = b'{"metadata":{"managedFields":[]}}'
 
-    send(trail, body)
-    answer(trail, 200, body)
+    send(record, body)
+    answer(record, 200, body)
 
     event = desk.lines.events[1]
     assert ("managedFields" in event["requestObject"]["metadata"]) == (method == b"PATCH")
@@ -354,9 +356,9 @@ def test_managed_fields_are_left_out_but_not_of_a_patch(method: bytes) -> None:
 
 def test_a_status_of_the_cluster_is_copied_into_the_event() -> None:
     desk = Desk()
-    trail = desk.admitted()
+    record = desk.admitted()
 
-    answer(trail, 404, b'{"kind":"Status","status":"Failure","message":"gone","code":404}')
+    answer(record, 404, b'{"kind":"Status","status":"Failure","message":"gone","code":404}')
 
     assert desk.lines.events[1]["responseStatus"] == {
         "metadata": {}, "status": "Failure", "message": "gone", "code": 404,
@@ -364,11 +366,11 @@ def test_a_status_of_the_cluster_is_copied_into_the_event() -> None:
 
 
 def test_an_answer_that_is_no_status_is_not_heard_for_metadata() -> None:
-    trail = Desk().admitted(POST)
+    record = Desk().admitted(POST)
 
-    assert not observer(trail).answer_started(201, JSON, b'{"kind":"Pod"')
-    assert not observer(trail).answer_started(404, [(b"Content-Type", b"text/plain")], b"404")
-    assert observer(trail).answer_started(404, JSON, b'{"kind":"Status"')
+    assert not observer(record).response_started(201, JSON, b'{"kind":"Pod"')
+    assert not observer(record).response_started(404, [(b"Content-Type", b"text/plain")], b"404")
+    assert observer(record).response_started(404, JSON, b'{"kind":"Status"')
 
 
 @pytest.mark.parametrize(
@@ -386,10 +388,10 @@ def test_a_body_that_is_not_recorded_is_noted(
     headers: list[tuple[bytes, bytes]], body: bytes, note: str | None
 ) -> None:
     desk = Desk(Level.REQUEST_RESPONSE)
-    trail = desk.admitted(POST._replace(headers=HeaderLines((*HEADERS, *headers))))
+    record = desk.admitted(POST._replace(headers=HeaderList((*HEADERS, *headers))))
 
-    send(trail, body)
-    answer(trail, 201, body, headers)
+    send(record, body)
+    answer(record, 201, body, headers)
 
     event = desk.lines.events[1]
     assert {"requestObject", "responseObject"}.isdisjoint(event)
@@ -399,11 +401,11 @@ def test_a_body_that_is_not_recorded_is_noted(
 
 def test_a_body_that_grows_beyond_the_limit_as_it_is_written_is_noted() -> None:
     desk = Desk(Level.REQUEST_RESPONSE)
-    trail = desk.admitted(POST)
+    record = desk.admitted(POST)
     body = b'{"a":"' + b"\xff" * 60 + b'"}'
 
-    send(trail, body)
-    answer(trail, 201, body)
+    send(record, body)
+    answer(record, 201, body)
 
     event = desk.lines.events[1]
     assert {"requestObject", "responseObject"}.isdisjoint(event)
@@ -419,12 +421,12 @@ def test_no_body_can_keep_an_event_from_being_written(value: str) -> None:
     Either was an exception, and the event of a request that was carried out was lost.
     """
     desk = Desk()
-    desk.book.policy = AuditPolicy([PolicyRule(Level.REQUEST_RESPONSE, omit_managed_fields=True)])
+    desk.state.policy = AuditPolicy([PolicyRule(Level.REQUEST_RESPONSE, omit_managed_fields=True)])
     sent = f'{{"a":{value},"metadata":{{"managedFields":[]}}}}'.encode()
-    trail = desk.admitted(POST)
+    record = desk.admitted(POST)
 
-    send(trail, sent)
-    answer(trail, 201, sent)
+    send(record, sent)
+    answer(record, 201, sent)
 
     events = [json.loads(line, parse_constant=pytest.fail) for line in desk.lines.written]
     assert [event["stage"] for event in events] == ["RequestReceived", "ResponseComplete"]
@@ -433,10 +435,12 @@ def test_no_body_can_keep_an_event_from_being_written(value: str) -> None:
 @pytest.mark.parametrize("details", ["1e999", "[" * 900 + "]" * 900, '"\\ud800"'])
 def test_no_status_can_keep_an_event_from_being_written(details: str) -> None:
     desk = Desk()
-    desk.book.body_bytes = 4096
-    trail = desk.admitted()
+    desk.state.body_bytes = 4096
+    record = desk.admitted()
 
-    answer(trail, 404, f'{{"kind":"Status","message":"gone","details":{{"a":{details}}}}}'.encode())
+    answer(
+        record, 404, f'{{"kind":"Status","message":"gone","details":{{"a":{details}}}}}'.encode()
+    )
 
     event = json.loads(desk.lines.written[-1], parse_constant=pytest.fail)
     assert event["responseStatus"]["message"] == "gone"
@@ -445,8 +449,8 @@ def test_no_status_can_keep_an_event_from_being_written(details: str) -> None:
 def test_a_cut_event_is_not_plain_and_is_counted_each_time() -> None:
     desk = Desk(omit=[Stage.REQUEST_RECEIVED])
     times: list[None] = []
-    desk.book.when_truncated = lambda: times.append(None)
-    desk.book.limit(EventLimits(uri_bytes=600))
+    desk.state.when_truncated = lambda: times.append(None)
+    desk.state.limit(EventLimits(uri_bytes=600))
     request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 1000, notes={})
 
     for _ in range(3):
@@ -466,7 +470,7 @@ def test_new_limits_count_for_heads_that_came_before() -> None:
     request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 400)
 
     answer(desk.admitted(request))
-    desk.book.limit(EventLimits(uri_bytes=300))
+    desk.state.limit(EventLimits(uri_bytes=300))
     answer(desk.admitted(request))
 
     whole, cut = (event["requestURI"] for event in desk.lines.events)
@@ -475,10 +479,10 @@ def test_new_limits_count_for_heads_that_came_before() -> None:
 
 def test_a_refused_body_is_nobodys_business() -> None:
     desk = Desk(Level.REQUEST)
-    trail = desk.admitted(POST)
+    record = desk.admitted(POST)
 
-    send(trail, b'{"metadata":{"name":"p"}}')
-    refuse(trail, BadGateway("the API server broke off the connection"))
+    send(record, b'{"metadata":{"name":"p"}}')
+    refuse(record, BadGateway("the API server broke off the connection"))
 
     event = desk.lines.events[1]
     assert "requestObject" not in event
@@ -489,11 +493,11 @@ def test_an_answer_that_breaks_off_is_recorded_as_it_was_sent() -> None:
     desk = Desk()
     left, broken = desk.admitted(), desk.admitted()
 
-    observer(left).answer_started(200, JSON, b"{")
-    left.ended(Outcome(200, 1, is_complete=False))
-    observer(broken).answer_started(200, JSON, b"{")
-    broken.is_refused(BadGateway("it broke"))
-    broken.ended(Outcome(200, 1, is_complete=False))
+    observer(left).response_started(200, JSON, b"{")
+    left.finish(ExchangeOutcome(200, 1, is_complete=False))
+    observer(broken).response_started(200, JSON, b"{")
+    broken.set_error(BadGateway("it broke"))
+    broken.finish(ExchangeOutcome(200, 1, is_complete=False))
 
     notes = [
         (event["responseStatus"], event["annotations"]["kube-understudy.io/incomplete"])
@@ -507,7 +511,7 @@ def test_an_answer_that_breaks_off_is_recorded_as_it_was_sent() -> None:
 def test_a_client_that_left_before_any_answer_is_told_in_the_native_words() -> None:
     desk = Desk()
 
-    desk.admitted().ended(Outcome(0, 0, is_complete=False))
+    desk.admitted().finish(ExchangeOutcome(0, 0, is_complete=False))
 
     event = desk.lines.events[1]
     assert event["responseStatus"]["message"] == "Connection closed early"
@@ -518,7 +522,7 @@ def test_a_client_that_left_before_any_answer_is_told_in_the_native_words() -> N
 def test_what_the_cluster_had_answered_is_told_where_the_client_is_told_otherwise() -> None:
     desk = Desk()
 
-    refuse(desk.admitted(), CredentialRefused("the API server does not accept us"))
+    refuse(desk.admitted(), ProxyCredentialRejected("the API server does not accept us"))
     refuse(desk.admitted(), BadGateway("it broke off"))
 
     codes = [
@@ -533,29 +537,29 @@ def test_a_new_policy_counts_from_the_next_login_on() -> None:
     desk = Desk()
     begun = desk.admitted()
 
-    desk.book.policy = AuditPolicy([PolicyRule(Level.NONE)])
+    desk.state.policy = AuditPolicy([PolicyRule(Level.NONE)])
     answer(begun)
     answer(desk.admitted())
 
     assert desk.lines.stages == ["RequestReceived", "ResponseComplete"]
 
 
-@pytest.mark.parametrize("mode", [None, Mode.USER_INFO, Mode.LEGACY])
+@pytest.mark.parametrize("mode", [None, ImpersonationMode.USER_INFO, ImpersonationMode.LEGACY])
 def test_the_quick_way_writes_what_the_thorough_one_writes(
-    mode: Mode | None, monkeypatch: pytest.MonkeyPatch
+    mode: ImpersonationMode | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick, thorough = Desk(), Desk()
-    admission = admit_self(BOB) if mode is None else impersonation(mode)
+    permit = permit_self(BOB) if mode is None else impersonation(mode)
 
     for desk in (quick, thorough):
-        trail = desk.opened()
-        trail.is_called_by(BOB)
-        trail.is_admitted(admission)
-        assert trail._is_plain(Outcome(200, 5, is_complete=True), 0.1)  # type: ignore[attr-defined]  # an AuditedTrail
+        record = desk.opened()
+        record.set_caller(BOB)
+        record.set_permit(permit)
+        assert record._is_plain(ExchangeOutcome(200, 5, is_complete=True), 0.1)  # type: ignore[attr-defined]  # an AuditContext
         if desk is thorough:
-            monkeypatch.setattr(type(trail), "_is_plain", lambda *_: False)
-        observer(trail).answer_started(200, JSON, b"{}")
-        trail.ended(Outcome(200, 5, is_complete=True))
+            monkeypatch.setattr(type(record), "_is_plain", lambda *_: False)
+        observer(record).response_started(200, JSON, b"{}")
+        record.finish(ExchangeOutcome(200, 5, is_complete=True))
 
     assert quick.lines.written == thorough.lines.written
 
@@ -569,18 +573,18 @@ def test_no_credential_reaches_an_event() -> None:
 
 
 def test_whoever_overhears_passes_everything_on() -> None:
-    trail, body = Desk(Level.REQUEST).admitted(POST), Body()
-    receiver = observer(trail).overhear(body)
-    refusal = BadRequest("x")
+    record, body = Desk(Level.REQUEST).admitted(POST), Body()
+    receiver = observer(record).tee(body)
+    error = BadRequest("x")
 
     receiver.pause_response()
     receiver.resume_response()
-    receiver.request_failed(refusal)
-    receiver.client_gone()
+    receiver.request_failed(error)
+    receiver.client_disconnected()
 
     assert receiver is not body
     assert receiver.finish_early()
-    assert body.told == ["pause", "resume", refusal, "gone", "early"]
+    assert body.told == ["pause", "resume", error, "gone", "early"]
 
 
 def test_every_event_of_a_watch_tells_where_it_came_from() -> None:

@@ -8,25 +8,25 @@ from uuid import UUID
 
 import pytest
 
-from proxy.audit.request_record import Recorder, RequestKey, Trail
-from proxy.core.errors import Forbidden, Refusal, UnreadableRequest
-from proxy.core.http.headers import HeaderLines
-from proxy.core.impersonation.permit import Admission, admit_self
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Caller, Identity
+from proxy.audit.request_record import RequestKey, RequestRecord, RequestRecorder
+from proxy.core.errors import Forbidden, RequestInfoError, StatusError
+from proxy.core.http.headers import HeaderList
+from proxy.core.impersonation.permit import Permit, permit_self
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import Caller, UserInfo
 from proxy.telemetry.logs import configure_logs
-from proxy.wire.exchange import Outcome, Peer
+from proxy.wire.exchange import ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY
 from proxy.wire.http1.message import RequestHead
 from tests.support.clock import nanoseconds
 from tests.support.restored_logging import restored_logging
 
-BOB = Caller(Identity("bob", groups=("dev",)))
+BOB = Caller(UserInfo("bob", groups=("dev",)))
 REQUEST = RequestHead(
     b"GET",
     b"/api/v1/pods?limit=5",
     1,
-    HeaderLines([(b"User-Agent", b"kubectl"), (b"Authorization", b"Bearer SECRET")]),
+    HeaderList([(b"User-Agent", b"kubectl"), (b"Authorization", b"Bearer SECRET")]),
     NO_BODY,
     keep_alive=True,
 )
@@ -46,21 +46,21 @@ def seconds() -> Callable[[], float]:
     return (0.25 * turn for turn in itertools.count()).__next__
 
 
-def opened(audit_id: bytes | None = b"id-1") -> Trail:
-    return Recorder(Clock(), clock=seconds()).open(REQUEST, Peer("10.1.2.3"), audit_id)
+def opened(audit_id: bytes | None = b"id-1") -> RequestRecord:
+    return RequestRecorder(Clock(), clock=seconds()).begin(REQUEST, Peer("10.1.2.3"), audit_id)
 
 
 def test_a_request_leaves_one_line_with_what_became_known(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    trail = opened()
-    trail.acts(parse_action(REQUEST.method, REQUEST.target))
-    trail.is_called_by(BOB)
-    trail.is_reviewed(3)
-    trail.is_admitted(admit_self(BOB))
+    request_record = opened()
+    request_record.set_request_info(parse_request_info(REQUEST.method, REQUEST.target))
+    request_record.set_caller(BOB)
+    request_record.add_reviews(3)
+    request_record.set_permit(permit_self(BOB))
 
     with caplog.at_level(logging.INFO):
-        trail.ended(Outcome(200, 85, is_complete=True))
+        request_record.finish(ExchangeOutcome(200, 85, is_complete=True))
 
     (record,) = caplog.records
     line = vars(record)["understudy_fields"]
@@ -68,116 +68,116 @@ def test_a_request_leaves_one_line_with_what_became_known(
     assert (line["code"], line["bytes"], line["seconds"]) == (200, 85, 0.75)
     durations = ("authentication_seconds", "decision_seconds", "upstream_seconds")
     assert [line[name] for name in durations] == [0.25, 0.25, 0.25]
-    assert trail.observer is None
+    assert request_record.observer is None
 
 
 def test_a_refusal_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    trail = opened()
-    trail.is_called_by(BOB)
-    trail.is_refused(Forbidden("no", details={}))
+    record = opened()
+    record.set_caller(BOB)
+    record.set_error(Forbidden("no", details={}))
 
     with caplog.at_level(logging.INFO):
-        trail.ended(Outcome(403, 10, is_complete=True))
+        record.finish(ExchangeOutcome(403, 10, is_complete=True))
 
-    assert vars(caplog.records[0])["understudy_fields"]["refusal"] == "no"
+    assert vars(caplog.records[0])["understudy_fields"]["error"] == "no"
 
 
 def test_without_an_id_of_the_client_each_request_gets_its_own() -> None:
-    recorder = Recorder(Clock())
+    recorder = RequestRecorder(Clock())
 
-    ids = {recorder.open(REQUEST, Peer("10.1.2.3"), None).audit_id for _ in range(1000)}
+    ids = {recorder.begin(REQUEST, Peer("10.1.2.3"), None).audit_id for _ in range(1000)}
 
     assert len(ids) == 1000
     assert all(UUID(audit_id.decode()).version == 4 for audit_id in ids)
 
 
 def test_no_credential_reaches_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    trail = opened()
+    record = opened()
 
     with caplog.at_level(logging.DEBUG):
-        trail.ended(Outcome(200, 0, is_complete=True))
+        record.finish(ExchangeOutcome(200, 0, is_complete=True))
 
     assert "SECRET" not in repr([vars(one) for one in caplog.records])
 
 
 def test_nothing_is_logged_below_the_chosen_level(caplog: pytest.LogCaptureFixture) -> None:
-    trail = opened()
+    record = opened()
 
     with caplog.at_level(logging.WARNING):
-        trail.ended(Outcome(200, 0, is_complete=True))
+        record.finish(ExchangeOutcome(200, 0, is_complete=True))
 
     assert caplog.records == []
 
 
 def refused_line(
-    refusal: Refusal, request: RequestHead, caplog: pytest.LogCaptureFixture
+    error: StatusError, request: RequestHead, caplog: pytest.LogCaptureFixture
 ) -> dict[str, object]:
-    trail = Recorder(Clock(), clock=seconds()).open(request, Peer("10.1.2.3"), b"id-1")
-    trail.is_called_by(BOB)
-    trail.is_refused(refusal)
+    record = RequestRecorder(Clock(), clock=seconds()).begin(request, Peer("10.1.2.3"), b"id-1")
+    record.set_caller(BOB)
+    record.set_error(error)
     with caplog.at_level(logging.INFO):
-        trail.ended(Outcome(refusal.code, 10, is_complete=True))
+        record.finish(ExchangeOutcome(error.code, 10, is_complete=True))
     line: dict[str, object] = vars(caplog.records[0])["understudy_fields"]
     return line
 
 
 def test_whom_a_refused_caller_wanted_to_be_is_told(caplog: pytest.LogCaptureFixture) -> None:
     wanted = [(b"impersonate-user", b"alice\xff" + b"x" * 1000)]
-    request = REQUEST._replace(headers=HeaderLines(wanted))
+    request = REQUEST._replace(headers=HeaderList(wanted))
 
     line = refused_line(Forbidden("no"), request, caplog)
 
-    assert line["acting"] is None
-    assert str(line["wanted"]).startswith("alice\ufffdxxx")
-    assert len(str(line["wanted"])) == 256
+    assert line["impersonatedUser"] is None
+    assert str(line["requestedUser"]).startswith("alice\ufffdxxx")
+    assert len(str(line["requestedUser"])) == 256
     # It was decided, and nobody was asked to carry it out.
     assert (line["authentication_seconds"], line["decision_seconds"]) == (0.25, 0.25)
     assert "upstream_seconds" not in line
 
 
 def test_what_cannot_be_read_is_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
-    refusal = UnreadableRequest("unable to determine kind from url, /api/v1/watch?token=SECRET")
+    error = RequestInfoError("unable to determine kind from url, /api/v1/watch?token=SECRET")
 
-    line = refused_line(refusal, REQUEST, caplog)
+    line = refused_line(error, REQUEST, caplog)
 
-    assert line["refusal"] == "unreadable request"
+    assert line["error"] == "unreadable request"
 
 
 class Counted:
     def __init__(self) -> None:
         self.keys: list[RequestKey] = []
-        self.refusals: list[Refusal] = []
+        self.refusals: list[StatusError] = []
 
     def request_ended(self, key: RequestKey, seconds: float) -> None:
         self.keys.append(key)
 
-    def request_refused(self, refusal: Refusal) -> None:
-        self.refusals.append(refusal)
+    def request_failed(self, error: StatusError) -> None:
+        self.refusals.append(error)
 
 
 def test_a_request_is_counted_once_whether_it_is_logged_or_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     counted = Counted()
-    recorder = Recorder(Clock(), counter=counted)
-    served, tunnel, unread = (recorder.open(REQUEST, Peer("10.1.2.3"), None) for _ in range(3))
-    served.acts(parse_action(b"GET", b"/api/v1/pods?watch=1"))
-    tunnel.acts(parse_action(b"GET", b"/apis/a.b/v1/machines/c/console"))
-    served.is_called_by(BOB)
-    served.is_admitted(admit_self(BOB))
+    recorder = RequestRecorder(Clock(), counter=counted)
+    served, tunnel, unread = (recorder.begin(REQUEST, Peer("10.1.2.3"), None) for _ in range(3))
+    served.set_request_info(parse_request_info(b"GET", b"/api/v1/pods?watch=1"))
+    tunnel.set_request_info(parse_request_info(b"GET", b"/apis/a.b/v1/machines/c/console"))
+    served.set_caller(BOB)
+    served.set_permit(permit_self(BOB))
 
     with caplog.at_level(logging.ERROR):
-        served.ended(Outcome(200, 85, is_complete=True))
-        tunnel.ended(Outcome(101, 85, is_complete=True))
-        unread.is_refused(Forbidden("no"))
-        unread.ended(Outcome(0, 0, is_complete=False))
+        served.finish(ExchangeOutcome(200, 85, is_complete=True))
+        tunnel.finish(ExchangeOutcome(101, 85, is_complete=True))
+        unread.set_error(Forbidden("no"))
+        unread.finish(ExchangeOutcome(0, 0, is_complete=False))
 
     assert counted.keys == [
         ("watch", 200, True, None, False),
         ("get", 101, True, "none", False),
         ("unreadable", 0, False, "none", False),
     ]
-    assert [refusal.message for refusal in counted.refusals] == ["no"]
+    assert [error.message for error in counted.refusals] == ["no"]
 
 
 NAMES = ["bob", 'b"o\\b', "bøb", "%s%d"]
@@ -189,8 +189,8 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
     name: str, audit_id: bytes | None
 ) -> None:
     """It is written from what equal requests have in common; the other one field by field."""
-    caller = Caller(Identity(name, groups=("dev",)))
-    action = parse_action(REQUEST.method, REQUEST.target)
+    caller = Caller(UserInfo(name, groups=("dev",)))
+    request_info = parse_request_info(REQUEST.method, REQUEST.target)
     told = []
     walked: dict[object, object] = {"walk": "noted"}
     for notes in (walked, None):
@@ -199,10 +199,10 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
         with restored_logging():
             configure_logs(style="json", level="info", stream=stream)
             for size in (85, 1_000_000):
-                recorder = Recorder(Clock(), clock=seconds())
-                trail = recorder.open(request, Peer("10.1.2.3"), audit_id)
-                trail.is_admitted_again(action, caller, ADMISSIONS[name])
-                trail.ended(Outcome(200, size, is_complete=True))
+                recorder = RequestRecorder(Clock(), clock=seconds())
+                record = recorder.begin(request, Peer("10.1.2.3"), audit_id)
+                record.set_cached_permit(request_info, caller, ADMISSIONS[name])
+                record.finish(ExchangeOutcome(200, size, is_complete=True))
         lines = [json.loads(line) for line in stream.getvalue().splitlines()]
         if audit_id is None:
             assert len({line.pop("audit_id") for line in lines}) == len(lines)
@@ -213,7 +213,7 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
     assert [line["caller"] for line in told[0]] == [name, name]
 
 
-ADMISSIONS = {name: Admission(Caller(Identity(name)), Identity(name)) for name in NAMES}
+ADMISSIONS = {name: Permit(Caller(UserInfo(name)), UserInfo(name)) for name in NAMES}
 
 
 @pytest.mark.parametrize("step_seconds", [-315_360_000, -3600, -1, 3600, 315_360_000])
@@ -221,14 +221,16 @@ def test_a_step_of_the_wall_clock_does_not_change_how_long_a_request_took(
     caplog: pytest.LogCaptureFixture, step_seconds: int
 ) -> None:
     clock = Clock()
-    trail = Recorder(clock, clock=seconds()).open(REQUEST, Peer("10.1.2.3"), b"id-1")
-    trail.acts(parse_action(REQUEST.method, REQUEST.target))
-    trail.is_called_by(BOB)
-    trail.is_admitted(admit_self(BOB))
+    request_record = RequestRecorder(clock, clock=seconds()).begin(
+        REQUEST, Peer("10.1.2.3"), b"id-1"
+    )
+    request_record.set_request_info(parse_request_info(REQUEST.method, REQUEST.target))
+    request_record.set_caller(BOB)
+    request_record.set_permit(permit_self(BOB))
     clock.now += step_seconds * 1_000_000_000
 
     with caplog.at_level(logging.INFO):
-        trail.ended(Outcome(200, 85, is_complete=True))
+        request_record.finish(ExchangeOutcome(200, 85, is_complete=True))
 
     (record,) = caplog.records
     assert vars(record)["understudy_fields"]["seconds"] == 0.75

@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 import pytest
 
 from proxy.authentication.authenticator import (
-    NOBODY_IS_ANONYMOUS,
+    ANONYMOUS_DISABLED,
     AnonymousPolicy,
     Authenticator,
     bearer_token,
 )
-from proxy.authentication.ca_bundle import CaText
+from proxy.authentication.ca_bundle import PEMBundle
 from proxy.authentication.client_trust import (
-    FrontProxyClaim,
-    Trust,
-    TrustClaim,
+    ClientTrust,
+    ClientTrustConfig,
+    FrontProxyTrustConfig,
     build_trust,
 )
 from proxy.core.errors import (
@@ -24,18 +24,18 @@ from proxy.core.errors import (
     Unauthorized,
     UpstreamUnavailable,
 )
-from proxy.core.http.front_proxy import RemoteHeaders
-from proxy.core.http.headers import Header, HeaderLines
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.http.front_proxy import FrontProxyHeaderNames
+from proxy.core.http.headers import Header, HeaderList
+from proxy.core.userinfo import Caller, UserInfo
 from proxy.wire.exchange import Peer
 from tests.support.chains import CN, ORG, UID, Issuer, Shown, Window
 
 CLIENTS, FRONT_PROXIES, STRANGERS = Issuer("clients"), Issuer("front proxies"), Issuer("strangers")
-NAMES = RemoteHeaders((b"x-user",), (b"x-uid",), (b"x-group",), (b"x-extra-",))
-CLIENT_CLAIM = TrustClaim(CaText(CLIENTS.pem, "clients"))
-FRONT_PROXY_CLAIM = FrontProxyClaim(CaText(FRONT_PROXIES.pem, "front"), ("front",), NAMES)
+NAMES = FrontProxyHeaderNames((b"x-user",), (b"x-uid",), (b"x-group",), (b"x-extra-",))
+CLIENT_CLAIM = ClientTrustConfig(PEMBundle(CLIENTS.pem, "clients"))
+FRONT_PROXY_CLAIM = FrontProxyTrustConfig(PEMBundle(FRONT_PROXIES.pem, "front"), ("front",), NAMES)
 ONLY_CLIENTS = build_trust(CLIENT_CLAIM)
-BOTH = build_trust(TrustClaim(CLIENT_CLAIM.client_ca, FRONT_PROXY_CLAIM))
+BOTH = build_trust(ClientTrustConfig(CLIENT_CLAIM.client_ca, FRONT_PROXY_CLAIM))
 
 
 def peer(shown: Shown) -> Peer:
@@ -69,7 +69,7 @@ NOT_ACCEPTED = {
 
 @dataclass
 class Believing:
-    trust: Trust = ONLY_CLIENTS
+    trust: ClientTrust = ONLY_CLIENTS
 
 
 @dataclass
@@ -84,22 +84,22 @@ class Tokens:
             raise UpstreamUnavailable("nobody answers")
         if token != b"good":
             raise Unauthorized
-        return Caller(Identity(self.name))
+        return Caller(UserInfo(self.name))
 
     def key_of(self, token: bytes) -> bytes:
         return token
 
-    def recall(self, key: bytes) -> Caller | None:
-        return Caller(Identity(self.name)) if key == b"good" else None
+    def cached_caller(self, key: bytes) -> Caller | None:
+        return Caller(UserInfo(self.name)) if key == b"good" else None
 
 
 @dataclass
 class Desk:
     """An authenticator, and what it was given."""
 
-    trust: Trust = BOTH
+    trust: ClientTrust = BOTH
     tokens: Tokens | None = field(default_factory=Tokens)
-    anonymous: AnonymousPolicy = NOBODY_IS_ANONYMOUS
+    anonymous: AnonymousPolicy = ANONYMOUS_DISABLED
 
     async def identity(
         self,
@@ -108,7 +108,7 @@ class Desk:
         *,
         target: bytes = b"/api",
         upgrade: bytes | None = None,
-    ) -> Identity:
+    ) -> UserInfo:
         authenticator = Authenticator(
             Believing(self.trust),
             self.tokens,
@@ -116,9 +116,9 @@ class Desk:
             anonymous=self.anonymous,
         )
         caller = await authenticator.authenticate(
-            peer, HeaderLines(headers), target=target, upgrade=upgrade
+            peer, HeaderList(headers), target=target, upgrade=upgrade
         )
-        return caller.identity
+        return caller.user
 
 
 async def name_of(
@@ -258,7 +258,7 @@ async def test_an_identity_that_would_change_on_its_way_is_refused(name: str) ->
 
 
 async def test_a_front_proxy_speaks_for_others() -> None:
-    assert await Desk().identity(FRONT, FOR_CAROL) == Identity(
+    assert await Desk().identity(FRONT, FOR_CAROL) == UserInfo(
         name="carol",
         uid="7",
         groups=("g", "system:authenticated"),
@@ -303,8 +303,8 @@ async def test_without_front_proxies_their_certificates_and_headers_say_nothing(
 
 
 async def test_of_a_ca_that_is_both_the_word_comes_first_and_else_the_certificate_counts() -> None:
-    front = FrontProxyClaim(CaText(CLIENTS.pem, "both"), ("front",), NAMES)
-    desk = Desk(build_trust(TrustClaim(CLIENT_CLAIM.client_ca, front)))
+    front = FrontProxyTrustConfig(PEMBundle(CLIENTS.pem, "both"), ("front",), NAMES)
+    desk = Desk(build_trust(ClientTrustConfig(CLIENT_CLAIM.client_ca, front)))
     shown = peer(CLIENTS.issue((CN, "front")))
 
     assert (await desk.identity(shown, FOR_CAROL)).name == "carol"
@@ -316,9 +316,9 @@ async def test_of_a_ca_that_is_both_the_word_comes_first_and_else_the_certificat
 
 
 async def test_who_shows_nothing_may_be_anonymous_where_that_is_allowed() -> None:
-    identity = await Desk(anonymous=ANYWHERE).identity(WITHOUT, [])
+    user = await Desk(anonymous=ANYWHERE).identity(WITHOUT, [])
 
-    assert identity == Identity("system:anonymous", groups=("system:unauthenticated",))
+    assert user == UserInfo("system:anonymous", groups=("system:unauthenticated",))
 
 
 @pytest.mark.parametrize(
@@ -403,7 +403,7 @@ async def test_some_paths_may_be_anonymous_and_others_not(target: bytes, is_serv
 
 async def test_before_the_cas_are_known_a_certificate_is_neither_good_nor_bad() -> None:
     """A 401 would make its owner throw it away."""
-    desk = Desk(Trust(is_known=False), anonymous=ANYWHERE)
+    desk = Desk(ClientTrust(is_known=False), anonymous=ANYWHERE)
 
     with pytest.raises(UpstreamUnavailable):
         await desk.identity(ALICE, [])
@@ -459,7 +459,10 @@ def test_whoever_is_known_is_recalled_and_nobody_else(
         anonymous=AnonymousPolicy(enabled=True),
     )
 
-    lines = HeaderLines(headers)
-    callers = [authenticator.recall(shown, lines), authenticator.recaller(shown, lines)()]
+    lines = HeaderList(headers)
+    callers = [
+        authenticator.cached_caller(shown, lines),
+        authenticator.cached_caller_lookup(shown, lines)(),
+    ]
 
-    assert [None if one is None else one.identity.name for one in callers] == [name, name]
+    assert [None if one is None else one.user.name for one in callers] == [name, name]

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 from OpenSSL import crypto
 
-from proxy.authentication.ca_bundle import CaBundle, CaText, TrustError, read_common_name
+from proxy.authentication.ca_bundle import CABundle, ClientCAError, PEMBundle, read_common_name
 from proxy.authentication.x509.certificate import Certificate
 from proxy.core.errors import Forbidden, Unauthorized
 from proxy.wire.exchange import Peer
@@ -53,15 +53,15 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def bundle(*issuers: Issuer) -> CaBundle[str]:
-    text = CaText(b"".join(issuer.pem for issuer in issuers or (ROOT,)), "the CA")
-    return CaBundle(text, read=read_common_name)
+def bundle(*issuers: Issuer) -> CABundle[str]:
+    text = PEMBundle(b"".join(issuer.pem for issuer in issuers or (ROOT,)), "the CA")
+    return CABundle(text, read=read_common_name)
 
 
 def proves(shown: Shown, *issuers: Issuer) -> bool:
-    judgement = bundle(*issuers).judge(peer(shown), now())
-    assert judgement.meaning == ("alice" if judgement.is_proven else None)
-    return judgement.is_proven
+    judgement = bundle(*issuers).verify(peer(shown), now())
+    assert judgement.subject == ("alice" if judgement.verified else None)
+    return judgement.verified
 
 
 def peer(shown: Shown) -> Peer:
@@ -170,16 +170,16 @@ def test_what_was_verified_counts_to_its_last_moment_and_not_beyond(whose: str) 
     middle = Issuer("middle", root, window=short if whose == "between" else usual)
     shown = middle.issue((CN, "alice"), window=short if whose == "client" else usual)
     trusted, one = bundle(root), peer(shown)
-    assert trusted.judge(one, now()).is_proven
+    assert trusted.verify(one, now()).verified
     last = min(one.not_valid_after_utc for one in (*shown.certificates, root.certificate)).replace(
         microsecond=0
     )
 
-    assert trusted.judge(one, last - SECOND).is_proven
-    assert trusted.judge(one, last).is_proven
-    assert not trusted.judge(one, last + SECOND / 2).is_proven
-    assert not trusted.judge(one, last + SECOND).is_proven
-    assert trusted.judge(one, now()).is_proven, "clocks may be set back"
+    assert trusted.verify(one, last - SECOND).verified
+    assert trusted.verify(one, last).verified
+    assert not trusted.verify(one, last + SECOND / 2).verified
+    assert not trusted.verify(one, last + SECOND).verified
+    assert trusted.verify(one, now()).verified, "clocks may be set back"
 
 
 @pytest.mark.parametrize("whose", ["client", "between", "root"])
@@ -190,10 +190,10 @@ def test_what_was_to_come_counts_when_it_has_come(whose: str) -> None:
     shown = middle.issue((CN, "alice"), window=late if whose == "client" else usual)
     trusted, one = bundle(root), peer(shown)
     first = max(each.not_valid_before_utc for each in (*shown.certificates, root.certificate))
-    assert not trusted.judge(one, now()).is_proven
+    assert not trusted.verify(one, now()).verified
 
-    assert not trusted.judge(one, first - SECOND / 2).is_proven
-    assert trusted.judge(one, first + SECOND).is_proven
+    assert not trusted.verify(one, first - SECOND / 2).verified
+    assert trusted.verify(one, first + SECOND).verified
 
 
 def test_a_ca_that_was_renewed_counts_beside_the_old_one() -> None:
@@ -214,13 +214,13 @@ def test_a_chain_is_judged_once_on_its_connection(is_refused: object) -> None:
         if is_refused:
             raise Unauthorized
 
-    trusted = CaBundle(CaText(ROOT.pem, "the CA"), read=note)
+    trusted = CABundle(PEMBundle(ROOT.pem, "the CA"), read=note)
     one, other = (peer(ROOT.issue((CN, "alice"))) for _ in range(2))
 
-    judgements = [trusted.judge(one, now()) for _ in range(3)]
-    trusted.judge(other, now())
+    judgements = [trusted.verify(one, now()) for _ in range(3)]
+    trusted.verify(other, now())
 
-    assert [judgement.is_proven for judgement in judgements] == [not is_refused] * 3
+    assert [judgement.verified for judgement in judgements] == [not is_refused] * 3
     assert len(read) == 2, "once for each connection"
 
 
@@ -231,12 +231,12 @@ def test_a_refusal_is_remembered_and_told_each_time() -> None:
         read.append(certificate)
         raise Forbidden("not this one", details={"name": "alice"}, retry_after_seconds=7)
 
-    trusted = CaBundle(CaText(ROOT.pem, "the CA"), read=refuse)
+    trusted = CABundle(PEMBundle(ROOT.pem, "the CA"), read=refuse)
     one = peer(ROOT.issue((CN, "alice"), window=Window(-1, 2)))
     told = []
     for _ in range(3):
         with pytest.raises(Forbidden) as refused:
-            trusted.judge(one, now())
+            trusted.verify(one, now())
         told.append(refused.value)
 
     assert len(read) == 1
@@ -244,24 +244,24 @@ def test_a_refusal_is_remembered_and_told_each_time() -> None:
     for error in told:
         assert (error.message, str(error)) == ("not this one", "not this one")
         assert (error.details, error.retry_after_seconds) == ({"name": "alice"}, 7)
-    assert not trusted.judge(one, now() + 3 * HOUR).is_proven, "it ends with the certificate"
+    assert not trusted.verify(one, now() + 3 * HOUR).verified, "it ends with the certificate"
 
 
 def test_a_stranger_is_judged_once_and_for_all() -> None:
     trusted, one = bundle(), peer(Issuer().issue((CN, "alice")))
-    first = trusted.judge(one, now())
+    first = trusted.verify(one, now())
 
-    assert trusted.judge(one, now() + 1000 * HOUR) is first
-    assert not first.is_proven
-    assert trusted.judge(one, first.first_moment - HOUR) is not first, "clocks may be set back"
+    assert trusted.verify(one, now() + 1000 * HOUR) is first
+    assert not first.verified
+    assert trusted.verify(one, first.not_before - HOUR) is not first, "clocks may be set back"
 
 
 def test_each_bundle_judges_for_itself() -> None:
     one = peer(ROOT.issue((CN, "alice")))
-    verdicts = [bundle(root).judge(one, now()).is_proven for root in (ROOT, Issuer("x")) * 8]
+    verdicts = [bundle(root).verify(one, now()).verified for root in (ROOT, Issuer("x")) * 8]
 
     assert verdicts == [True, False] * 8
-    assert len(one.memory) <= 8
+    assert len(one.verification_cache) <= 8
 
 
 def test_a_signature_by_a_broken_hash_proves_nothing() -> None:
@@ -306,7 +306,7 @@ def test_what_nobody_understands_and_must_be_understood_proves_nothing() -> None
 
 @pytest.mark.parametrize("chain", [(b"",), (b"text",), (b"\x30\x00",)], ids=repr)
 def test_what_is_no_certificate_proves_nothing(chain: tuple[bytes, ...]) -> None:
-    assert not bundle().judge(Peer("10.0.0.1", chain), now()).is_proven
+    assert not bundle().verify(Peer("10.0.0.1", chain), now()).verified
 
 
 @pytest.mark.parametrize(
@@ -320,8 +320,8 @@ def test_what_is_no_certificate_proves_nothing(chain: tuple[bytes, ...]) -> None
     ids=["empty", "text", "broken", "one good, one broken"],
 )
 def test_a_bundle_that_cannot_be_used_is_named_in_one_line(pem: bytes) -> None:
-    with pytest.raises(TrustError) as refused:
-        CaBundle(CaText(pem, "/etc/ca.crt"), read=read_common_name)
+    with pytest.raises(ClientCAError) as refused:
+        CABundle(PEMBundle(pem, "/etc/ca.crt"), read=read_common_name)
 
     assert "/etc/ca.crt" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -339,10 +339,10 @@ def test_a_bundle_that_cannot_be_used_is_named_in_one_line(pem: bytes) -> None:
 def test_what_kube_apiserver_does_not_take_for_a_ca_is_none(before: bytes, after: bytes) -> None:
     other = Issuer("other")
     pem = ROOT.pem + other.pem.replace(before, after)
-    trusted = CaBundle(CaText(pem, "the CA"), read=read_common_name)
+    trusted = CABundle(PEMBundle(pem, "the CA"), read=read_common_name)
 
-    assert trusted.judge(peer(ROOT.issue((CN, "alice"))), now()).is_proven
-    assert not trusted.judge(peer(other.issue((CN, "alice"))), now()).is_proven
+    assert trusted.verify(peer(ROOT.issue((CN, "alice"))), now()).verified
+    assert not trusted.verify(peer(other.issue((CN, "alice"))), now()).verified
     assert len(trusted.signers) == 1
 
 
@@ -402,9 +402,9 @@ def test_a_ca_that_go_reads_does_not_keep_the_others_from_use(
     chain = (FORGED_ROOT.sign(Draft(subject=common_name("alice")).with_usage()),)
     assert oracle.verify(chain, (odd, FORGED_ROOT.der)).is_accepted
 
-    trusted = CaBundle(CaText(pem_of(odd, FORGED_ROOT.der), "the CA"), read=read_common_name)
+    trusted = CABundle(PEMBundle(pem_of(odd, FORGED_ROOT.der), "the CA"), read=read_common_name)
 
-    assert trusted.judge(Peer("10.0.0.1", chain), now()).is_proven
+    assert trusted.verify(Peer("10.0.0.1", chain), now()).verified
     assert len(trusted.signers) == 2
 
 
@@ -413,8 +413,8 @@ def test_a_ca_that_go_does_not_read_spoils_the_bundle(odd: bytes, oracle: ChainO
     chain = (FORGED_ROOT.sign(Draft().with_usage()),)
     assert oracle.verify(chain, (odd, FORGED_ROOT.der)).error.startswith("root: ")
 
-    with pytest.raises(TrustError):
-        CaBundle(CaText(pem_of(odd, FORGED_ROOT.der), "the CA"), read=read_common_name)
+    with pytest.raises(ClientCAError):
+        CABundle(PEMBundle(pem_of(odd, FORGED_ROOT.der), "the CA"), read=read_common_name)
 
 
 def test_a_ca_that_openssl_does_not_read_proves_nothing() -> None:
@@ -424,8 +424,8 @@ def test_a_ca_that_openssl_does_not_read_proves_nothing() -> None:
     chain = (good.sign(Draft(subject=common_name("alice")).with_usage()),)
 
     def judged(anchor: Forger) -> bool:
-        trusted = CaBundle(CaText(pem_of(anchor.der), "the CA"), read=read_common_name)
-        return trusted.judge(Peer("10.0.0.1", chain), now()).is_proven
+        trusted = CABundle(PEMBundle(pem_of(anchor.der), "the CA"), read=read_common_name)
+        return trusted.verify(Peer("10.0.0.1", chain), now()).verified
 
     assert judged(good)
     assert not judged(odd)
@@ -433,11 +433,11 @@ def test_a_ca_that_openssl_does_not_read_proves_nothing() -> None:
 
 def test_an_rsa_key_is_bounded_in_what_clients_show() -> None:
     chain = (FORGED_ROOT.sign(Draft(subject=common_name("alice")).with_usage()),)
-    trusted = CaBundle(CaText(pem_of(FORGED_ROOT.der), "the CA"), read=read_common_name)
+    trusted = CABundle(PEMBundle(pem_of(FORGED_ROOT.der), "the CA"), read=read_common_name)
 
     def judged(bits: int) -> bool:
         more = odd_ca(key_info=rsa_info((1 << bits - 1) + 1, 65537))
-        return trusted.judge(Peer("10.0.0.1", (*chain, more)), now()).is_proven
+        return trusted.verify(Peer("10.0.0.1", (*chain, more)), now()).verified
 
     assert judged(8192)
     assert not judged(8193)
@@ -445,9 +445,9 @@ def test_an_rsa_key_is_bounded_in_what_clients_show() -> None:
 
 def test_comments_and_line_breaks_of_a_bundle_are_of_no_matter() -> None:
     pem = b"# ours\r\n" + ROOT.pem.replace(b"\n", b"\r\n") + b"\n\n" + ROOT.pem
-    trusted = CaBundle(CaText(pem, "the CA"), read=read_common_name)
+    trusted = CABundle(PEMBundle(pem, "the CA"), read=read_common_name)
 
-    assert trusted.judge(peer(ROOT.issue((CN, "alice"))), now()).is_proven
+    assert trusted.verify(peer(ROOT.issue((CN, "alice"))), now()).verified
 
 
 # 512 bits; nothing makes such keys any more.

@@ -5,10 +5,10 @@ import hashlib
 import pytest
 from cryptography import x509
 
-from proxy.authentication.ca_bundle import read_caller
+from proxy.authentication.ca_bundle import caller_from_certificate
 from proxy.authentication.x509.certificate import CertificateError, read_certificate
 from proxy.core.errors import Forbidden, Unauthorized
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 from tests.support.chains import CN, ORG, UID, Attribute, Issuer, name_attribute
 
 ROOT = Issuer()
@@ -18,16 +18,16 @@ def certificate(*attributes: Attribute) -> bytes:
     return ROOT.issue(*attributes).chain[0]
 
 
-def identity_of(der: bytes) -> Identity:
-    caller = read_caller(read_certificate(der))
+def identity_of(der: bytes) -> UserInfo:
+    caller = caller_from_certificate(read_certificate(der))
     assert caller is not None
-    return caller.identity
+    return caller.user
 
 
 def test_the_common_name_is_the_user_and_each_organization_a_group() -> None:
     der = certificate((CN, "alice"), (ORG, "b"), (ORG, "a"), (ORG, "b"))
 
-    assert identity_of(der) == Identity(
+    assert identity_of(der) == UserInfo(
         name="alice",
         groups=("b", "a", "b", "system:authenticated"),
         extra=(
@@ -46,11 +46,11 @@ def test_a_group_beside_masters_is_refused_or_another_one(place: str) -> None:
     for beside in map(chr, range(256)):
         der = certificate((CN, "eve"), (ORG, place.format(beside)))
         try:
-            identity = identity_of(der)
+            user = identity_of(der)
         except Forbidden:
             refused.add(beside)
         else:
-            assert identity.groups[0] == place.format(beside)
+            assert user.groups[0] == place.format(beside)
 
     assert refused == {*map(chr, range(33)), "\x7f"}
 
@@ -64,7 +64,7 @@ def test_authenticated_is_not_added_twice() -> None:
 def test_who_is_called_anonymous_cannot_be_forwarded() -> None:
     """Natively it is in no group at all; upstream would add one to whoever we impersonate so."""
     with pytest.raises(Forbidden, match="system:unauthenticated"):
-        read_caller(read_certificate(certificate((CN, "system:anonymous"))))
+        caller_from_certificate(read_certificate(certificate((CN, "system:anonymous"))))
     both = certificate((CN, "system:anonymous"), (ORG, "system:unauthenticated"))
     assert identity_of(both).groups == ("system:unauthenticated",)
 
@@ -95,7 +95,7 @@ def test_an_attribute_is_the_uid() -> None:
 )
 def test_a_subject_without_a_name_is_nobody(attributes: list[Attribute]) -> None:
     """Which is no failure: natively nobody may still be anonymous."""
-    assert read_caller(read_certificate(certificate(*attributes))) is None
+    assert caller_from_certificate(read_certificate(certificate(*attributes))) is None
 
 
 @pytest.mark.parametrize("uids", [["1", "1"], [""]], ids=["two", "empty"])
@@ -103,7 +103,7 @@ def test_a_uid_that_is_not_one_text_spoils_the_certificate(uids: list[str]) -> N
     read = read_certificate(certificate((CN, "alice"), *((UID, uid) for uid in uids)))
 
     with pytest.raises(Unauthorized):
-        read_caller(read)
+        caller_from_certificate(read)
 
 
 @pytest.mark.parametrize("name", ["a b", "é", "system:node:n1", "x" * 300])
@@ -114,7 +114,7 @@ def test_odd_names_are_read_as_they_are(name: str) -> None:
 @pytest.mark.parametrize("name", [" a", "a ", "a\nb", "a\0b"])
 def test_names_that_would_change_on_their_way_are_refused(name: str) -> None:
     with pytest.raises(Forbidden):
-        read_caller(read_certificate(certificate((CN, name))))
+        caller_from_certificate(read_certificate(certificate((CN, name))))
 
 
 UTF8_STRING, BIT_STRING, INTEGER, BMP_STRING = 12, 3, 2, 30

@@ -9,13 +9,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from proxy.authentication.ca_bundle import CaText, TrustError
-from proxy.authentication.client_trust import FrontProxyClaim, TrustClaim
-from proxy.authentication.client_trust_sources import FilesAndCluster, FrontProxyFile, WhereTrustIs
-from proxy.core.http.front_proxy import RemoteHeaders
+from proxy.authentication.ca_bundle import ClientCAError, PEMBundle
+from proxy.authentication.client_trust import ClientTrustConfig, FrontProxyTrustConfig
+from proxy.authentication.client_trust_sources import FrontProxyFile, TrustLoader, TrustSourceConfig
+from proxy.core.http.front_proxy import FrontProxyHeaderNames
 from tests.support.chains import Issuer
 
-HEADERS = RemoteHeaders((b"x-remote-user",), (b"x-remote-uid",), (b"x-remote-group",), (b"x-e-",))
+HEADERS = FrontProxyHeaderNames(
+    (b"x-remote-user",), (b"x-remote-uid",), (b"x-remote-group",), (b"x-e-",)
+)
 PEM = Issuer().pem.decode()
 # As kube-apiserver writes it.
 PUBLISHED = {
@@ -27,7 +29,7 @@ PUBLISHED = {
     "requestheader-uid-headers": '["X-Remote-Uid"]',
     "requestheader-username-headers": '["X-Remote-User","X-Other-User"]',
 }
-EVERYTHING = WhereTrustIs(clients_from_cluster=True, front_proxy_from_cluster=True)
+EVERYTHING = TrustSourceConfig(clients_from_cluster=True, front_proxy_from_cluster=True)
 
 
 class Cluster:
@@ -61,9 +63,9 @@ async def cluster() -> AsyncIterator[Cluster]:
         yield cluster
 
 
-async def read(cluster: Cluster, where: WhereTrustIs = EVERYTHING) -> TrustClaim:
+async def read(cluster: Cluster, where: TrustSourceConfig = EVERYTHING) -> ClientTrustConfig:
     async with ApiClient(Configuration(host=cluster.url)) as client:
-        return await FilesAndCluster(where, client).read()
+        return await TrustLoader(where, client).read()
 
 
 async def test_everything_that_is_published_is_told(cluster: Cluster) -> None:
@@ -75,7 +77,7 @@ async def test_everything_that_is_published_is_told(cluster: Cluster) -> None:
     assert told.front_proxy is not None
     assert told.front_proxy.ca.pem.decode() == PEM
     assert told.front_proxy.allowed_names == ("front-proxy-client",)
-    assert told.front_proxy.headers == RemoteHeaders(
+    assert told.front_proxy.headers == FrontProxyHeaderNames(
         (b"x-remote-user", b"x-other-user"),
         (b"x-remote-uid",),
         (b"x-remote-group",),
@@ -123,7 +125,7 @@ async def test_a_cluster_may_say_less(cluster: Cluster) -> None:
 async def test_half_a_message_is_none(cluster: Cluster, key: str, value: object) -> None:
     cluster.data = PUBLISHED | {key: value}
 
-    with pytest.raises(TrustError, match="extension-apiserver-authentication"):
+    with pytest.raises(ClientCAError, match="extension-apiserver-authentication"):
         await read(cluster)
 
 
@@ -131,7 +133,7 @@ async def test_half_a_message_is_none(cluster: Cluster, key: str, value: object)
 async def test_what_is_no_answer_is_told_without_its_body(cluster: Cluster, status: int) -> None:
     cluster.status, cluster.body = status, '{"message": "a secret"}'
 
-    with pytest.raises(TrustError) as refused:
+    with pytest.raises(ClientCAError) as refused:
         await read(cluster)
 
     assert str(status) in str(refused.value)
@@ -142,7 +144,7 @@ async def test_what_is_no_answer_is_told_without_its_body(cluster: Cluster, stat
 async def test_what_is_no_config_map_is_no_answer(cluster: Cluster, body: str) -> None:
     cluster.body = body
 
-    with pytest.raises(TrustError):
+    with pytest.raises(ClientCAError):
         await read(cluster)
 
 
@@ -150,7 +152,7 @@ async def test_nobody_at_home_is_no_answer() -> None:
     nowhere = Cluster()
     nowhere.url = "http://127.0.0.1:1"
 
-    with pytest.raises(TrustError):
+    with pytest.raises(ClientCAError):
         await read(nowhere)
 
 
@@ -160,16 +162,18 @@ async def test_files_are_read_and_the_cluster_is_not_asked(
     clients, front = tmp_path / "clients.crt", tmp_path / "front.crt"
     clients.write_bytes(b"clients")
     front.write_bytes(b"front")
-    where = WhereTrustIs(clients, front_proxy=FrontProxyFile(front, ("a",), HEADERS))
+    where = TrustSourceConfig(clients, front_proxy=FrontProxyFile(front, ("a",), HEADERS))
 
     told = await read(cluster, where)
 
     assert told.client_ca is not None
     assert (told.client_ca.pem, told.client_ca.origin) == (b"clients", str(clients))
-    assert told.front_proxy == FrontProxyClaim(CaText(b"front", str(front)), ("a",), HEADERS)
+    assert told.front_proxy == FrontProxyTrustConfig(
+        PEMBundle(b"front", str(front)), ("a",), HEADERS
+    )
     assert cluster.asked == 0
     front.unlink()
-    with pytest.raises(TrustError, match=r"front\.crt"):
+    with pytest.raises(ClientCAError, match=r"front\.crt"):
         await read(cluster, where)
 
 
@@ -179,7 +183,7 @@ async def test_one_may_come_from_a_file_and_the_other_from_the_cluster(
     clients = tmp_path / "clients.crt"
     clients.write_bytes(b"clients")
 
-    told = await read(cluster, WhereTrustIs(clients, front_proxy_from_cluster=True))
+    told = await read(cluster, TrustSourceConfig(clients, front_proxy_from_cluster=True))
 
     assert told.client_ca is not None
     assert told.client_ca.pem == b"clients"
@@ -188,7 +192,7 @@ async def test_one_may_come_from_a_file_and_the_other_from_the_cluster(
 
 
 async def test_where_nothing_is_believed_nothing_is_read(cluster: Cluster) -> None:
-    assert await read(cluster, WhereTrustIs()) == TrustClaim()
+    assert await read(cluster, TrustSourceConfig()) == ClientTrustConfig()
     assert cluster.asked == 0
-    assert not WhereTrustIs().believes_certificates
-    assert EVERYTHING.believes_certificates
+    assert not TrustSourceConfig().trusts_certificates
+    assert EVERYTHING.trusts_certificates

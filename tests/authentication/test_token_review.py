@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 import pytest
 from prometheus_client import CollectorRegistry
 
-from proxy.authentication.token_review import TokenAuthenticator
-from proxy.authentication.token_review_queue import TokenDesk
-from proxy.concurrency.rate_limit import Ration, Rationing
-from proxy.concurrency.task_set import Tasks
+from proxy.authentication.token_review import CachedTokenAuthenticator
+from proxy.authentication.token_review_queue import TokenReviewQueue
+from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
+from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import (
-    Refusal,
+    StatusError,
     TokenTooLarge,
     TooManyRequests,
     Unauthorized,
     UpstreamUnavailable,
 )
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 from proxy.telemetry.metrics.authentication import TokenMetrics
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
 
-ALICE = Identity("alice", groups=("system:authenticated",))
+ALICE = UserInfo("alice", groups=("system:authenticated",))
 ADDRESS = "192.0.2.1"
 BURST = 50
 TOKEN_BYTES = 1000
@@ -34,13 +34,13 @@ TURNS = 10
 class ScriptedReviewer:
     """Knows the owners of tokens; can be made to wait, and to fail."""
 
-    owners: dict[str, Identity] = field(default_factory=lambda: {"good": ALICE})
+    owners: dict[str, UserInfo] = field(default_factory=lambda: {"good": ALICE})
     doubtful: set[str] = field(default_factory=set)
     is_reachable: bool = True
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[str] = field(default_factory=list)
 
-    async def review(self, token: str) -> Identity | None:
+    async def review(self, token: str) -> UserInfo | None:
         self.asked.append(token)
         await self.gate.wait()
         if not self.is_reachable:
@@ -66,10 +66,10 @@ class Desk:
 
     reviewer: ScriptedReviewer
     clock: FakeClock
-    tokens: TokenAuthenticator
+    tokens: CachedTokenAuthenticator
 
     async def name_of(self, token: bytes) -> str:
-        return (await self.tokens.authenticate(token, address=ADDRESS)).identity.name
+        return (await self.tokens.authenticate(token, address=ADDRESS)).user.name
 
 
 @pytest.fixture
@@ -77,15 +77,15 @@ async def desk() -> AsyncIterator[Desk]:
     reviewer, clock = ScriptedReviewer(), FakeClock()
     reviewer.gate.set()
     failures: list[BaseException] = []
-    tasks = Tasks(failures.append)
-    behind = TokenDesk(
+    tasks = TaskSet(failures.append)
+    behind = TokenReviewQueue(
         reviewer,
-        rationing=Rationing(Ration(per_second=1, burst=BURST), clock, refusal="too many"),
+        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, refusal="too many"),
         counter=Counter(),
         limits=(TURNS, 10.0),
         clock=clock,
     )
-    tokens = TokenAuthenticator(
+    tokens = CachedTokenAuthenticator(
         behind,
         token_bytes=TOKEN_BYTES,
         success_ttl_seconds=10,
@@ -95,11 +95,11 @@ async def desk() -> AsyncIterator[Desk]:
     )
     yield Desk(reviewer, clock, tokens)
     await tasks.stop()
-    assert all(isinstance(failure, Refusal) for failure in failures)
+    assert all(isinstance(failure, StatusError) for failure in failures)
 
 
 async def test_a_token_is_its_owners(desk: Desk) -> None:
-    assert (await desk.tokens.authenticate(b"good", address=ADDRESS)).identity == ALICE
+    assert (await desk.tokens.authenticate(b"good", address=ADDRESS)).user == ALICE
 
 
 async def test_a_yes_is_remembered_for_its_time_and_no_longer(desk: Desk) -> None:
@@ -208,7 +208,7 @@ async def test_a_failure_is_told_to_all_who_asked_together(desk: Desk) -> None:
 
 
 async def test_different_tokens_never_share_an_answer(desk: Desk) -> None:
-    desk.reviewer.owners["other"] = Identity("bob")
+    desk.reviewer.owners["other"] = UserInfo("bob")
     desk.reviewer.gate.clear()
     async with asyncio.TaskGroup() as group:
         good = group.create_task(desk.name_of(b"good"))
@@ -287,7 +287,7 @@ async def test_another_address_may_still_bring_tokens(desk: Desk) -> None:
         with pytest.raises(Unauthorized):
             await desk.name_of(b"guess-%d" % number)
 
-    assert (await desk.tokens.authenticate(b"good", address="192.0.2.2")).identity == ALICE
+    assert (await desk.tokens.authenticate(b"good", address="192.0.2.2")).user == ALICE
 
 
 async def test_f3_a_token_above_the_limit_is_refused_without_a_review(desk: Desk) -> None:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.authentication.token_review_queue import TokenDesk
-from proxy.concurrency.rate_limit import Ration, Rationing
+from proxy.authentication.token_review_queue import TokenReviewQueue
+from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.core.errors import (
-    Refusal,
+    StatusError,
     TooManyRequests,
     Unauthorized,
     UpstreamUnavailable,
 )
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
 
@@ -29,7 +29,7 @@ class SlowReviewer:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[str] = field(default_factory=list)
 
-    async def review(self, token: str) -> Identity | None:
+    async def review(self, token: str) -> UserInfo | None:
         self.asked.append(token)
         await self.gate.wait()
         kind = token.partition("-")[0]
@@ -37,7 +37,7 @@ class SlowReviewer:
             raise UpstreamUnavailable("nobody answers")
         if kind == "doubt":
             raise Unauthorized
-        return None if kind == "nobody" else Identity(kind)
+        return None if kind == "nobody" else UserInfo(kind)
 
 
 @dataclass
@@ -60,26 +60,26 @@ class House:
     reviewer: SlowReviewer
     counts: Counts
     clock: FakeClock
-    desk: TokenDesk
+    queue: TokenReviewQueue
 
-    async def ask(self, token: str, *, origin: str = HERE) -> Identity | type[Refusal] | None:
+    async def ask(self, token: str, *, origin: str = HERE) -> UserInfo | type[StatusError] | None:
         try:
-            self.desk.enter(origin)
-            return await self.desk.review(token, origin=origin, when_asked=lambda: None)
-        except Refusal as refusal:
+            self.queue.enter(origin)
+            return await self.queue.review(token, origin=origin, when_asked=lambda: None)
+        except StatusError as refusal:
             return type(refusal)
 
 
 def new_house(*, timeout_seconds: float = 10.0) -> House:
     reviewer, counts, clock = SlowReviewer(), Counts(), FakeClock()
-    desk = TokenDesk(
+    queue = TokenReviewQueue(
         reviewer,
-        rationing=Rationing(Ration(per_second=1, burst=BURST), clock, refusal="too many"),
+        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, refusal="too many"),
         counter=counts,
         limits=(PLACES, timeout_seconds),
         clock=clock,
     )
-    return House(reviewer, counts, clock, desk)
+    return House(reviewer, counts, clock, queue)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ async def test_another_address_does_not_pay_for_it(house: House) -> None:
     for _ in range(BURST + 1):
         await house.ask("nobody")
 
-    assert await house.ask("alice", origin=THERE) == Identity("alice")
+    assert await house.ask("alice", origin=THERE) == UserInfo("alice")
 
 
 async def test_guessing_is_allowed_again_at_the_rate(house: House) -> None:
@@ -117,7 +117,7 @@ async def test_guessing_is_allowed_again_at_the_rate(house: House) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "answer"), [("alice", Identity("alice")), ("down", UpstreamUnavailable)]
+    ("token", "answer"), [("alice", UserInfo("alice")), ("down", UpstreamUnavailable)]
 )
 async def test_an_owner_costs_nothing_nor_does_no_answer(
     house: House, token: str, answer: object
@@ -138,8 +138,8 @@ async def test_what_is_under_way_counts_until_an_owner_is_found() -> None:
         house.reviewer.gate.set()
 
     assert too_many is TooManyRequests
-    assert {task.result() for task in asking} == {Identity("alice")}
-    assert await house.ask("alice-more") == Identity("alice")
+    assert {task.result() for task in asking} == {UserInfo("alice")}
+    assert await house.ask("alice-more") == UserInfo("alice")
 
 
 async def test_only_so_many_are_under_way_and_addresses_take_turns() -> None:

@@ -10,7 +10,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 
 from proxy.authentication.token_review import KubernetesTokenReviewer
 from proxy.core.errors import Unauthorized, UpstreamUnavailable
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 USER = {
     "username": "system:serviceaccount:a:b",
@@ -64,13 +64,13 @@ async def server() -> AsyncIterator[ReviewServer]:
 
 async def review(
     server: ReviewServer, *, audiences: tuple[str, ...] = (), token: str = "token"
-) -> Identity | None:
+) -> UserInfo | None:
     async with ApiClient(Configuration(host=server.url)) as client:
         return await KubernetesTokenReviewer(client, audiences=audiences).review(token)
 
 
 async def test_a_yes_carries_the_whole_identity(server: ReviewServer) -> None:
-    assert await review(server) == Identity(
+    assert await review(server) == UserInfo(
         name="system:serviceaccount:a:b",
         uid="u-1",
         groups=("system:serviceaccounts", "system:authenticated"),
@@ -87,7 +87,7 @@ async def test_who_is_known_by_name_alone_is_authenticated_all_the_same(
 ) -> None:
     server.answer = server.status({"authenticated": True, "user": {"username": "alice"}})
 
-    assert await review(server) == Identity("alice", groups=("system:authenticated",))
+    assert await review(server) == UserInfo("alice", groups=("system:authenticated",))
 
 
 UNKNOWN = "invalid bearer token"

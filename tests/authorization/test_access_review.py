@@ -3,19 +3,19 @@ from collections import Counter
 
 import pytest
 
-from proxy.authorization.access_review import ReviewDesk, ReviewLimits
-from proxy.concurrency.circuit_breaker import Breaker
-from proxy.concurrency.rate_limit import Ration, Rationing
-from proxy.concurrency.task_set import Tasks
-from proxy.core.authorization.access_check import AccessCheck, Answer
-from proxy.core.errors import ReviewRefused, TooManyRequests, UpstreamUnavailable
-from proxy.core.userinfo import Identity
+from proxy.authorization.access_review import AccessReviewQueue, ReviewLimits
+from proxy.concurrency.circuit_breaker import CircuitBreaker
+from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
+from proxy.core.errors import ReviewRejected, TooManyRequests, UpstreamUnavailable
+from proxy.core.userinfo import UserInfo
 from tests.support.clock import FakeClock
 
-YES = Answer(allowed=True)
-CHECK = AccessCheck(Identity("bob"), "impersonate", resource="users", name="alice")
+YES = CheckResult(allowed=True)
+CHECK = AccessCheck(UserInfo("bob"), "impersonate", resource="users", name="alice")
 MOST_BYTES = 4096
-OTHER = AccessCheck(Identity("bob"), "impersonate", resource="users", name="carol")
+OTHER = AccessCheck(UserInfo("bob"), "impersonate", resource="users", name="carol")
 
 
 class Reviewer:
@@ -28,7 +28,7 @@ class Reviewer:
         self._at_once = 0
         self.failure: Exception | None = None
 
-    async def review(self, check: AccessCheck) -> Answer:
+    async def review(self, check: AccessCheck) -> CheckResult:
         self.asked.append(check)
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
@@ -56,24 +56,24 @@ def desk_for(
     timeout_seconds: float = 5.0,
     burst: int = 1000,
     counter: Outcomes | None = None,
-    breaker: Breaker | None = None,
-) -> ReviewDesk:
+    breaker: CircuitBreaker | None = None,
+) -> AccessReviewQueue:
     clock = FakeClock()
-    return ReviewDesk(
+    return AccessReviewQueue(
         reviewer,
-        rationing=Rationing(Ration(per_second=1, burst=burst), clock, refusal="too many"),
-        breaker=breaker or Breaker(lambda: None),
+        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=burst), clock, refusal="too many"),
+        breaker=breaker or CircuitBreaker(lambda: None),
         counter=counter or Outcomes(),
         limits=ReviewLimits(in_flight, timeout_seconds, document_bytes=MOST_BYTES),
-        tasks=Tasks(lambda error: None),
+        tasks=TaskSet(lambda error: None),
     )
 
 
 async def test_identical_questions_under_way_are_asked_once() -> None:
     reviewer = Reviewer()
-    desk = desk_for(reviewer)
+    queue = desk_for(reviewer)
 
-    waiting = [asyncio.shield(desk.begin(CHECK)) for _ in range(1000)]
+    waiting = [asyncio.shield(queue.submit(CHECK)) for _ in range(1000)]
     reviewer.open.set()
     answers = await asyncio.gather(*waiting)
 
@@ -84,10 +84,10 @@ async def test_identical_questions_under_way_are_asked_once() -> None:
 async def test_an_answer_is_not_kept_for_the_next_question() -> None:
     reviewer = Reviewer()
     reviewer.open.set()
-    desk = desk_for(reviewer)
+    queue = desk_for(reviewer)
 
-    await desk.begin(CHECK)
-    await desk.begin(CHECK)
+    await queue.submit(CHECK)
+    await queue.submit(CHECK)
 
     assert reviewer.asked == [CHECK, CHECK]
 
@@ -95,22 +95,22 @@ async def test_an_answer_is_not_kept_for_the_next_question() -> None:
 async def test_questions_about_different_callers_are_never_shared() -> None:
     reviewer = Reviewer()
     reviewer.open.set()
-    desk = desk_for(reviewer)
+    queue = desk_for(reviewer)
     same_for_another = AccessCheck(
-        Identity("bob", groups=("other",)), "impersonate", resource="users", name="alice"
+        UserInfo("bob", groups=("other",)), "impersonate", resource="users", name="alice"
     )
 
-    await asyncio.gather(desk.begin(CHECK), desk.begin(same_for_another))
+    await asyncio.gather(queue.submit(CHECK), queue.submit(same_for_another))
 
     assert reviewer.asked == [CHECK, same_for_another]
 
 
 async def test_a_caller_that_leaves_does_not_take_the_answer_from_others() -> None:
     reviewer = Reviewer()
-    desk = desk_for(reviewer)
+    queue = desk_for(reviewer)
 
-    async def wait() -> Answer:
-        return await asyncio.shield(desk.begin(CHECK))
+    async def wait() -> CheckResult:
+        return await asyncio.shield(queue.submit(CHECK))
 
     leaving, staying = asyncio.ensure_future(wait()), asyncio.ensure_future(wait())
     await asyncio.sleep(0)
@@ -123,10 +123,10 @@ async def test_a_caller_that_leaves_does_not_take_the_answer_from_others() -> No
 
 async def test_no_more_than_the_limit_are_under_way() -> None:
     reviewer = Reviewer()
-    desk = desk_for(reviewer, in_flight=2)
-    checks = [AccessCheck(Identity("bob"), "impersonate", name=str(number)) for number in range(6)]
+    queue = desk_for(reviewer, in_flight=2)
+    checks = [AccessCheck(UserInfo("bob"), "impersonate", name=str(number)) for number in range(6)]
 
-    waiting = [desk.begin(check) for check in checks]
+    waiting = [queue.submit(check) for check in checks]
     for _ in range(10):
         await asyncio.sleep(0)
     reviewer.open.set()
@@ -138,10 +138,10 @@ async def test_no_more_than_the_limit_are_under_way() -> None:
 
 async def test_a_late_answer_is_no_answer() -> None:
     counter = Outcomes()
-    desk = desk_for(Reviewer(), timeout_seconds=0.01, counter=counter)
+    queue = desk_for(Reviewer(), timeout_seconds=0.01, counter=counter)
 
     with pytest.raises(UpstreamUnavailable) as refused:
-        await desk.begin(CHECK)
+        await queue.submit(CHECK)
 
     assert refused.value.code == 503
     assert counter.counted == {"error": 1}
@@ -149,11 +149,11 @@ async def test_a_late_answer_is_no_answer() -> None:
 
 async def test_a_caller_with_many_questions_does_not_make_another_wait_behind_them_all() -> None:
     reviewer = Reviewer()
-    desk = desk_for(reviewer, in_flight=2)
-    flood = [AccessCheck(Identity("bob"), "impersonate", name=str(number)) for number in range(50)]
-    alone = AccessCheck(Identity("dave"), "impersonate", name="eve")
+    queue = desk_for(reviewer, in_flight=2)
+    flood = [AccessCheck(UserInfo("bob"), "impersonate", name=str(number)) for number in range(50)]
+    alone = AccessCheck(UserInfo("dave"), "impersonate", name="eve")
 
-    waiting = [desk.begin(check) for check in (*flood, alone)]
+    waiting = [queue.submit(check) for check in (*flood, alone)]
     await asyncio.sleep(0)
     reviewer.open.set()
     await asyncio.gather(*waiting)
@@ -163,29 +163,29 @@ async def test_a_caller_with_many_questions_does_not_make_another_wait_behind_th
 
 async def test_questions_that_never_had_their_turn_do_not_open_the_breaker() -> None:
     reviewer = Reviewer()
-    desk = desk_for(reviewer, in_flight=1, timeout_seconds=0.01)
-    checks = [AccessCheck(Identity("bob"), "impersonate", name=str(number)) for number in range(9)]
+    queue = desk_for(reviewer, in_flight=1, timeout_seconds=0.01)
+    checks = [AccessCheck(UserInfo("bob"), "impersonate", name=str(number)) for number in range(9)]
 
-    waiting = [desk.begin(check) for check in checks]
+    waiting = [queue.submit(check) for check in checks]
     ended = await asyncio.gather(*waiting, return_exceptions=True)
     reviewer.open.set()
 
     assert all(isinstance(error, UpstreamUnavailable) for error in ended)
-    assert await desk.begin(OTHER) == YES
+    assert await queue.submit(OTHER) == YES
 
 
 async def test_failures_and_a_failed_probe_open_the_breaker_and_nothing_is_asked() -> None:
     reviewer = Reviewer()
     reviewer.open.set()
     reviewer.failure = UpstreamUnavailable("down")
-    breaker = Breaker(lambda: breaker.on_probe(answered=False))
-    desk = desk_for(reviewer, breaker=breaker)
+    breaker = CircuitBreaker(lambda: breaker.on_probe(answered=False))
+    queue = desk_for(reviewer, breaker=breaker)
     for _ in range(5):
         with pytest.raises(UpstreamUnavailable):
-            await desk.begin(CHECK)
+            await queue.submit(CHECK)
 
     with pytest.raises(UpstreamUnavailable, match="does not answer"):
-        await desk.begin(OTHER)
+        await queue.submit(OTHER)
 
     assert reviewer.asked == [CHECK] * 5
 
@@ -193,11 +193,11 @@ async def test_failures_and_a_failed_probe_open_the_breaker_and_nothing_is_asked
 async def test_a_caller_beyond_its_ration_is_told_to_come_again() -> None:
     reviewer = Reviewer()
     reviewer.open.set()
-    desk = desk_for(reviewer, burst=1)
-    await desk.begin(CHECK)
+    queue = desk_for(reviewer, burst=1)
+    await queue.submit(CHECK)
 
     with pytest.raises(TooManyRequests):
-        await desk.begin(OTHER)
+        await queue.submit(OTHER)
 
     assert reviewer.asked == [CHECK]
 
@@ -205,13 +205,13 @@ async def test_a_caller_beyond_its_ration_is_told_to_come_again() -> None:
 async def test_a_refused_review_is_no_failure_of_the_api_server() -> None:
     reviewer, counter = Reviewer(), Outcomes()
     reviewer.open.set()
-    reviewer.failure = ReviewRefused("not accepted")
+    reviewer.failure = ReviewRejected("not accepted")
     probes: list[None] = []
-    desk = desk_for(reviewer, counter=counter, breaker=Breaker(lambda: probes.append(None)))
+    queue = desk_for(reviewer, counter=counter, breaker=CircuitBreaker(lambda: probes.append(None)))
 
     for _ in range(20):
-        with pytest.raises(ReviewRefused):
-            await desk.begin(CHECK)
+        with pytest.raises(ReviewRejected):
+            await queue.submit(CHECK)
 
     assert probes == []
     assert counter.counted == {"refused": 20}
@@ -220,11 +220,11 @@ async def test_a_refused_review_is_no_failure_of_the_api_server() -> None:
 async def test_a_review_that_is_too_large_is_refused_and_never_sent() -> None:
     reviewer = Reviewer()
     reviewer.open.set()
-    desk = desk_for(reviewer)
-    large = AccessCheck(Identity("bob"), "impersonate", resource="users", name="a" * MOST_BYTES)
+    queue = desk_for(reviewer)
+    large = AccessCheck(UserInfo("bob"), "impersonate", resource="users", name="a" * MOST_BYTES)
 
-    with pytest.raises(ReviewRefused, match=f"more than {MOST_BYTES} bytes"):
-        await desk.begin(large)
+    with pytest.raises(ReviewRejected, match=f"more than {MOST_BYTES} bytes"):
+        await queue.submit(large)
 
     assert reviewer.asked == []
-    assert await desk.begin(CHECK) == YES
+    assert await queue.submit(CHECK) == YES

@@ -4,23 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.authorization.decision_cache import DecisionMemory, Memory, ModeMemory
-from proxy.authorization.impersonation import Gate
-from proxy.concurrency.task_set import Tasks
-from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.authorization.decision_cache import DecisionCache, ImpersonationCaches, ModeCache
+from proxy.authorization.impersonation import ImpersonationAuthorizer
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.errors import Forbidden, UpstreamUnavailable
-from proxy.core.impersonation.checks import DecisionRules
-from proxy.core.impersonation.modes import Mode
-from proxy.core.impersonation.permit import Admission, Guards
+from proxy.core.impersonation.checks import ImpersonationRules
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.impersonation.permit import IdentityRestrictions, Permit
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import Action, parse_action
-from proxy.core.userinfo import Caller, Identity, extra_of
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
+from proxy.core.userinfo import Caller, UserInfo, make_extra
 from tests.support.clock import FakeClock
 
-BOB = Caller(Identity("bob", groups=("system:authenticated",)))
-ALICE = Identity("alice")
-LIST_PODS = parse_action(b"GET", b"/api/v1/pods")
-GET_SECRET = parse_action(b"GET", b"/api/v1/namespaces/default/secrets/s")
+BOB = Caller(UserInfo("bob", groups=("system:authenticated",)))
+ALICE = UserInfo("alice")
+LIST_PODS = parse_request_info(b"GET", b"/api/v1/pods")
+GET_SECRET = parse_request_info(b"GET", b"/api/v1/namespaces/default/secrets/s")
 
 
 def verb_and_name(check: AccessCheck) -> str:
@@ -34,19 +34,19 @@ class Grants:
         self.grants = set(grants)
         self.asked: list[str] = []
         self.failure: Exception | None = None
-        self._tasks = Tasks(lambda error: None)
+        self._tasks = TaskSet(lambda error: None)
 
-    def begin(self, check: AccessCheck) -> asyncio.Task[Answer]:
+    def submit(self, check: AccessCheck) -> asyncio.Task[CheckResult]:
         self.asked.append(verb_and_name(check))
         return self._tasks.start(self._answer(check))
 
-    async def _answer(self, check: AccessCheck) -> Answer:
+    async def _answer(self, check: AccessCheck) -> CheckResult:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
         levels = verb_and_name(check).split(" ")
         allowed = any(" ".join(levels[:count]) in self.grants for count in (1, 2, 3))
-        return Answer(allowed)
+        return CheckResult(allowed)
 
 
 class Counts:
@@ -59,13 +59,13 @@ class Counts:
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
         self.decided[mode, allowed] += 1
 
-    def check_answered(self, mode: str, *, allowed: bool, seconds: float) -> None:
+    def check_completed(self, mode: str, *, allowed: bool, seconds: float) -> None:
         self.answered[mode, allowed] += 1
 
     def reviews_unused(self, count: int) -> None:
         self.unused += count
 
-    def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
+    def cached_decision(self, mode: str, seconds: float, *, has_modes: bool) -> None:
         self.cache_looked_up("request", hit=True)
         if has_modes:
             self.impersonation_decided(mode, allowed=True, seconds=seconds)
@@ -78,29 +78,32 @@ class House:
     """A gate with its surroundings."""
 
     def __init__(
-        self, *grants: str, rules: DecisionRules | None = None, mode_memory: bool = True
+        self, *grants: str, rules: ImpersonationRules | None = None, mode_memory: bool = True
     ) -> None:
         self.clock = FakeClock()
         self.authorizer = Grants(*grants)
         self.counts = Counts()
-        decisions = DecisionMemory(
+        decisions = DecisionCache(
             ttl_seconds=10, legacy_ttl_seconds=10, entries=1000, clock=self.clock
         )
-        self.memory = Memory(decisions, ModeMemory(enabled=mode_memory))
-        self.gate = Gate(
-            rules=rules or DecisionRules(),
+        self.caches = ImpersonationCaches(decisions, ModeCache(enabled=mode_memory))
+        self.gate = ImpersonationAuthorizer(
+            rules=rules or ImpersonationRules(),
             reviewer=self.authorizer,
-            memory=self.memory,
+            caches=self.caches,
             counter=self.counts,
             clock=self.clock,
-            tasks=Tasks(lambda error: None),
+            tasks=TaskSet(lambda error: None),
         )
-        self.gate.guards = Guards(frozenset({"understudy"}))
+        self.gate.restrictions = IdentityRestrictions(frozenset({"understudy"}))
 
     async def admit(
-        self, wanted: Identity | None = ALICE, action: Action = LIST_PODS, caller: Caller = BOB
-    ) -> Admission:
-        return await self.gate.admit(caller, wanted, action)
+        self,
+        wanted_user: UserInfo | None = ALICE,
+        request_info: RequestInfo = LIST_PODS,
+        caller: Caller = BOB,
+    ) -> Permit:
+        return await self.gate.authorize(caller, wanted_user, request_info)
 
     def asked(self) -> list[str]:
         asked, self.authorizer.asked = self.authorizer.asked, []
@@ -113,16 +116,16 @@ USER_GRANTS = ("impersonate-on:user-info:list pods", "impersonate:user-info user
 async def test_a_caller_that_wants_nobody_acts_as_itself_and_nobody_is_asked() -> None:
     house = House()
 
-    admission = await house.admit(None)
+    permit = await house.admit(None)
 
-    assert admission.acting == BOB.identity
+    assert permit.user == BOB.user
     assert house.asked() == []
     assert house.counts.decided == {}
 
 
 async def test_nobody_is_admitted_before_we_know_who_we_are() -> None:
     house = House()
-    house.gate.guards = None
+    house.gate.restrictions = None
 
     with pytest.raises(UpstreamUnavailable):
         await house.admit(None)
@@ -131,15 +134,15 @@ async def test_nobody_is_admitted_before_we_know_who_we_are() -> None:
 async def test_both_halves_of_the_permission_admit() -> None:
     house = House(*USER_GRANTS)
 
-    admission = await house.admit()
+    permit = await house.admit()
 
-    assert admission.acting == Identity("alice", groups=("system:authenticated",))
-    assert admission.constraint == "impersonate:user-info"
+    assert permit.user == UserInfo("alice", groups=("system:authenticated",))
+    assert permit.constraint == "impersonate:user-info"
     assert house.asked() == [
         "impersonate-on:user-info:list pods",
         "impersonate:user-info users alice",
     ]
-    assert house.counts.decided == {(Mode.USER_INFO, True): 1}
+    assert house.counts.decided == {(ImpersonationMode.USER_INFO, True): 1}
 
 
 @pytest.mark.parametrize("grant", USER_GRANTS)
@@ -170,7 +173,7 @@ async def test_another_action_asks_for_the_action_alone() -> None:
     await house.admit()
     house.asked()
 
-    await house.admit(action=GET_SECRET)
+    await house.admit(request_info=GET_SECRET)
 
     assert house.asked() == ["impersonate-on:user-info:get secrets s"]
 
@@ -194,7 +197,7 @@ async def test_a_denial_is_never_remembered() -> None:
 
     house.authorizer.grants |= set(USER_GRANTS)
 
-    assert (await house.admit()).acting.name == "alice"
+    assert (await house.admit()).user.name == "alice"
 
 
 async def test_a_failure_to_ask_is_neither_a_no_nor_remembered() -> None:
@@ -206,15 +209,15 @@ async def test_a_failure_to_ask_is_neither_a_no_nor_remembered() -> None:
 
     house.authorizer.failure = None
 
-    assert (await house.admit()).acting.name == "alice"
+    assert (await house.admit()).user.name == "alice"
 
 
 async def test_identity_checks_of_one_mode_are_asked_together_after_the_action() -> None:
-    wanted = Identity("alice", uid="u", groups=("a", "b"))
+    wanted_user = UserInfo("alice", uid="u", groups=("a", "b"))
     house = House("impersonate-on:user-info:list", "impersonate:user-info")
     waves: list[list[str]] = []
 
-    task = asyncio.ensure_future(house.admit(wanted))
+    task = asyncio.ensure_future(house.admit(wanted_user))
     while not task.done():
         await asyncio.sleep(0)
         if house.authorizer.asked:
@@ -224,19 +227,19 @@ async def test_identity_checks_of_one_mode_are_asked_together_after_the_action()
 
 
 async def test_what_is_asked_ahead_in_vain_is_counted_apart() -> None:
-    wanted = Identity("alice", groups=("a", "b"))
+    wanted_user = UserInfo("alice", groups=("a", "b"))
     house = House("impersonate-on:user-info:list")
 
     with pytest.raises(Forbidden, match=r'^users\.authentication\.k8s\.io "alice" is forbidden'):
-        await house.admit(wanted)
+        await house.admit(wanted_user)
 
-    assert house.counts.answered[Mode.USER_INFO, True] == 1
-    assert house.counts.answered[Mode.USER_INFO, False] == 1
+    assert house.counts.answered[ImpersonationMode.USER_INFO, True] == 1
+    assert house.counts.answered[ImpersonationMode.USER_INFO, False] == 1
     assert house.counts.unused == 4  # two groups in user-info, two in legacy
 
 
 async def test_a_failed_attempt_asks_for_no_more_than_what_is_under_way() -> None:
-    many = Identity("alice", groups=tuple(f"g{number}" for number in range(500)))
+    many = UserInfo("alice", groups=tuple(f"g{number}" for number in range(500)))
     house = House("impersonate-on:user-info:list", "impersonate users", "impersonate groups")
 
     await house.admit(many)
@@ -253,7 +256,7 @@ async def test_the_mode_that_worked_is_tried_first_the_next_time() -> None:
     await house.admit()
     house.asked()
 
-    await house.admit(action=GET_SECRET)
+    await house.admit(request_info=GET_SECRET)
 
     assert house.asked() == ["impersonate users alice"]
 
@@ -263,13 +266,13 @@ async def test_without_mode_memory_every_decision_stands_alone() -> None:
     await house.admit()
     house.asked()
 
-    await house.admit(action=GET_SECRET)
+    await house.admit(request_info=GET_SECRET)
 
     assert house.asked()[0] == "impersonate-on:user-info:get secrets s"
 
 
 async def test_legacy_is_remembered_only_when_configured() -> None:
-    remembering = House("impersonate users", rules=DecisionRules(recalls_legacy=True))
+    remembering = House("impersonate users", rules=ImpersonationRules(caches_legacy=True))
     forgetting = House("impersonate users")
     for house in (remembering, forgetting):
         await house.admit()
@@ -282,7 +285,7 @@ async def test_legacy_is_remembered_only_when_configured() -> None:
 
 
 async def test_denied_legacy_asks_no_legacy_question_and_tells_the_constrained_error() -> None:
-    rules = DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY))
+    rules = ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY))
     house = House("impersonate users", rules=rules)
 
     with pytest.raises(Forbidden, match="impersonate-on:user-info:list"):
@@ -296,20 +299,20 @@ async def test_forgetting_empties_decisions_and_modes() -> None:
     await house.admit()
     house.asked()
 
-    house.memory.forget_all()
+    house.caches.clear()
     await house.admit()
 
     assert len(house.asked()) == 2
 
 
 def agent(node: str, pod: str) -> Caller:
-    extra = extra_of(
+    extra = make_extra(
         {
             "authentication.kubernetes.io/node-name": [node],
             "authentication.kubernetes.io/pod-name": [pod],
         }
     )
-    return Caller(Identity("system:serviceaccount:agents:agent", extra=extra))
+    return Caller(UserInfo("system:serviceaccount:agents:agent", extra=extra))
 
 
 NODE_GRANTS = ("impersonate-on:associated-node:list", "impersonate:associated-node nodes *")
@@ -317,31 +320,31 @@ NODE_GRANTS = ("impersonate-on:associated-node:list", "impersonate:associated-no
 
 async def test_the_pods_of_one_daemonset_share_a_decision_each_for_its_own_node() -> None:
     house = House(*NODE_GRANTS)
-    await house.admit(Identity("system:node:n1"), caller=agent("n1", "p1"))
+    await house.admit(UserInfo("system:node:n1"), caller=agent("n1", "p1"))
     house.asked()
 
-    admission = await house.admit(Identity("system:node:n2"), caller=agent("n2", "p2"))
+    permit = await house.admit(UserInfo("system:node:n2"), caller=agent("n2", "p2"))
 
     assert house.asked() == []
-    assert admission.acting.name == "system:node:n2"
-    assert admission.constraint == "impersonate:associated-node"
+    assert permit.user.name == "system:node:n2"
+    assert permit.constraint == "impersonate:associated-node"
 
 
 async def test_a_shared_decision_never_serves_another_node_than_the_callers() -> None:
     house = House(*NODE_GRANTS)
-    await house.admit(Identity("system:node:n1"), caller=agent("n1", "p1"))
+    await house.admit(UserInfo("system:node:n1"), caller=agent("n1", "p1"))
 
     with pytest.raises(Forbidden):
-        await house.admit(Identity("system:node:n1"), caller=agent("n2", "p2"))
+        await house.admit(UserInfo("system:node:n1"), caller=agent("n2", "p2"))
 
 
 async def test_our_own_identity_is_refused_on_both_sides() -> None:
     house = House("impersonate")
 
-    with pytest.raises(Forbidden, match="own identity"):
-        await house.admit(Identity("understudy"))
-    with pytest.raises(Forbidden, match="own identity"):
-        await house.admit(None, caller=Caller(Identity("understudy")))
+    with pytest.raises(Forbidden, match="proxy identity resolved"):
+        await house.admit(UserInfo("understudy"))
+    with pytest.raises(Forbidden, match="proxy identity resolved"):
+        await house.admit(None, caller=Caller(UserInfo("understudy")))
     assert house.asked() == []
 
 
@@ -352,11 +355,11 @@ async def test_a_protected_group_is_refused_to_everyone() -> None:
     with pytest.raises(Forbidden):
         await house.admit(replace(ALICE, groups=masters))
     with pytest.raises(Forbidden):
-        await house.admit(None, caller=Caller(Identity("root", groups=masters)))
+        await house.admit(None, caller=Caller(UserInfo("root", groups=masters)))
 
 
 async def test_the_former_filter_counts_nothing_as_it_had_no_metrics() -> None:
-    house = House("impersonate users", rules=DecisionRules(constrained=False))
+    house = House("impersonate users", rules=ImpersonationRules(constrained=False))
 
     await house.admit()
 
@@ -367,12 +370,12 @@ async def test_the_former_filter_counts_nothing_as_it_had_no_metrics() -> None:
 
 async def test_equal_requests_at_once_are_decided_once_however_they_overlap() -> None:
     house = House(*USER_GRANTS)
-    admissions: list[asyncio.Future[Admission]] = []
+    admissions: list[asyncio.Future[Permit]] = []
     for _ in range(20):
         admissions.append(asyncio.ensure_future(house.admit()))
         await asyncio.sleep(0)
 
-    acting = {admission.acting.name for admission in await asyncio.gather(*admissions)}
+    acting = {permit.user.name for permit in await asyncio.gather(*admissions)}
 
     assert acting == {"alice"}
     assert house.asked() == list(USER_GRANTS)
@@ -384,7 +387,7 @@ class Witness:
     def __init__(self) -> None:
         self.counts: list[int] = []
 
-    def is_reviewed(self, count: int) -> None:
+    def add_reviews(self, count: int) -> None:
         self.counts.append(count)
 
 
@@ -394,10 +397,10 @@ async def test_everybody_learns_how_many_answers_their_decision_took() -> None:
 
     async with asyncio.TaskGroup() as group:
         for witness in (asking, joining):
-            group.create_task(house.gate.admit(BOB, ALICE, LIST_PODS, witness=witness))
-    await house.gate.admit(BOB, ALICE, LIST_PODS, witness=recalling)
+            group.create_task(house.gate.authorize(BOB, ALICE, LIST_PODS, witness=witness))
+    await house.gate.authorize(BOB, ALICE, LIST_PODS, witness=recalling)
     with pytest.raises(Forbidden):
-        await house.gate.admit(BOB, Identity("carol"), LIST_PODS, witness=denied)
+        await house.gate.authorize(BOB, UserInfo("carol"), LIST_PODS, witness=denied)
 
     assert asking.counts == joining.counts == [2]
     assert recalling.counts == []
@@ -412,7 +415,7 @@ async def test_one_that_leaves_does_not_take_the_verdict_from_the_others() -> No
 
     leaving.cancel()
 
-    assert (await staying).acting.name == "alice"
+    assert (await staying).user.name == "alice"
     assert house.asked() == list(USER_GRANTS)
 
 
@@ -436,7 +439,7 @@ async def test_a_decision_made_again_is_counted_again() -> None:
     for _ in range(4):
         await house.admit()
 
-    assert house.counts.decided == {(Mode.USER_INFO, True): 4}
+    assert house.counts.decided == {(ImpersonationMode.USER_INFO, True): 4}
     assert house.counts.lookups["request", True] == 3
     assert len(house.asked()) == 2
 
@@ -446,7 +449,9 @@ async def test_a_decision_made_again_heeds_guards_that_came_since() -> None:
     for _ in range(3):
         await house.admit()
 
-    house.gate.guards = Guards(frozenset({"understudy"}), frozenset({"system:authenticated"}))
+    house.gate.restrictions = IdentityRestrictions(
+        frozenset({"understudy"}), frozenset({"system:authenticated"})
+    )
 
     with pytest.raises(Forbidden):
         await house.admit()
@@ -458,7 +463,7 @@ async def test_a_decision_made_again_heeds_memory_that_was_cleared() -> None:
         await house.admit()
     house.asked()
 
-    house.memory.forget_all()
+    house.caches.clear()
     await house.admit()
 
     assert len(house.asked()) == 2
@@ -466,48 +471,48 @@ async def test_a_decision_made_again_heeds_memory_that_was_cleared() -> None:
 
 async def test_a_decision_for_one_is_not_made_again_for_another() -> None:
     house = House(*USER_GRANTS, "impersonate-on:user-info:get secrets")
-    eve = Caller(Identity("eve"))
+    eve = Caller(UserInfo("eve"))
     for _ in range(3):
         await house.admit()
-    await house.admit(action=GET_SECRET, caller=eve)  # so that eve's mode is remembered, too
+    await house.admit(request_info=GET_SECRET, caller=eve)  # so that eve's mode is remembered, too
     house.authorizer.grants.clear()
 
-    for wanted, action, caller in (
-        (Identity("mallory"), LIST_PODS, BOB),
+    for wanted_user, request_info, caller in (
+        (UserInfo("mallory"), LIST_PODS, BOB),
         (ALICE, GET_SECRET, BOB),
         (ALICE, LIST_PODS, eve),
     ):
         with pytest.raises(Forbidden):
-            await house.admit(wanted, action, caller)
+            await house.admit(wanted_user, request_info, caller)
 
 
 async def test_what_was_decided_before_is_admitted_again_only_while_nothing_has_changed() -> None:
     house = House(*USER_GRANTS)
-    admission = await house.admit()
+    permit = await house.admit()
     for _ in range(2):
-        assert await house.admit() is admission
-    known = house.gate.repeatable(BOB, ALICE, LIST_PODS)
+        assert await house.admit() is permit
+    known = house.gate.reusable_decision(BOB, ALICE, LIST_PODS)
     assert known is not None
-    assert house.gate.admit_again(known) is admission
+    assert house.gate.reauthorize(known) is permit
 
-    house.memory.modes.learn(BOB.identity.name, Mode.LEGACY)
-    assert house.gate.admit_again(known) is None
-    house.memory.modes.learn(BOB.identity.name, Mode.USER_INFO)
-    assert house.gate.admit_again(known) is admission
+    house.caches.modes.put(BOB.user.name, ImpersonationMode.LEGACY)
+    assert house.gate.reauthorize(known) is None
+    house.caches.modes.put(BOB.user.name, ImpersonationMode.USER_INFO)
+    assert house.gate.reauthorize(known) is permit
 
-    guards, house.gate.guards = house.gate.guards, None
-    assert house.gate.admit_again(known) is None
-    house.gate.guards = guards
+    restrictions, house.gate.restrictions = house.gate.restrictions, None
+    assert house.gate.reauthorize(known) is None
+    house.gate.restrictions = restrictions
     house.clock.advance(10.1)
-    assert house.gate.admit_again(known) is None
+    assert house.gate.reauthorize(known) is None
 
 
 async def test_who_acts_as_itself_is_admitted_again_under_the_same_guards() -> None:
     house = House()
-    known = house.gate.repeatable(BOB, None, LIST_PODS)
+    known = house.gate.reusable_decision(BOB, None, LIST_PODS)
     assert known is not None
-    assert house.gate.admit_again(known) == await house.gate.admit(BOB, None, LIST_PODS)
+    assert house.gate.reauthorize(known) == await house.gate.authorize(BOB, None, LIST_PODS)
 
-    house.gate.guards = Guards(frozenset({"bob"}))
+    house.gate.restrictions = IdentityRestrictions(frozenset({"bob"}))
 
-    assert house.gate.admit_again(known) is None
+    assert house.gate.reauthorize(known) is None

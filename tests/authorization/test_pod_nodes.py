@@ -11,10 +11,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from proxy.authorization.pod_nodes import BoundPods, KubernetesPodReader
-from proxy.concurrency.rate_limit import Ration, Rationing
-from proxy.concurrency.task_set import Tasks
-from proxy.core.errors import Refusal, TooManyRequests, UpstreamUnavailable
+from proxy.authorization.pod_nodes import KubernetesPodReader, PodNodeResolver
+from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.errors import StatusError, TooManyRequests, UpstreamUnavailable
 from proxy.core.impersonation.modes import BoundPod
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
@@ -88,7 +88,7 @@ class Pods:
     """Knows nodes; can be made to wait, and to fail."""
 
     nodes: dict[BoundPod, str] = field(default_factory=lambda: {POD: "n1"})
-    failure: Refusal | None = None
+    failure: StatusError | None = None
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[BoundPod] = field(default_factory=list)
 
@@ -107,7 +107,7 @@ class House:
     pods: Pods
     clock: FakeClock
     counts: Counter[str]
-    finder: BoundPods
+    finder: PodNodeResolver
 
 
 @dataclass
@@ -125,10 +125,10 @@ async def house() -> AsyncIterator[House]:
     pods, clock, counts = Pods(), FakeClock(), Counts()
     pods.gate.set()
     failures: list[BaseException] = []
-    tasks = Tasks(failures.append)
-    finder = BoundPods(
+    tasks = TaskSet(failures.append)
+    finder = PodNodeResolver(
         pods,
-        rationing=Rationing(Ration(per_second=1, burst=BURST), clock, refusal="too many"),
+        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, refusal="too many"),
         counter=counts,
         limits=(2, 0.2),
         clock=clock,
@@ -136,7 +136,7 @@ async def house() -> AsyncIterator[House]:
     )
     yield House(pods, clock, counts.seen, finder)
     await tasks.stop()
-    assert all(isinstance(failure, Refusal) for failure in failures)
+    assert all(isinstance(failure, StatusError) for failure in failures)
 
 
 async def test_a_node_is_remembered_for_ten_seconds_and_no_longer(house: House) -> None:
@@ -240,4 +240,4 @@ async def test_a_flood_of_accounts_leaves_nothing_behind_when_nobody_answers(hou
     assert all(isinstance(one, UpstreamUnavailable) for one in refusals)
     assert len(house.pods.asked) < 30  # two at a time, and then some as places become free
     assert not house.finder._asking
-    assert not house.finder._turns._lines
+    assert not house.finder._semaphore._lines

@@ -4,22 +4,22 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.authorization.pod_nodes import PlacingGate
+from proxy.authorization.pod_nodes import NodeResolver
 from proxy.core.errors import UpstreamUnavailable
-from proxy.core.impersonation.cache_keys import RepeatableDecision
+from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.modes import BoundPod
-from proxy.core.impersonation.permit import DEFAULT_GUARDS, Admission, admit_self
-from proxy.core.requestinfo.request_info import Action, parse_action
-from proxy.core.userinfo import Caller, Identity, extra_of
+from proxy.core.impersonation.permit import DEFAULT_GUARDS, Permit, permit_self
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
+from proxy.core.userinfo import Caller, UserInfo, make_extra
 
-LIST_PODS = parse_action(b"GET", b"/api/v1/pods")
+LIST_PODS = parse_request_info(b"GET", b"/api/v1/pods")
 EXTRA = {
     "authentication.kubernetes.io/pod-name": ["agent-1"],
     "authentication.kubernetes.io/pod-uid": ["u-1"],
 }
-AGENT = Caller(Identity("system:serviceaccount:agents:agent", extra=extra_of(EXTRA)))
-NODE = Identity("system:node:n1")
-ALICE = Identity("alice")
+AGENT = Caller(UserInfo("system:serviceaccount:agents:agent", extra=make_extra(EXTRA)))
+NODE = UserInfo("system:node:n1")
+ALICE = UserInfo("alice")
 
 
 @dataclass
@@ -37,85 +37,87 @@ class Finder:
 
 @dataclass
 class Gate:
-    seen: list[tuple[Caller, Identity | None, bool]] = field(default_factory=list)
+    seen: list[tuple[Caller, UserInfo | None, bool]] = field(default_factory=list)
 
-    async def admit(
+    async def authorize(
         self,
         caller: Caller,
-        wanted: Identity | None,
-        action: Action,
+        wanted_user: UserInfo | None,
+        request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
         witness: object = None,
-    ) -> Admission:
-        assert action is LIST_PODS
-        self.seen.append((caller, wanted, is_upgrade))
-        return admit_self(caller)
+    ) -> Permit:
+        assert request_info is LIST_PODS
+        self.seen.append((caller, wanted_user, is_upgrade))
+        return permit_self(caller)
 
-    def repeatable(
-        self, caller: Caller, wanted: Identity | None, action: Action
-    ) -> RepeatableDecision | None:
-        return RepeatableDecision(b"key", DEFAULT_GUARDS, admit_self(caller))
+    def reusable_decision(
+        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
+    ) -> ReusableDecision | None:
+        return ReusableDecision(b"key", DEFAULT_GUARDS, permit_self(caller))
 
-    def admit_again(self, known: RepeatableDecision) -> Admission | None:
-        return known.admission
+    def reauthorize(self, known: ReusableDecision) -> Permit | None:
+        return known.permit
 
 
 async def test_the_gate_is_told_the_node_beside_the_identity() -> None:
     gate, finder = Gate(), Finder()
 
-    await PlacingGate(gate, finder).admit(AGENT, NODE, LIST_PODS, is_upgrade=True)
+    await NodeResolver(gate, finder).authorize(AGENT, NODE, LIST_PODS, is_upgrade=True)
 
-    assert gate.seen == [(Caller(AGENT.identity, "n1"), NODE, True)]
+    assert gate.seen == [(Caller(AGENT.user, "n1"), NODE, True)]
     assert finder.asked == [BoundPod("agents", "agent", "agent-1", "u-1")]
 
 
 async def test_a_pod_on_no_node_leaves_the_caller_as_it_is() -> None:
     gate = Gate()
 
-    await PlacingGate(gate, Finder(node=None)).admit(AGENT, NODE, LIST_PODS)
+    await NodeResolver(gate, Finder(node=None)).authorize(AGENT, NODE, LIST_PODS)
 
     assert gate.seen == [(AGENT, NODE, False)]
 
 
 @pytest.mark.parametrize(
-    ("caller", "wanted"),
+    ("caller", "wanted_user"),
     [
         pytest.param(AGENT, None, id="nobody is wanted"),
-        pytest.param(AGENT, Identity("bob"), id="a user is wanted"),
-        pytest.param(AGENT, Identity("system:node:"), id="no real node is wanted"),
-        pytest.param(AGENT, Identity(NODE.name, groups=("a",)), id="more than a node is wanted"),
-        pytest.param(Caller(Identity("bob")), NODE, id="not a pod"),
+        pytest.param(AGENT, UserInfo("bob"), id="a user is wanted"),
+        pytest.param(AGENT, UserInfo("system:node:"), id="no real node is wanted"),
+        pytest.param(AGENT, UserInfo(NODE.name, groups=("a",)), id="more than a node is wanted"),
+        pytest.param(Caller(UserInfo("bob")), NODE, id="not a pod"),
     ],
 )
 async def test_nothing_is_looked_up_where_it_would_decide_nothing(
-    caller: Caller, wanted: Identity | None
+    caller: Caller, wanted_user: UserInfo | None
 ) -> None:
     gate, finder = Gate(), Finder()
 
-    await PlacingGate(gate, finder).admit(caller, wanted, LIST_PODS)
+    await NodeResolver(gate, finder).authorize(caller, wanted_user, LIST_PODS)
 
     assert finder.asked == []
-    assert gate.seen == [(caller, wanted, False)]
+    assert gate.seen == [(caller, wanted_user, False)]
 
 
 async def test_where_it_cannot_be_found_out_nothing_is_decided() -> None:
     gate, finder = Gate(), Finder(failure=UpstreamUnavailable("nobody answers"))
 
     with pytest.raises(UpstreamUnavailable):
-        await PlacingGate(gate, finder).admit(AGENT, NODE, LIST_PODS)
+        await NodeResolver(gate, finder).authorize(AGENT, NODE, LIST_PODS)
 
     assert gate.seen == []
 
 
-@pytest.mark.parametrize(("wanted", "is_repeatable"), [(NODE, False), (None, True), (ALICE, True)])
+@pytest.mark.parametrize(
+    ("wanted_user", "is_repeatable"), [(NODE, False), (None, True), (ALICE, True)]
+)
 async def test_where_a_pod_is_looked_for_nothing_is_decided_from_notes(
-    wanted: Identity | None, is_repeatable: object
+    wanted_user: UserInfo | None, is_repeatable: object
 ) -> None:
     """A pod may be elsewhere by then."""
-    gate = PlacingGate(Gate(), Finder())
+    authorizer = NodeResolver(Gate(), Finder())
 
-    known = gate.repeatable(AGENT, wanted, LIST_PODS)
+    known = authorizer.reusable_decision(AGENT, wanted_user, LIST_PODS)
 
     assert (known is not None) == is_repeatable
-    assert known is None or gate.admit_again(known) is known.admission
+    assert known is None or authorizer.reauthorize(known) is known.permit

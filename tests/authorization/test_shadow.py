@@ -5,33 +5,33 @@ from collections import Counter
 import pytest
 
 from proxy.authorization.shadow import (
-    Shadow,
-    ShadowedRequest,
-    ShadowingGate,
+    ShadowDependencies,
+    ShadowEvaluator,
+    ShadowingAuthorizer,
     ShadowLimits,
-    ShadowTools,
+    ShadowRequest,
 )
-from proxy.concurrency.circuit_breaker import FAILURES_TO_SUSPECT, Breaker
-from proxy.concurrency.task_set import Tasks
-from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.concurrency.circuit_breaker import FAILURES_TO_SUSPECT, CircuitBreaker
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.errors import Forbidden, TooManyRequests, UpstreamUnavailable
-from proxy.core.impersonation.cache_keys import RepeatableDecision
-from proxy.core.impersonation.checks import Attempt, DecisionRules
+from proxy.core.impersonation.cache_keys import ReusableDecision
+from proxy.core.impersonation.checks import Attempt, ImpersonationRules
 from proxy.core.impersonation.evaluation import Allowed
-from proxy.core.impersonation.modes import Mode, acting_identity
+from proxy.core.impersonation.modes import ImpersonationMode, impersonated_user
 from proxy.core.impersonation.permit import (
     DEFAULT_GUARDS,
-    Admission,
-    admit_as,
-    admit_self,
+    Permit,
+    permit_impersonation,
+    permit_self,
 )
-from proxy.core.requestinfo.request_info import Action, parse_action
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
+from proxy.core.userinfo import Caller, UserInfo
 from tests.support.clock import FakeClock
 
-BOB = Caller(Identity("bob", groups=("system:authenticated",)))
-ALICE = Identity("alice")
-LIST_PODS = parse_action(b"GET", b"/api/v1/pods")
+BOB = Caller(UserInfo("bob", groups=("system:authenticated",)))
+ALICE = UserInfo("alice")
+LIST_PODS = parse_request_info(b"GET", b"/api/v1/pods")
 BOTH_HALVES = ("impersonate-on:user-info:list pods", "impersonate:user-info users")
 
 
@@ -44,17 +44,17 @@ class Authorizer:
         self.failure: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
-        self.tasks = Tasks(lambda error: None)
+        self.tasks = TaskSet(lambda error: None)
 
-    def begin(self, check: AccessCheck) -> asyncio.Task[Answer]:
+    def submit(self, check: AccessCheck) -> asyncio.Task[CheckResult]:
         self.asked.append(f"{check.verb} {check.resource}{check.path}")
         if self.failure is not None:
             raise self.failure
         return self.tasks.start(self._answer(self.asked[-1]))
 
-    async def _answer(self, question: str) -> Answer:
+    async def _answer(self, question: str) -> CheckResult:
         await self.gate.wait()
-        return Answer(question in self.grants)
+        return CheckResult(question in self.grants)
 
 
 class Counts:
@@ -73,22 +73,26 @@ class House:
         self.authorizer = Authorizer(*grants)
         self.counts = Counts()
         self.chances = [0.9, 0.1]
-        self.breaker = Breaker(lambda: None)
+        self.breaker = CircuitBreaker(lambda: None)
         self.failures: list[BaseException] = []
-        self.tasks = Tasks(self.failures.append)
-        self.shadow = Shadow(
-            DecisionRules(),
+        self.tasks = TaskSet(self.failures.append)
+        self.shadow = ShadowEvaluator(
+            ImpersonationRules(),
             reviewer=self.authorizer,
             counter=self.counts,
             limits=limits or ShadowLimits(),
-            tools=ShadowTools(self.clock, lambda: self.chances.pop(0), self.breaker, self.tasks),
+            tools=ShadowDependencies(
+                self.clock, lambda: self.chances.pop(0), self.breaker, self.tasks
+            ),
         )
 
-    def offer(self, wanted: Identity = ALICE, action: Action = LIST_PODS) -> None:
-        self.shadow.offer(ShadowedRequest(BOB, wanted, action, is_upgrade=False), b"audit-1")
+    def offer(self, wanted_user: UserInfo = ALICE, request_info: RequestInfo = LIST_PODS) -> None:
+        self.shadow.submit(
+            ShadowRequest(BOB, wanted_user, request_info, is_upgrade=False), b"audit-1"
+        )
 
-    async def judged(self, wanted: Identity = ALICE) -> dict[tuple[str, str], int]:
-        self.offer(wanted)
+    async def judged(self, wanted_user: UserInfo = ALICE) -> dict[tuple[str, str], int]:
+        self.offer(wanted_user)
         await self.settle()
         return dict(self.counts.seen)
 
@@ -128,19 +132,19 @@ async def test_legacy_rights_count_for_nothing_here() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "wanted_user",
     [
-        Identity("system:node:n1", groups=("system:nodes",)),
-        Identity("system:serviceaccount:a:b", uid="u"),
-        Identity("alice", groups=("system:masters",)),
-        Identity("alice", extra=(("Bad Key", ("v",)),)),
+        UserInfo("system:node:n1", groups=("system:nodes",)),
+        UserInfo("system:serviceaccount:a:b", uid="u"),
+        UserInfo("alice", groups=("system:masters",)),
+        UserInfo("alice", extra=(("Bad Key", ("v",)),)),
     ],
     ids=["node with groups", "service account with a uid", "masters", "bad extra"],
 )
-async def test_what_no_grant_can_open_is_told_apart(wanted: Identity) -> None:
+async def test_what_no_grant_can_open_is_told_apart(wanted_user: UserInfo) -> None:
     house = House(*BOTH_HALVES)
 
-    assert await house.judged(wanted) == {("would-deny", "none"): 1}
+    assert await house.judged(wanted_user) == {("would-deny", "none"): 1}
 
 
 async def test_equal_requests_are_judged_once_and_all_counted() -> None:
@@ -170,7 +174,7 @@ async def test_what_does_not_fit_the_queue_is_dropped_and_counted() -> None:
     house.authorizer.gate.clear()
 
     for number in range(10):
-        house.offer(Identity(f"user-{number}"))
+        house.offer(UserInfo(f"user-{number}"))
     await house.settle()
     assert house.counts.seen == {("dropped", ""): 5}
     assert len(house.authorizer.asked) == 2
@@ -185,10 +189,10 @@ async def test_more_than_the_ration_is_dropped_and_counted() -> None:
     house = House(*BOTH_HALVES, limits=ShadowLimits(per_second=2, queue_size=100))
 
     for number in range(5):
-        house.offer(Identity(f"user-{number}"))
+        house.offer(UserInfo(f"user-{number}"))
     await house.settle()
     house.clock.advance(1)
-    house.offer(Identity("user-9"))
+    house.offer(UserInfo("user-9"))
     await house.settle()
 
     assert house.counts.seen == {("dropped", ""): 3, ("would-allow", "user-info"): 3}
@@ -207,7 +211,7 @@ async def test_nobody_is_asked_while_real_decisions_get_no_answers() -> None:
 async def test_a_giant_is_dropped_instead_of_kept() -> None:
     house = House(*BOTH_HALVES)
 
-    seen = await house.judged(Identity("alice", groups=tuple("g" * 100 for _ in range(100))))
+    seen = await house.judged(UserInfo("alice", groups=tuple("g" * 100 for _ in range(100))))
 
     assert seen == {("dropped", ""): 1}
 
@@ -241,65 +245,79 @@ async def test_a_sample_is_chosen_by_chance() -> None:
 class Gate:
     """Admits everybody in one mode, or nobody."""
 
-    def __init__(self, mode: Mode | None) -> None:
+    def __init__(self, mode: ImpersonationMode | None) -> None:
         self._mode = mode
 
-    async def admit(
+    async def authorize(
         self,
         caller: Caller,
-        wanted: Identity | None,
-        action: Action,
+        wanted_user: UserInfo | None,
+        request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
         witness: object = None,
-    ) -> Admission:
+    ) -> Permit:
         if self._mode is None:
             raise Forbidden("no")
-        if wanted is None:
-            return admit_self(caller)
-        return self._admission(caller, wanted, action)
+        if wanted_user is None:
+            return permit_self(caller)
+        return self._admission(caller, wanted_user, request_info)
 
-    def repeatable(
-        self, caller: Caller, wanted: Identity | None, action: Action
-    ) -> RepeatableDecision | None:
-        assert wanted is not None
-        return RepeatableDecision(b"key", DEFAULT_GUARDS, self._admission(caller, wanted, action))
+    def reusable_decision(
+        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
+    ) -> ReusableDecision | None:
+        assert wanted_user is not None
+        return ReusableDecision(
+            b"key", DEFAULT_GUARDS, self._admission(caller, wanted_user, request_info)
+        )
 
-    def admit_again(self, known: RepeatableDecision) -> Admission | None:
-        return known.admission
+    def reauthorize(self, known: ReusableDecision) -> Permit | None:
+        return known.permit
 
-    def _admission(self, caller: Caller, wanted: Identity, action: Action) -> Admission:
+    def _admission(
+        self, caller: Caller, wanted_user: UserInfo, request_info: RequestInfo
+    ) -> Permit:
         assert self._mode is not None
-        attempt = Attempt(self._mode, caller.identity, wanted, action, DecisionRules())
-        return admit_as(caller, Allowed(attempt, acting_identity(self._mode, wanted)))
+        attempt = Attempt(self._mode, caller.user, wanted_user, request_info, ImpersonationRules())
+        return permit_impersonation(
+            caller, Allowed(attempt, impersonated_user(self._mode, wanted_user))
+        )
 
 
-@pytest.mark.parametrize(("mode", "is_repeatable"), [(Mode.LEGACY, False), (Mode.USER_INFO, True)])
+@pytest.mark.parametrize(
+    ("mode", "is_repeatable"),
+    [(ImpersonationMode.LEGACY, False), (ImpersonationMode.USER_INFO, True)],
+)
 async def test_legacy_admissions_never_go_the_short_way_past_the_shadow(
-    mode: Mode, is_repeatable: object
+    mode: ImpersonationMode, is_repeatable: object
 ) -> None:
-    gate = ShadowingGate(Gate(mode), House().shadow)
+    authorizer = ShadowingAuthorizer(Gate(mode), House().shadow)
 
-    known = gate.repeatable(BOB, ALICE, LIST_PODS)
+    known = authorizer.reusable_decision(BOB, ALICE, LIST_PODS)
 
     assert (known is not None) == is_repeatable
-    assert known is None or gate.admit_again(known) is known.admission
+    assert known is None or authorizer.reauthorize(known) is known.permit
 
 
 async def test_only_legacy_admissions_are_judged() -> None:
     house = House(*BOTH_HALVES)
 
-    for wanted, mode in ((None, Mode.LEGACY), (ALICE, Mode.USER_INFO)):
-        await ShadowingGate(Gate(mode), house.shadow).admit(BOB, wanted, LIST_PODS)
+    for wanted_user, mode in (
+        (None, ImpersonationMode.LEGACY),
+        (ALICE, ImpersonationMode.USER_INFO),
+    ):
+        await ShadowingAuthorizer(Gate(mode), house.shadow).authorize(BOB, wanted_user, LIST_PODS)
     with pytest.raises(Forbidden):
-        await ShadowingGate(Gate(None), house.shadow).admit(BOB, ALICE, LIST_PODS)
+        await ShadowingAuthorizer(Gate(None), house.shadow).authorize(BOB, ALICE, LIST_PODS)
     await house.settle()
     assert house.counts.seen == {}
 
-    admission = await ShadowingGate(Gate(Mode.LEGACY), house.shadow).admit(BOB, ALICE, LIST_PODS)
+    permit = await ShadowingAuthorizer(Gate(ImpersonationMode.LEGACY), house.shadow).authorize(
+        BOB, ALICE, LIST_PODS
+    )
     await house.settle()
 
-    assert admission.mode is Mode.LEGACY
+    assert permit.mode is ImpersonationMode.LEGACY
     assert house.counts.seen == {("would-allow", "user-info"): 1}
 
 
@@ -307,7 +325,7 @@ async def test_a_request_with_a_long_path_is_not_held() -> None:
     house = House(*BOTH_HALVES)
     path = b"/api/v1/namespaces/n/services/s/proxy/" + b"a" * 60_000
 
-    house.offer(action=parse_action(b"GET", path))
+    house.offer(request_info=parse_request_info(b"GET", path))
     await house.settle()
 
     assert house.authorizer.asked == []

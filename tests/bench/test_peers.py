@@ -118,9 +118,9 @@ def test_a_peer_takes_away_who_the_client_says_it_is(entry: Entry, stage: Stage)
         before = stage.counts().requests_as
         client = _client(contestant.address, stage, stage.client_token.value)
 
-        answer = client.request("GET", OBJECT, headers=WHO_IS_CALLING)
+        response = client.request("GET", OBJECT, headers=WHO_IS_CALLING)
 
-        assert answer.status == 200
+        assert response.status == 200
         assert _arrived(stage, before) == {CALLER: 1}
 
 
@@ -129,9 +129,9 @@ def test_a_peer_refuses_a_wrong_token(entry: Entry, stage: Stage) -> None:
     with entry.start(entry, stage) as contestant:
         before = stage.counts().requests_as
 
-        answer = _client(contestant.address, stage, "wrong").request("GET", OBJECT)
+        response = _client(contestant.address, stage, "wrong").request("GET", OBJECT)
 
-        assert answer.status == 401
+        assert response.status == 401
         assert _arrived(stage, before) == {}
 
 
@@ -142,9 +142,9 @@ def test_a_peer_refuses_whoever_shows_no_token(entry: Entry, stage: Stage) -> No
     with entry.start(entry, stage) as contestant:
         before = stage.counts().requests_as
 
-        answer = _client(contestant.address, stage, None).request("GET", OBJECT)
+        response = _client(contestant.address, stage, None).request("GET", OBJECT)
 
-        assert answer.status == 401
+        assert response.status == 401
         assert _arrived(stage, before) == {}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.main import main
-from proxy.pki.authority import Authority
+from proxy.pki.authority import CertificateAuthority
 from tests.support.restored_logging import restored_logging
 
 pytestmark = pytest.mark.usefixtures("own_logging")
@@ -37,7 +37,10 @@ def own_logging() -> Iterator[None]:
         (("--namespace", "a"), "need --in-cluster-dir"),
         (("--token-link", "/a"), "need --in-cluster-dir"),
         (("--ca", "/no/such/file"), "cannot read /no/such/file: No such file or directory"),
-        (("--keep", "/no/such/dir", "--listen", "127.0.0.1:0"), "cannot keep a certificate in"),
+        (
+            ("--certificate-dir", "/no/such/dir", "--listen", "127.0.0.1:0"),
+            "cannot keep a certificate in",
+        ),
         (("--ca-out", "/no/such/dir/ca", "--listen", "127.0.0.1:0"), "cannot write /no/such/dir"),
     ],
 )
@@ -94,7 +97,7 @@ def test_the_version_can_be_told_to_a_program(capsys: pytest.CaptureFixture[str]
 @pytest.mark.timeout(90)  # it starts Python anew, on a machine that may be busy
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_well(number: signal.Signals, tmp_path: Path) -> None:
-    (tmp_path / "ca.crt").write_bytes(Authority("test").certificate_pem)
+    (tmp_path / "ca.crt").write_bytes(CertificateAuthority("test").certificate_pem)
     shared = tmp_path / "shared"
     options = ("--ca", tmp_path / "ca.crt", "--listen", "127.0.0.1:0", "--in-cluster-dir", shared)
     command = [sys.executable, "-m", "proxy", "act", *NEEDED, *map(str, options)]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.analysis.audit_join.joiner import Flag
+from proxy.analysis.audit_join.joiner import JoinFlag
 from tests.analysis.audit_join.test_joiner import PROXY, Logs
 
 pytestmark = pytest.mark.timeout(60)  # each starts Python anew, on a machine that may be busy
@@ -98,7 +98,7 @@ def test_rotated_compressed_and_piped_logs(tmp_path: Path) -> None:
     (tmp_path / "new.log").write_bytes(b"".join(ours[4:]))
 
     result = join(
-        *("--ours", tmp_path / "old.log.gz", tmp_path / "new.log", "-", "-o", "json"),
+        *("--proxy-log", tmp_path / "old.log.gz", tmp_path / "new.log", "-", "-o", "json"),
         stdin=gzip.compress(lines(logs, is_ours=False)),
     )
 
@@ -141,7 +141,7 @@ def test_our_own_name_can_be_told(tmp_path: Path) -> None:
     logs.cluster(None, id="stolen", resource="secrets")
 
     unknown = join(*write(logs, tmp_path))
-    known = join("--our-user", PROXY, *write(logs, tmp_path))
+    known = join("--proxy-user", PROXY, *write(logs, tmp_path))
 
     assert unknown.returncode == 0
     assert "own user name is unknown" in unknown.stderr
@@ -182,7 +182,7 @@ def test_a_log_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         assert line.startswith(f"understudy: cannot read {file}: ")
 
 
-TOLD = ("--our-user", PROXY, "-o", "json")
+TOLD = ("--proxy-user", PROXY, "-o", "json")
 FLAGGED = "understudy_audit_join_flagged_events"
 LAST_RUN = "understudy_audit_join_last_run_timestamp_seconds"
 
@@ -207,7 +207,7 @@ def test_what_was_found_is_told_to_prometheus_with_every_flag(tmp_path: Path) ->
     assert result.returncode == 3
     found = metrics(file)
     assert begun - 1 <= found.pop((LAST_RUN, "")) <= datetime.now(UTC).timestamp() + 1
-    assert found == {(FLAGGED, flag.value): 0 for flag in Flag} | {
+    assert found == {(FLAGGED, flag.value): 0 for flag in JoinFlag} | {
         (FLAGGED, "NOT-IMPERSONATED"): 1,
         (FLAGGED, "not-in-ours"): 2,
         ("understudy_audit_join_requests", ""): 4,
@@ -267,7 +267,7 @@ def test_metrics_need_to_be_told_our_own_name(tmp_path: Path) -> None:
     result = join("--metrics", file, *write(impersonation(), tmp_path))
 
     assert result.returncode == 2
-    assert result.stderr.splitlines()[-1].endswith("error: --metrics needs --our-user")
+    assert result.stderr.splitlines()[-1].endswith("error: --metrics needs --proxy-user")
     assert not file.exists()
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.sandbox.identities import Authority, write_kubeconfig
+from proxy.sandbox.identities import CertificateAuthority, write_kubeconfig
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """A directory with everything a config needs, all of it good."""
-    authority = Authority("test")
+    authority = CertificateAuthority("test")
     authority.issue_server("127.0.0.1").write(tmp_path, "serving")
     (tmp_path / "ca.crt").write_bytes(authority.certificate_pem)
     write_kubeconfig(

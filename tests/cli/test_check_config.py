@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from proxy.cli.main import main
-from proxy.sandbox.identities import Authority, write_kubeconfig
+from proxy.sandbox.identities import CertificateAuthority, write_kubeconfig
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
@@ -35,7 +35,11 @@ def check(capsys: pytest.CaptureFixture[str]) -> Check:
 @pytest.fixture
 def document(tmp_path: Path) -> dict[str, Any]:
     """A config with every kind of file, all of them good."""
-    clients, servers, fronts = Authority("clients"), Authority("servers"), Authority("fronts")
+    clients, servers, fronts = (
+        CertificateAuthority("clients"),
+        CertificateAuthority("servers"),
+        CertificateAuthority("fronts"),
+    )
     servers.issue_server("127.0.0.1").write(tmp_path, "serving")
     (tmp_path / "clients.crt").write_bytes(clients.certificate_pem)
     (tmp_path / "fronts.crt").write_bytes(fronts.certificate_pem)
@@ -215,7 +219,7 @@ def test_a_file_that_cannot_be_used_is_told_by_its_setting(
 def test_files_that_do_not_belong_together_are_told(
     check: Check, document: dict[str, Any], tmp_path: Path
 ) -> None:
-    Authority("others").issue_server("127.0.0.1").write(tmp_path, "other")
+    CertificateAuthority("others").issue_server("127.0.0.1").write(tmp_path, "other")
     document["serving"]["keyFile"] = "other.key"
     (tmp_path / "fronts.crt").write_bytes((tmp_path / "clients.crt").read_bytes())
     document["authentication"]["frontProxy"]["allowedNames"] = []

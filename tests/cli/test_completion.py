@@ -26,15 +26,15 @@ def completed(*words: str) -> Completion:
 
 
 def words_after(*words: str) -> list[str]:
-    return [one.word for one in completed(*words).candidates]
+    return [one.text for one in completed(*words).candidates]
 
 
 def test_commands_come_first_with_what_they_do() -> None:
     found = completed("")
 
-    assert [one.word for one in found.candidates] == list(_COMMANDS)
-    assert {one.word: one.help for one in found.candidates}["serve"] == "run the proxy"
-    assert not found.takes_file
+    assert [one.text for one in found.candidates] == list(_COMMANDS)
+    assert {one.text: one.help for one in found.candidates}["serve"] == "run the proxy"
+    assert not found.completes_files
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_commands_come_first_with_what_they_do() -> None:
         (("report", "--", "--out"), []),
         (("explain", "--user", "bob", "lis"), ["list"]),
         (("audit", ""), ["join"]),
-        (("audit", "join", "--our-"), ["--our-user"]),
+        (("audit", "join", "--proxy-"), ["--proxy-user"]),
         (("completion", "f"), ["fish"]),
     ],
     ids=" ".join,
@@ -66,12 +66,12 @@ def test_what_could_come_next(words: tuple[str, ...], expected: list[str]) -> No
     [("serve", "--config", "x"), ("report", ""), ("report", "a.log", ""), ("check-config", "")],
 )
 def test_files_come_where_a_file_is_wanted(words: tuple[str, ...]) -> None:
-    assert completed(*words).takes_file
+    assert completed(*words).completes_files
 
 
 def test_no_file_comes_where_none_is_wanted() -> None:
-    assert not completed("report", "--most", "").takes_file
-    assert not completed("audit", "").takes_file
+    assert not completed("report", "--most", "").completes_files
+    assert not completed("audit", "").completes_files
 
 
 @pytest.mark.parametrize("command", sorted(_COMMANDS))

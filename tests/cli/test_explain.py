@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.cli.audit_log_reader import LogError, find_event, read_event
-from proxy.sandbox.identities import Authority, write_kubeconfig
+from proxy.cli.audit_log_reader import AuditLogError, find_event, read_event
+from proxy.sandbox.identities import CertificateAuthority, write_kubeconfig
 from tests.explain_parity.command import run
 
 EVENT: dict[str, Any] = {
@@ -24,7 +24,7 @@ EVENT: dict[str, Any] = {
 @pytest.fixture
 def nowhere(tmp_path: Path) -> Path:
     """A kubeconfig of a cluster that is not there."""
-    authority = Authority("test")
+    authority = CertificateAuthority("test")
     return write_kubeconfig(
         tmp_path / "nowhere.yaml",
         url="https://127.0.0.1:1",
@@ -154,7 +154,7 @@ def test_a_file_without_an_event_says_so(tmp_path: Path, text: str) -> None:
     file = tmp_path / "event.json"
     file.write_text(text)
 
-    with pytest.raises(LogError, match="holds no audit event"):
+    with pytest.raises(AuditLogError, match="holds no audit event"):
         read_event(file)
 
 
@@ -170,7 +170,7 @@ def test_the_latest_stage_of_a_request_is_found_among_all_others(tmp_path: Path)
     logs[1].write_text("")
 
     assert find_event("id-1", logs) == EVENT
-    with pytest.raises(LogError, match="has the id id-3"):
+    with pytest.raises(AuditLogError, match="has the id id-3"):
         find_event("id-3", logs)
 
 

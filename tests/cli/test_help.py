@@ -71,7 +71,7 @@ def test_an_option_that_does_not_exist_is_told_with_the_usage(run: Run, command:
         ("check-config", "--running", NOWHERE, "--no-files", "config.example.yaml"),
         ("act", "--server", "https://127.0.0.1:1", "--as", "a", "--ca", NOWHERE),
         ("act", "--server", "https://127.0.0.1:1", "--as", "a", "--listen", "192.0.2.1:1"),
-        ("act", "--server", "https://127.0.0.1:1", "--as", "a", "--keep", "/dev/null/x"),
+        ("act", "--server", "https://127.0.0.1:1", "--as", "a", "--certificate-dir", "/dev/null/x"),
         ("certificate",),
         ("certificate", "a.example", "--ca-out", f"{NOWHERE}/ca.crt"),
         ("kubeconfig", "--server", "https://a", "--token-file", NOWHERE),

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from proxy.cli.main import main
-from proxy.pki.authority import Authority
+from proxy.pki.authority import CertificateAuthority
 
 Write = Callable[..., Any]
 SERVER = ("--server", "https://proxy:8443")
@@ -18,7 +18,7 @@ SERVER = ("--server", "https://proxy:8443")
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    authority = Authority("test")
+    authority = CertificateAuthority("test")
     authority.issue_client("alice").write(tmp_path, "alice")
     (tmp_path / "ca.crt").write_bytes(authority.certificate_pem)
     (tmp_path / "token").write_text("secret\n")

@@ -108,7 +108,7 @@ def test_grants_alone_can_be_applied_and_what_they_do_not_mend_is_told_apart(
     manifests = list(yaml.safe_load_all(done.stdout))
     assert [one["kind"] for one in manifests] == ["ClusterRole", "ClusterRoleBinding"]
     assert json.loads(as_json.stdout)["items"] == manifests
-    assert "not mended for bob: root; groups system:masters" in done.stderr
+    assert "no grant for bob: root; groups system:masters" in done.stderr
 
 
 def test_logs_may_be_several_compressed_and_on_standard_input(

@@ -9,32 +9,36 @@ from functools import lru_cache
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from proxy.authentication.ca_bundle import CaBundle, CaText, read_caller
+from proxy.authentication.ca_bundle import CABundle, PEMBundle, caller_from_certificate
 from proxy.core.audit.event import request_text
-from proxy.core.authorization.access_check import AccessCheck, review_document
-from proxy.core.errors import Forbidden, Refusal
-from proxy.core.forwarding import returned_headers
-from proxy.core.gocompat.duration import duration_fault
-from proxy.core.http.front_proxy import RemoteHeaders, read_remote_user
+from proxy.core.authorization.access_check import AccessCheck, subject_access_review
+from proxy.core.errors import Forbidden, StatusError
+from proxy.core.forwarding import response_headers
+from proxy.core.gocompat.duration import parse_duration_error
+from proxy.core.http.front_proxy import FrontProxyHeaderNames, parse_front_proxy_user
 from proxy.core.http.headers import check_header_safe
 from proxy.core.http.status import status_body
 from proxy.core.impersonation.cache_keys import request_key
-from proxy.core.impersonation.checks import DecisionRules, action_checks, plan_attempts
-from proxy.core.impersonation.evaluation import Denied, forbidden
-from proxy.core.impersonation.policy import extra_fault
-from proxy.core.requestinfo.request_info import check_target_length, comes_in_lines, parse_action
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts, request_checks
+from proxy.core.impersonation.evaluation import Denied, forbidden_error
+from proxy.core.impersonation.policy import validate_extra
+from proxy.core.requestinfo.request_info import (
+    check_target_length,
+    is_newline_delimited,
+    parse_request_info,
+)
 from proxy.core.selfcheck import denial as selfcheck_denial
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.userinfo import Caller, UserInfo
 from proxy.wire.exchange import Peer
 from proxy.wire.http1.body import BodyError, ChunkedReader
 from proxy.wire.http1.message import MalformedResponse, find_head_end
-from proxy.wire.http1.raw_chunks import PassedChunks
-from proxy.wire.http1.response_parser import PlainHeads, read_response_head
+from proxy.wire.http1.raw_chunks import RawChunkReader
+from proxy.wire.http1.response_parser import ResponseHeadCache, read_response_head
 from tests.complexity.measuring import BAR_BYTES, Case, of_function
 from tests.complexity.shapes import IN_TARGETS, IN_VALUES, Shape, repeated
 from tests.support.chains import Issuer
 
-_REMOTE = RemoteHeaders(
+_REMOTE = FrontProxyHeaderNames(
     (b"x-remote-user",), (b"x-remote-uid",), (b"x-remote-group",), (b"x-remote-extra-",)
 )
 _ANSWER = b"HTTP/1.1 200 OK\r\n%bContent-Length: 0\r\n\r\n"
@@ -75,7 +79,7 @@ def _case(name: str, shape: Shape, use: Use) -> Case:
         data = shape(size)
 
         def work() -> None:
-            with suppress(Refusal, MalformedResponse, BodyError):
+            with suppress(StatusError, MalformedResponse, BodyError):
                 use(data)
 
         return of_function(work)
@@ -85,12 +89,12 @@ def _case(name: str, shape: Shape, use: Use) -> Case:
 
 def _texts() -> Iterator[Case]:
     uses: dict[str, Use] = {
-        "duration": duration_fault,
+        "duration": parse_duration_error,
         "audited target": lambda data: request_text(None, b"GET", b"/" + data, most=16_384),
         "denial": lambda data: status_body(_denied(_text(data)), pretty=True),
-        "extra key": lambda data: extra_fault(((_text(data), ("a",)),)),
-        "extra key with host": lambda data: extra_fault(((f"a.io/{_text(data)}", ("a",)),)),
-        "identity": lambda data: check_header_safe(Identity(_text(data), groups=(_text(data),))),
+        "extra key": lambda data: validate_extra(((_text(data), ("a",)),)),
+        "extra key with host": lambda data: validate_extra(((f"a.io/{_text(data)}", ("a",)),)),
+        "identity": lambda data: check_header_safe(UserInfo(_text(data), groups=(_text(data),))),
     }
     for use_name, use in uses.items():
         for shape_name, shape in IN_VALUES.items():
@@ -98,8 +102,8 @@ def _texts() -> Iterator[Case]:
 
 
 def _denied(name: str) -> Forbidden:
-    check = AccessCheck(Identity(name), "get", resource=name, namespace=name, name=name, path=name)
-    return forbidden(Denied(check, ""))
+    check = AccessCheck(UserInfo(name), "get", resource=name, namespace=name, name=name, path=name)
+    return forbidden_error(Denied(check, ""))
 
 
 def _text(data: bytes) -> str:
@@ -121,13 +125,13 @@ def _prefixed(prefix: bytes, shape: Shape) -> Shape:
 def _review(target: bytes) -> None:
     # Longer ones are refused before they are read, as the pipeline does it.
     check_target_length(b"GET", target, most_bytes=BAR_BYTES + _LONGEST_PREFIX)
-    action = parse_action(b"GET", target)
-    caller = Caller(Identity("alice"))
-    for attempt in plan_attempts(caller, Identity("bob"), action, rules=DecisionRules()):
+    request_info = parse_request_info(b"GET", target)
+    caller = Caller(UserInfo("alice"))
+    for attempt in plan_attempts(caller, UserInfo("bob"), request_info, rules=ImpersonationRules()):
         request_key(attempt)
-        for check in action_checks(attempt):
+        for check in request_checks(attempt):
             hash(check)
-            json.dumps(review_document(check))
+            json.dumps(subject_access_review(check))
 
 
 def _denials() -> Iterator[Case]:
@@ -161,7 +165,7 @@ def _denial(media_type: str, body: bytes) -> None:
     selfcheck_denial.may_become_denial(media_type, body)
     denial = selfcheck_denial.read_denial(media_type, body[:65536])  # no longer one is held back
     if denial is not None:
-        selfcheck_denial.missing_right(denial, ["me", "you"])
+        selfcheck_denial.missing_permission(denial, ["me", "you"])
 
 
 def _answers() -> Iterator[Case]:
@@ -188,10 +192,10 @@ def _line(before: bytes, shape: Shape) -> Shape:
 
 def _answer(lines: bytes) -> None:
     head = _ANSWER % lines
-    PlainHeads().read(head, b"an-audit-id")
+    ResponseHeadCache().read(head, b"an-audit-id")
     answer = read_response_head(head, request_method=b"GET")
-    returned_headers(answer.headers, audit_id=b"an-audit-id")
-    comes_in_lines(list(answer.headers))
+    response_headers(answer.headers, audit_id=b"an-audit-id")
+    is_newline_delimited(list(answer.headers))
 
 
 def _answer_by_pieces(data: bytes) -> None:
@@ -203,7 +207,7 @@ def _answer_by_pieces(data: bytes) -> None:
 
 
 def _chunks() -> Iterator[Case]:
-    for reader in (ChunkedReader, PassedChunks):
+    for reader in (ChunkedReader, RawChunkReader):
         for name, unit in _CHUNKS.items():
             yield _case(f"{reader.__name__} {name}", repeated(unit), _feed(reader))
             pieces = _feed(reader, step=_PIECE_BYTES)
@@ -243,7 +247,7 @@ def _remote(data: bytes) -> None:
     for line in data.split(b"\r\n")[:-1][:4096]:
         name, _, value = line.partition(b": ")
         lines.append((name, value))
-    read_remote_user(lines, _REMOTE)
+    parse_front_proxy_user(lines, _REMOTE)
 
 
 @lru_cache(maxsize=1)
@@ -279,8 +283,8 @@ def _judged(
         names = x509.SubjectAlternativeName([x509.DNSName(f"{one:08}.a") for one in range(count)])
         extension = x509.Extension(names.oid, critical=False, value=names)
         shown = issuer.issue(subject=subject(count), extensions=[extension] if dns else [])
-        bundle = CaBundle(CaText(pem, "measured"), read=read_caller)
+        bundle = CABundle(PEMBundle(pem, "measured"), read=caller_from_certificate)
         now = datetime.now(UTC)
-        return of_function(lambda: bundle.judge(Peer("127.0.0.1", shown.chain), now))
+        return of_function(lambda: bundle.verify(Peer("127.0.0.1", shown.chain), now))
 
     return prepare

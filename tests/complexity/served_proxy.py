@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from proxy.settings.model import Settings
 from proxy.telemetry.logs import configure_logs
 from tests.scenarios.conftest import settings_document, wait_until_it_admits
@@ -187,7 +187,7 @@ def served_proxy(directory: Path) -> Iterator[tuple[ServedProxy, Certificates]]:
         for name, section in _SECTIONS.items():
             document[name] = {**document[name], **section}
         settings = Settings.model_validate(document)
-        proxy = stack.enter_context(_held_open(serving, lambda: running_proxy(settings)))
+        proxy = stack.enter_context(_held_open(serving, lambda: run_proxy(settings)))
         context = certificates.client_context("early")
         serving.run(wait_until_it_admits(proxy.address, context)).result(_SECONDS)
         yield ServedProxy(serving, proxy.address, api), certificates

@@ -10,8 +10,8 @@ from proxy.core.http.websocket import offered_protocols
 from proxy.core.requestinfo.request_info import (
     DEFAULT_TARGET_BYTES,
     check_target_length,
-    outline_action,
-    parse_action,
+    parse_outline,
+    parse_request_info,
 )
 from proxy.core.requestinfo.timeout import check_timeout
 from tests.complexity.measuring import (
@@ -70,7 +70,7 @@ def test_f2_integers_of_a_query_are_read_in_linear_time(parameter: bytes) -> Non
         before = b"/api/v1/pods?%b=" % parameter
         target = before.ljust(size - 1, b"0") + b"x"
         if is_read(target):
-            parse_action(b"GET", target)
+            parse_request_info(b"GET", target)
 
     assert_is_cheap(use)
 
@@ -90,9 +90,9 @@ def test_f5_long_selectors_are_not_read_before_authentication(before: bytes, uni
     def use(size: int) -> None:
         target = path + unit * ((size - len(path)) // len(unit))
         if is_read(target):
-            outline = outline_action(b"GET", target)
+            outline = parse_outline(b"GET", target)
             assert not outline.is_whole
-            assert outline.action.verb == "list"
+            assert outline.request_info.verb == "list"
 
     assert_is_cheap(use)
 
@@ -101,8 +101,8 @@ def test_f5_timeout_of_many_units_is_refused_unread() -> None:
     def use(size: int) -> None:
         target = (b"/api/v1/pods?timeout=" + b"1ns" * (size // 3))[:size]
         if is_read(target):
-            action = outline_action(b"GET", target).action
-            refused(lambda: check_timeout(action, target))
+            request_info = parse_outline(b"GET", target).request_info
+            refused(lambda: check_timeout(request_info, target))
 
     assert_is_cheap(use)
 

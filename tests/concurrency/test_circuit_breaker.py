@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.concurrency.circuit_breaker import FAILURES_TO_SUSPECT, Breaker
+from proxy.concurrency.circuit_breaker import FAILURES_TO_SUSPECT, CircuitBreaker
 from proxy.core.errors import UpstreamUnavailable
 
 
@@ -9,7 +9,7 @@ class Probed:
 
     def __init__(self) -> None:
         self.requests = 0
-        self.breaker = Breaker(self._request)
+        self.breaker = CircuitBreaker(self._request)
 
     def _request(self) -> None:
         self.requests += 1

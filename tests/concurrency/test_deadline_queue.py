@@ -2,7 +2,7 @@
 
 import asyncio
 
-from proxy.concurrency.deadline_queue import Deadlines
+from proxy.concurrency.deadline_queue import DeadlineQueue
 from tests.support.event_loops import eventually
 
 
@@ -22,7 +22,7 @@ class Waiting:
 
 async def test_each_hears_when_its_own_time_is_over() -> None:
     told: list[str] = []
-    deadlines, loop = Deadlines(0.2), asyncio.get_running_loop()
+    deadlines, loop = DeadlineQueue(0.2), asyncio.get_running_loop()
     started = loop.time()
 
     deadlines.start(Waiting(told, "first"))
@@ -39,7 +39,7 @@ async def test_each_hears_when_its_own_time_is_over() -> None:
 
 async def test_who_has_stopped_hears_nothing() -> None:
     told: list[str] = []
-    deadlines = Deadlines(0.02)
+    deadlines = DeadlineQueue(0.02)
     early, late = Waiting(told, "early"), Waiting(told, "late")
 
     deadlines.start(early)
@@ -53,7 +53,7 @@ async def test_who_has_stopped_hears_nothing() -> None:
 
 async def test_after_a_quiet_time_the_clock_is_set_anew() -> None:
     told: list[str] = []
-    deadlines = Deadlines(0.01)
+    deadlines = DeadlineQueue(0.01)
 
     deadlines.start(Waiting(told, "one"))
     await eventually(lambda: told == ["one"])
@@ -67,7 +67,7 @@ async def test_a_fault_of_one_keeps_nobody_else_from_hearing() -> None:
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: faults.append(str(context["exception"]))
     )
-    deadlines = Deadlines(0.01)
+    deadlines = DeadlineQueue(0.01)
 
     deadlines.start(Waiting(told, "broken", ValueError("oops")))
     deadlines.start(Waiting(told, "other"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.concurrency.rate_limit import origin_of
+from proxy.concurrency.rate_limit import address_key
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from proxy.concurrency.rate_limit import origin_of
     ],
 )
 def test_an_ipv6_network_is_one_address(one: str, other: str, is_same: object) -> None:
-    assert (origin_of(one) == origin_of(other)) is is_same
+    assert (address_key(one) == address_key(other)) is is_same

@@ -1,6 +1,6 @@
 import asyncio
 
-from proxy.concurrency.rate_limit import FairTurns
+from proxy.concurrency.rate_limit import FairSemaphore
 
 SETTLE = 5
 
@@ -13,8 +13,8 @@ async def settle() -> None:
 class Visitors:
     """Callers that take a place, note it, and leave when told to."""
 
-    def __init__(self, turns: FairTurns) -> None:
-        self._turns = turns
+    def __init__(self, semaphore: FairSemaphore) -> None:
+        self._semaphore = semaphore
         self.came: list[str] = []
         self.visits: list[asyncio.Future[None]] = []
         self.leave = asyncio.Semaphore(0)
@@ -25,13 +25,13 @@ class Visitors:
         return visit
 
     async def _visit(self, name: str) -> None:
-        async with self._turns.turn_of(name[0]):
+        async with self._semaphore.slot(name[0]):
             self.came.append(name)
             await self.leave.acquire()
 
 
 async def test_callers_take_turns_and_each_keeps_its_own_order() -> None:
-    visitors = Visitors(FairTurns(1))
+    visitors = Visitors(FairSemaphore(1))
     for name in ("a1", "a2", "a3", "a4", "b1", "c1", "b2"):
         _ = visitors.send(name)
         await settle()
@@ -44,7 +44,7 @@ async def test_callers_take_turns_and_each_keeps_its_own_order() -> None:
 
 
 async def test_no_more_than_the_places_are_taken() -> None:
-    visitors = Visitors(FairTurns(2))
+    visitors = Visitors(FairSemaphore(2))
     for name in ("a1", "a2", "b1"):
         _ = visitors.send(name)
     await settle()
@@ -56,7 +56,7 @@ async def test_no_more_than_the_places_are_taken() -> None:
 
 
 async def test_who_gives_up_waiting_takes_nobodys_place() -> None:
-    visitors = Visitors(FairTurns(1))
+    visitors = Visitors(FairSemaphore(1))
     _ = visitors.send("a1")
     await settle()
     impatient, patient = visitors.send("b1"), visitors.send("c1")
@@ -72,12 +72,12 @@ async def test_who_gives_up_waiting_takes_nobodys_place() -> None:
 
 
 async def test_a_place_given_to_who_gives_up_at_that_moment_goes_on_to_the_next() -> None:
-    turns, leave = FairTurns(1), asyncio.Event()
-    visitors = Visitors(turns)
+    semaphore, leave = FairSemaphore(1), asyncio.Event()
+    visitors = Visitors(semaphore)
     waiting: list[asyncio.Future[None]] = []
 
     async def hand_over_and_cancel() -> None:
-        async with turns.turn_of("a"):
+        async with semaphore.slot("a"):
             waiting.extend((visitors.send("b1"), visitors.send("c1")))
             await leave.wait()
         waiting[0].cancel()  # it has the place by now, and has not woken yet

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.concurrency.task_set import Tasks
+from proxy.concurrency.task_set import TaskSet
 from tests.support.event_loops import eventually
 
 
@@ -15,7 +15,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.failures: list[BaseException] = []
-        self.tasks = Tasks(self.failures.append)
+        self.tasks = TaskSet(self.failures.append)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ async def test_work_that_never_waits_is_done_at_once_and_costs_no_task(owner: Ow
     async def work() -> None:
         done.append("done")
 
-    assert owner.tasks.start_now(work()) is None
+    assert owner.tasks.start_eager(work()) is None
     assert done == ["done"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -45,7 +45,7 @@ async def test_work_that_awaits_what_never_waits_is_done_at_once(owner: Owner) -
 
     results: list[int] = []
 
-    assert owner.tasks.start_now(work()) is None
+    assert owner.tasks.start_eager(work()) is None
     assert results == [42]
 
 
@@ -61,7 +61,7 @@ async def test_work_goes_on_after_its_first_wait(owner: Owner) -> None:
         steps.append("second")
         return "result"
 
-    task = owner.tasks.start_now(work())
+    task = owner.tasks.start_eager(work())
 
     assert steps == ["started"]
     assert task is not None
@@ -78,7 +78,7 @@ async def test_work_may_give_way_without_waiting_for_anything(owner: Owner) -> N
         await asyncio.sleep(0)
         return "result"
 
-    task = owner.tasks.start_now(work())
+    task = owner.tasks.start_eager(work())
 
     assert task is not None
     assert await task == "result"
@@ -90,7 +90,7 @@ async def test_an_answer_that_is_there_before_the_task_is_not_missed(owner: Owne
     async def work() -> int:
         return await future
 
-    task = owner.tasks.start_now(work())
+    task = owner.tasks.start_eager(work())
     future.set_result(7)
 
     assert task is not None
@@ -106,7 +106,7 @@ async def test_after_its_first_wait_work_is_in_a_task_of_its_own(owner: Owner) -
         async with asyncio.timeout(10):
             await asyncio.sleep(0)
 
-    task = owner.tasks.start_now(work())
+    task = owner.tasks.start_eager(work())
 
     assert task is not None
     await task
@@ -118,7 +118,7 @@ async def test_a_failure_before_the_first_wait_is_raised_to_the_starter(owner: O
         raise ValueError("at once")
 
     with pytest.raises(ValueError, match="at once"):
-        owner.tasks.start_now(work())
+        owner.tasks.start_eager(work())
 
     assert owner.failures == []
 
@@ -128,7 +128,7 @@ async def test_a_failure_after_the_first_wait_is_reported(owner: Owner) -> None:
         await asyncio.sleep(0)
         raise ValueError("later")
 
-    task = owner.tasks.start_now(work())
+    task = owner.tasks.start_eager(work())
 
     assert task is not None
     with pytest.raises(ValueError, match="later"):
@@ -140,7 +140,7 @@ async def test_a_failure_nobody_awaits_is_reported(owner: Owner) -> None:
     async def work() -> None:
         raise ValueError("alone")
 
-    owner.tasks.keep(work())
+    owner.tasks.start_background(work())
 
     await eventually(lambda: owner.failures)
     assert [str(failure) for failure in owner.failures] == ["alone"]
@@ -156,7 +156,7 @@ async def test_what_the_wait_raises_is_raised_in_the_work(owner: Owner) -> None:
             return "caught"
         return "missed"
 
-    task = owner.tasks.start_now(work())
+    task = owner.tasks.start_eager(work())
     future.set_exception(ConnectionError())
 
     assert task is not None
@@ -176,7 +176,7 @@ async def test_cancelling_reaches_the_work_at_its_wait(owner: Owner, turns: int)
         finally:
             seen.append("cleaned up")
 
-    task = owner.tasks.start_now(work())
+    task = owner.tasks.start_eager(work())
     assert task is not None
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -197,7 +197,7 @@ async def test_work_may_outlive_a_cancellation(owner: Owner) -> None:
             await asyncio.sleep(0)
         return "still here"
 
-    task = owner.tasks.start_now(work())
+    task = owner.tasks.start_eager(work())
     assert task is not None
 
     task.cancel()
@@ -212,7 +212,7 @@ async def test_a_task_is_held_until_it_ends_though_nobody_else_holds_it(owner: O
         await gate.wait()
         passed.set()
 
-    owner.tasks.keep(work())
+    owner.tasks.start_background(work())
     await asyncio.sleep(0)
     gc.collect()
     gate.set()
@@ -234,11 +234,11 @@ async def test_stopping_ends_everything_even_what_starts_while_it_stops(owner: O
         try:
             await asyncio.Event().wait()
         finally:
-            owner.tasks.keep(late())
+            owner.tasks.start_background(late())
             await asyncio.sleep(0)
             ended.append("early")
 
-    owner.tasks.keep(early())
+    owner.tasks.start_background(early())
     await asyncio.sleep(0)
 
     await owner.tasks.stop()
@@ -258,7 +258,7 @@ async def test_one_failure_leaves_the_others_alone(owner: Owner) -> None:
         return "fine"
 
     other = owner.tasks.start(goes_on())
-    owner.tasks.keep(fails())
+    owner.tasks.start_background(fails())
     await eventually(lambda: owner.failures)
     gate.set()
 

@@ -51,10 +51,10 @@ def slow(name: str, *, quick: bool, **labels: str) -> dict[str, str]:
 
 
 DENIALS = "understudy_impersonation_denials_total"
-LOGINS = "understudy_refusals_total"
+LOGINS = "understudy_request_errors_total"
 REVIEWS = "understudy_access_reviews_total"
 TOKENS = "understudy_token_review_duration_seconds_count"
-ENDS = "understudy_own_credential_expiry_seconds"
+ENDS = "understudy_proxy_credential_expiry_seconds"
 LOST = "understudy_audit_events_lost_total"
 FLAGGED = "understudy_audit_join_flagged_events"
 JOINED = "understudy_audit_join_last_run_timestamp_seconds"
@@ -71,14 +71,14 @@ CASES = {
         | one(FLAGGED, "7" + LONG, flag="not-in-cluster"),
     ),
     "UnderstudyOwnRightsMissing": Case(
-        one("understudy_own_rights_missing_total", "0x5 1x10 2x10 3x10 4x100"),
+        one("understudy_proxy_permission_denials_total", "0x5 1x10 2x10 3x10 4x100"),
         # Twelve at once, when the API server was restarted.
-        one("understudy_own_rights_missing_total", "0x30 12x100")
-        | one("understudy_own_rights", "0" + LONG, identity="forwarder", finding="missing"),
+        one("understudy_proxy_permission_denials_total", "0x30 12x100")
+        | one("understudy_proxy_permissions", "0" + LONG, identity="forwarder", finding="missing"),
     ),
     "UnderstudyOwnRightsExcessive": Case(
-        one("understudy_own_rights", "3" + LONG, identity="forwarder", finding="excessive"),
-        one("understudy_own_rights", "0" + LONG, identity="forwarder", finding="excessive"),
+        one("understudy_proxy_permissions", "3" + LONG, identity="forwarder", finding="excessive"),
+        one("understudy_proxy_permissions", "0" + LONG, identity="forwarder", finding="excessive"),
     ),
     "UnderstudyLegacyImpersonationUsed": Case(
         one("understudy_legacy_impersonations_total", "0x30 1x100", action="allow"),
@@ -152,8 +152,8 @@ CASES = {
         one("understudy_audit_events_truncated_total", "0+1" + LONG),
     ),
     "UnderstudyAuditBehind": Case(
-        one("understudy_audit_events_waiting", "4000" + LONG, backend="log"),
-        one("understudy_audit_events_waiting", "40" + LONG, backend="log"),
+        one("understudy_audit_events_queued", "4000" + LONG, backend="log"),
+        one("understudy_audit_events_queued", "40" + LONG, backend="log"),
     ),
     "UnderstudyAuditRefusesRequests": Case(
         one("understudy_audit_requests_rejected_total", "0+1" + LONG),
@@ -171,9 +171,9 @@ CASES = {
         one(LOGINS, "0x55 1x100", reason="internal"), one(LOGINS, "0+9" + LONG, reason="forbidden")
     ),
     "UnderstudyTurnsAway": Case(
-        one("understudy_connections_turned_away_total", "0+60" + LONG),
-        one("understudy_connections_turned_away_total", "0" + LONG)
-        | one("understudy_requests_turned_away_total", "0+1" + LONG, kind="read"),
+        one("understudy_connections_rejected_total", "0+60" + LONG),
+        one("understudy_connections_rejected_total", "0" + LONG)
+        | one("understudy_requests_rejected_total", "0+1" + LONG, kind="read"),
     ),
     "UnderstudyUnauthenticatedFlood": Case(
         one("understudy_unauthenticated_refusals_total", "0+120" + LONG, reason="address")

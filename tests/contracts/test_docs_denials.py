@@ -17,7 +17,7 @@ from proxy.core.authorization.access_check import AccessCheck
 from proxy.core.gocompat.url import _target_fault
 from proxy.core.impersonation import evaluation
 from proxy.core.impersonation.evaluation import forbidden_message
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 from proxy.runtime import builders
 from tests.support.doc_references import ROOT
 
@@ -58,7 +58,7 @@ def refusal_codes() -> dict[str, int]:
     """Return the code of each refusal class, those outside of `core/errors.py` included."""
     codes: dict[str, int] = {}
     for name, value in vars(errors).items():
-        if isinstance(value, type) and issubclass(value, errors.Refusal):
+        if isinstance(value, type) and issubclass(value, errors.StatusError):
             codes[name] = value.code
     for tree in modules().values():
         for node in ast.walk(tree):
@@ -177,7 +177,7 @@ def test_every_refusal_without_a_question_is_explained() -> None:
     assert reasons == set(REFUSED_REASON.findall(section("403: the impersonation")))
 
 
-DEPUTY, ALICE = Identity("deputy"), Identity("alice")
+DEPUTY, ALICE = UserInfo("deputy"), UserInfo("alice")
 LIST, IDENTITIES = "impersonate-on:user-info:list", "authentication.k8s.io"
 EXAMPLES = {
     "action": AccessCheck(DEPUTY, LIST, resource="pods", namespace="default"),

@@ -13,9 +13,9 @@ import yaml
 from pydantic import BaseModel
 
 from proxy.cli import serve
-from proxy.concurrency.task_set import Tasks
-from proxy.runtime.config_watcher import ConfigKeeper, load_config
-from proxy.runtime.proxy import running_proxy
+from proxy.concurrency.task_set import TaskSet
+from proxy.runtime.config_watcher import ConfigWatcher, load_config
+from proxy.runtime.proxy import run_proxy
 from proxy.settings.loader import load_settings
 from proxy.settings.model import Settings, config_schema
 from proxy.settings.types import DURATION_PATTERN, TIMEOUT_PATTERN, StrictModel, write_duration
@@ -189,14 +189,14 @@ async def test_every_setting_is_read_by_a_running_proxy(tmp_path: Path) -> None:
         with seen_reading() as seen, restored_logging():
             config = await asyncio.to_thread(load_config, file)
             serve._configure_logs(config.settings, None)
-            async with running_proxy(config.settings) as proxy:
-                tasks = Tasks(lambda _: None)
+            async with run_proxy(config.settings) as proxy:
+                tasks = TaskSet(lambda _: None)
                 counter = ConfigMetrics(proxy.registry)
-                keeper = ConfigKeeper(
+                watcher = ConfigWatcher(
                     file, config, proxy.reload, counter=counter, now=lambda: 0.0, tasks=tasks
                 )
-                keeper.look_now()
-                assert await keeper._wait()
+                watcher.trigger()
+                assert await watcher._wait()
 
     unread = {path for path, name, model in SETTINGS if (model, name) not in seen}
     assert unread == READ_BY_THE_READER

@@ -13,8 +13,8 @@ from proxy.core.selfcheck.permissions import (
     FORWARDING,
     NAMING_ORIGINAL_USERS,
     REVIEWING,
-    Right,
-    token_request,
+    Permission,
+    token_request_permission,
 )
 from proxy.sandbox.proxy_rbac import (
     COMPONENTS,
@@ -44,10 +44,10 @@ def roles(directory: Path) -> dict[str, list[Rule]]:
     }
 
 
-def rights(rules: Iterable[Rule], namespace: str = "") -> set[Right]:
+def rights(rules: Iterable[Rule], namespace: str = "") -> set[Permission]:
     """Return each right that rules without a star grant."""
     return {
-        Right(verb, resource, group, subresource, namespace, name)
+        Permission(verb, resource, group, subresource, namespace, name)
         for rule in rules
         for verb in rule["verbs"]
         for group in rule["apiGroups"]
@@ -87,7 +87,7 @@ def test_the_self_check_looks_for_what_the_manifests_grant() -> None:
     assert rights(REVIEWER_RULES) == set(REVIEWING)
     assert rights(FORWARDER_RULES) == set(FORWARDING)
     assert rights(COMPONENTS[ORIGINAL_USER]) == set(NAMING_ORIGINAL_USERS)
-    assert rights(token, NAMESPACE) == {token_request(NAMESPACE, "understudy-forwarder")}
+    assert rights(token, NAMESPACE) == {token_request_permission(NAMESPACE, "understudy-forwarder")}
 
 
 def subjects(directory: Path) -> list[dict[str, str]]:

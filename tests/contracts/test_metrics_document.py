@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.admin import AdminSettings
 from proxy.settings.audit import AuditLogSettings, AuditSettings
@@ -39,7 +39,7 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Proxy, str]]:
             admin = AdminSettings.model_validate({"address": f"{LOOPBACK}:{port.number}"})
             log = AuditLogSettings.model_validate({"path": str(tmp_path / "audit.log")})
             update = {"admin": admin, "audit": AuditSettings(log=log)}
-            async with running_proxy(settings.model_copy(update=update)) as proxy:
+            async with run_proxy(settings.model_copy(update=update)) as proxy:
                 ConfigMetrics(proxy.registry)  # as `serve` does, which follows the file
                 yield proxy, f"http://{LOOPBACK}:{port.number}/metrics"
 

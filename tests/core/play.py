@@ -2,38 +2,38 @@
 
 from collections.abc import Callable, Container, Iterable
 
-from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.impersonation.evaluation import (
     Ask,
+    CacheLookup,
     Evaluation,
+    ImpersonationDecision,
     Question,
-    Recall,
-    Verdict,
 )
 
-YES = Answer(allowed=True)
-NO = Answer(allowed=False)
+YES = CheckResult(allowed=True)
+NO = CheckResult(allowed=False)
 
 
-def run(evaluation: Evaluation, answer: Callable[[Question], Answer]) -> Verdict:
+def run(evaluation: Evaluation, answer: Callable[[Question], CheckResult]) -> ImpersonationDecision:
     """Answer every question until there is a verdict."""
     try:
         question = next(evaluation)
         while True:
             question = evaluation.send(answer(question))
     except StopIteration as stop:
-        verdict: Verdict = stop.value
-        return verdict
+        decision: ImpersonationDecision = stop.value
+        return decision
 
 
 def play(
     evaluation: Evaluation, *, allow: Callable[[AccessCheck], bool]
-) -> tuple[Verdict, list[str]]:
+) -> tuple[ImpersonationDecision, list[str]]:
     """Answer checks by a rule and remember nothing; return the verdict and the checks in short."""
     asked: list[str] = []
 
-    def answer(question: Question) -> Answer:
-        if isinstance(question, Recall):
+    def answer(question: Question) -> CheckResult:
+        if isinstance(question, CacheLookup):
             return NO
         asked.append(short(question.check))
         return YES if allow(question.check) else NO
@@ -45,8 +45,8 @@ def play_asks(evaluation: Evaluation, *, deny: Container[str] = ()) -> list[Ask]
     """Return the checks as they were asked, with what each announced, all but some allowed."""
     asks: list[Ask] = []
 
-    def answer(question: Question) -> Answer:
-        if isinstance(question, Recall):
+    def answer(question: Question) -> CheckResult:
+        if isinstance(question, CacheLookup):
             return NO
         asks.append(question)
         return NO if short(question.check) in deny else YES

@@ -2,23 +2,23 @@ import pytest
 
 from proxy.core.forwarding import (
     ForwardingRules,
-    Hop,
-    IdentityLost,
+    HopContext,
+    IdentityInvariantError,
     assert_one_identity,
-    outbound_head,
-    returned_headers,
+    build_outbound_head,
+    response_headers,
 )
-from proxy.core.http.headers import HeaderLines, encoded_extra_key, encoded_lines
-from proxy.core.impersonation.headers import read_wanted_identity
-from proxy.core.impersonation.permit import Admission, admit_self
-from proxy.core.userinfo import Caller, Identity, extra_of
+from proxy.core.http.headers import HeaderList, encoded_extra_key, encoded_lines
+from proxy.core.impersonation.headers import parse_impersonation_headers
+from proxy.core.impersonation.permit import Permit, permit_self
+from proxy.core.userinfo import Caller, UserInfo, make_extra
 from tests.support.sent_heads import outbound_headers
 
-ALICE = Identity(
-    "alice", uid="7", groups=("dev", "ops"), extra=extra_of({"Acme.io/P": ["1", "2"], "b": [""]})
+ALICE = UserInfo(
+    "alice", uid="7", groups=("dev", "ops"), extra=make_extra({"Acme.io/P": ["1", "2"], "b": [""]})
 )
-ADMISSION = admit_self(Caller(ALICE))
-HOP = Hop(b"audit-1", b"10.0.0.1")
+ADMISSION = permit_self(Caller(ALICE))
+HOP = HopContext(b"audit-1", b"10.0.0.1")
 IDENTITY_LINES = [
     (b"Impersonate-User", b"alice"),
     (b"Impersonate-Uid", b"7"),
@@ -69,9 +69,9 @@ def test_a_header_that_is_not_the_client_s_to_send_stays_behind(name: bytes) -> 
 )
 def test_naming_our_headers_in_connection_removes_none_of_them(connection: list[bytes]) -> None:
     kept = [(b"Host", b"h"), (b"Content-Length", b"3")]
-    hop = Hop(b"audit-1", b"10.0.0.1", authorization=b"Bearer ours")
+    context = HopContext(b"audit-1", b"10.0.0.1", authorization=b"Bearer ours")
 
-    sent = outbound_headers([*kept, *((b"Connection", c) for c in connection)], ADMISSION, hop)
+    sent = outbound_headers([*kept, *((b"Connection", c) for c in connection)], ADMISSION, context)
 
     assert sent == [*kept, *OURS, (b"Authorization", b"Bearer ours"), *IDENTITY_LINES]
 
@@ -84,9 +84,9 @@ def test_what_the_client_names_in_connection_is_its_own_to_lose() -> None:
 
 def test_an_upgrade_is_asked_for_anew_in_the_client_s_spelling() -> None:
     headers = [(b"Connection", b"Upgrade, Impersonate-User"), (b"Upgrade", b"SPDY/3.1")]
-    hop = Hop(b"audit-1", b"10.0.0.1", upgrade=b"SPDY/3.1")
+    context = HopContext(b"audit-1", b"10.0.0.1", upgrade=b"SPDY/3.1")
 
-    assert outbound_headers(headers, ADMISSION, hop) == [
+    assert outbound_headers(headers, ADMISSION, context) == [
         *OURS,
         (b"Connection", b"Upgrade"),
         (b"Upgrade", b"SPDY/3.1"),
@@ -95,9 +95,9 @@ def test_an_upgrade_is_asked_for_anew_in_the_client_s_spelling() -> None:
 
 
 def test_a_chunked_body_has_no_length() -> None:
-    hop = Hop(b"audit-1", b"10.0.0.1", is_chunked=True)
+    context = HopContext(b"audit-1", b"10.0.0.1", is_chunked=True)
 
-    sent = outbound_headers([(b"Content-Length", b"3")], ADMISSION, hop)
+    sent = outbound_headers([(b"Content-Length", b"3")], ADMISSION, context)
 
     assert sent == [*OURS, (b"Transfer-Encoding", b"chunked"), *IDENTITY_LINES]
 
@@ -134,9 +134,9 @@ def test_a_trusted_proxy_s_word_about_the_origin_is_extended() -> None:
         (b"Forwarded", b"for=1.1.1.1"), (b"X-Forwarded-Host", b"h"),
         (b"X-Forwarded-Client-Cert", b"cert"),
     ]  # fmt: skip
-    hop = Hop(b"audit-1", b"10.0.0.1", trusts_peer=True)
+    context = HopContext(b"audit-1", b"10.0.0.1", trusts_peer=True)
 
-    assert outbound_headers(headers, ADMISSION, hop)[:-7] == [
+    assert outbound_headers(headers, ADMISSION, context)[:-7] == [
         (b"X-Real-Ip", b"1.1.1.1"),
         (b"Forwarded", b"for=1.1.1.1"),
         (b"X-Forwarded-Host", b"h"),
@@ -164,9 +164,9 @@ def test_configured_front_proxy_names_and_host_are_applied() -> None:
 def test_an_extra_key_arrives_as_it_was(key: str) -> None:
     name = b"Impersonate-Extra-" + encoded_extra_key(key)
 
-    wanted = read_wanted_identity([(b"Impersonate-User", b"u"), (name, b"v")])
+    wanted_user = parse_impersonation_headers([(b"Impersonate-User", b"u"), (name, b"v")])
 
-    assert wanted == Identity("u", extra=extra_of({key: ["v"]}))
+    assert wanted_user == UserInfo("u", extra=make_extra({key: ["v"]}))
 
 
 def test_a_long_extra_key_is_encoded_like_a_short_one() -> None:
@@ -179,10 +179,10 @@ WHOLE = encoded_lines(IDENTITY_LINES)
 
 @pytest.mark.parametrize("authorization", [None, b"Bearer ours"])
 def test_the_identity_we_built_passes_the_last_look(authorization: bytes | None) -> None:
-    headers = HeaderLines([(b"Host", b"h"), (b"Authorization-Hint", b"x"), (b"X-Remote", b"y")])
-    hop = Hop(b"audit-1", b"10.0.0.1", authorization=authorization)
+    headers = HeaderList([(b"Host", b"h"), (b"Authorization-Hint", b"x"), (b"X-Remote", b"y")])
+    context = HopContext(b"audit-1", b"10.0.0.1", authorization=authorization)
 
-    head = outbound_head(FIRST_LINE, headers, ADMISSION, hop)
+    head = build_outbound_head(FIRST_LINE, headers, ADMISSION, context)
 
     assert_one_identity(head, ADMISSION, authorization)
 
@@ -206,7 +206,7 @@ def test_the_identity_we_built_passes_the_last_look(authorization: bytes | None)
     ],
 )
 def test_a_request_without_exactly_the_admitted_identity_is_stopped(lines: bytes) -> None:
-    with pytest.raises(IdentityLost):
+    with pytest.raises(IdentityInvariantError):
         assert_one_identity(b"%b\r\nHost: h\r\n%b\r\n" % (FIRST_LINE, lines), ADMISSION, None)
 
 
@@ -224,15 +224,15 @@ def test_a_request_without_exactly_the_admitted_identity_is_stopped(lines: bytes
 def test_a_request_without_exactly_our_credential_is_stopped(lines: bytes) -> None:
     head = b"%b\r\nHost: h\r\n%b\r\n" % (FIRST_LINE, lines)
 
-    with pytest.raises(IdentityLost):
+    with pytest.raises(IdentityInvariantError):
         assert_one_identity(head, ADMISSION, b"Bearer ours")
 
 
 def test_an_admission_of_nobody_is_stopped() -> None:
-    nobody = Admission(Caller(ALICE), Identity(""))
+    nobody = Permit(Caller(ALICE), UserInfo(""))
     head = b"%b\r\nHost: h\r\nImpersonate-User: \r\n\r\n" % FIRST_LINE
 
-    with pytest.raises(IdentityLost):
+    with pytest.raises(IdentityInvariantError):
         assert_one_identity(head, nobody, None)
 
 
@@ -244,7 +244,7 @@ def test_a_response_keeps_everything_but_what_belongs_to_one_hop() -> None:
         (b"Upgrade", b"websocket"), (b"Set-Cookie", b"a"), (b"Content-Encoding", b"gzip"),
     ]  # fmt: skip
 
-    assert returned_headers(headers, audit_id=b"audit-1") == [
+    assert response_headers(headers, audit_id=b"audit-1") == [
         (b"Date", b"now"),
         (b"Warning", b'299 - "a"'),
         (b"Warning", b'299 - "b"'),
@@ -258,7 +258,7 @@ def test_a_response_keeps_everything_but_what_belongs_to_one_hop() -> None:
 def test_an_accepted_upgrade_is_told_to_the_client() -> None:
     headers = [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"), (b"X-A", b"1")]
 
-    assert returned_headers(headers, audit_id=b"id", upgrade=b"websocket") == [
+    assert response_headers(headers, audit_id=b"id", upgrade=b"websocket") == [
         (b"X-A", b"1"),
         (b"Audit-Id", b"id"),
         (b"Connection", b"Upgrade"),
@@ -269,7 +269,7 @@ def test_an_accepted_upgrade_is_told_to_the_client() -> None:
 def test_a_warning_of_ours_comes_after_those_of_the_api_server() -> None:
     headers = [(b"Warning", b'299 - "theirs"')]
 
-    returned = returned_headers(headers, audit_id=b"id", warning="ours")
+    returned = response_headers(headers, audit_id=b"id", warning="ours")
 
     assert [value for name, value in returned if name == b"Warning"] == [
         b'299 - "theirs"',

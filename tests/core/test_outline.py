@@ -2,54 +2,62 @@
 
 import pytest
 
-from proxy.core.errors import UnreadableRequest
+from proxy.core.errors import RequestInfoError
 from proxy.core.gocompat.url import first_values
-from proxy.core.impersonation.headers import read_wanted_identity
-from proxy.core.requestinfo.list_options import SelectorRefused
-from proxy.core.requestinfo.request_info import outline_action, parse_action, whole_action
+from proxy.core.impersonation.headers import parse_impersonation_headers
+from proxy.core.requestinfo.list_options import SelectorTooLarge
+from proxy.core.requestinfo.request_info import (
+    complete_request_info,
+    parse_outline,
+    parse_request_info,
+)
 
 LISTED = b"/api/v1/namespaces/n/pods?"
 
 
 def test_short_selectors_are_part_of_the_outline() -> None:
-    outline = outline_action(b"GET", LISTED + b"fieldSelector=metadata.name=p")
+    outline = parse_outline(b"GET", LISTED + b"fieldSelector=metadata.name=p")
 
     assert outline.is_whole
-    assert outline.action.name == "p"
+    assert outline.request_info.name == "p"
 
 
 @pytest.mark.parametrize(("watch", "verb"), [(b"", "list"), (b"watch=1&", "watch")])
 def test_long_selectors_are_read_when_the_caller_is_known(watch: bytes, verb: str) -> None:
     target = LISTED + watch + b"fieldSelector=metadata.name%3Dp" + b",a%3Db" * 100
 
-    outline = outline_action(b"GET", target)
-    whole = whole_action(outline, b"GET", target)
+    outline = parse_outline(b"GET", target)
+    whole = complete_request_info(outline, b"GET", target)
 
-    assert (outline.is_whole, outline.action.verb, outline.action.name) == (False, verb, "")
-    assert outline.action.has_unparsed_selector
+    assert (outline.is_whole, outline.request_info.verb, outline.request_info.name) == (
+        False,
+        verb,
+        "",
+    )
+    assert outline.request_info.has_unparsed_selector
     assert (whole.verb, whole.name, len(whole.fields)) == (verb, "p", 101)
 
 
 def test_selectors_of_too_many_terms_are_refused_after_the_outline() -> None:
     target = LISTED + b"labelSelector=" + b"a," * 100 + b"a"
-    outline = outline_action(b"GET", target)
+    outline = parse_outline(b"GET", target)
 
-    assert len(whole_action(outline, b"GET", target, most_terms=101).labels) == 101
-    with pytest.raises(SelectorRefused, match="more than 100 terms"):
-        whole_action(outline, b"GET", target, most_terms=100)
+    assert len(complete_request_info(outline, b"GET", target, most_terms=101).labels) == 101
+    with pytest.raises(SelectorTooLarge, match="more than 100 terms"):
+        complete_request_info(outline, b"GET", target, most_terms=100)
 
 
 def test_field_selector_that_is_not_text_is_refused_after_the_outline() -> None:
     target = LISTED + b"fieldSelector=a=%ff"
 
-    assert not outline_action(b"GET", target).is_whole
-    with pytest.raises(SelectorRefused, match="not valid UTF-8"):
-        parse_action(b"GET", target)
+    assert not parse_outline(b"GET", target).is_whole
+    with pytest.raises(SelectorTooLarge, match="not valid UTF-8"):
+        parse_request_info(b"GET", target)
 
 
 def test_unreadable_target_is_cut_in_the_message() -> None:
-    with pytest.raises(UnreadableRequest) as refusal:
-        parse_action(b"GET", b"/api/v1/watch?" + b"<" * 5000)
+    with pytest.raises(RequestInfoError) as refusal:
+        parse_request_info(b"GET", b"/api/v1/watch?" + b"<" * 5000)
 
     assert len(refusal.value.message) < 3000
     assert refusal.value.message.endswith("...TRUNCATED")
@@ -64,6 +72,6 @@ def test_list_of_groups_without_a_user_is_cut_in_the_message(constrained: bool) 
     headers = [(b"Impersonate-Group", b"g" * 5000)] * 100
 
     with pytest.raises(Exception, match="TRUNCATED") as refusal:
-        read_wanted_identity(headers, constrained=constrained)
+        parse_impersonation_headers(headers, constrained=constrained)
 
     assert len(str(refusal.value)) < 100_000

@@ -1,8 +1,8 @@
 import pytest
 
 from proxy.core.userinfo import (
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
     node_name,
     service_account,
     service_account_groups,
@@ -56,8 +56,8 @@ def test_only_a_valid_username_stands_for_a_service_account(
 
 
 def test_extras_are_equal_whatever_order_they_came_in() -> None:
-    one = Identity("u", extra=extra_of({"b": ["2", "1"], "a": []}))
-    other = Identity("u", extra=extra_of({"a": (), "b": ("2", "1")}))
+    one = UserInfo("u", extra=make_extra({"b": ["2", "1"], "a": []}))
+    other = UserInfo("u", extra=make_extra({"a": (), "b": ("2", "1")}))
 
     assert one == other
     assert hash(one) == hash(other)

@@ -74,8 +74,10 @@ class Admin:
 
 
 def native_page(server: ApiServer, path: str) -> Page:
-    answer = server.admin.request("GET", path)
-    return Page(answer.status, answer.body.decode(), tuple(answer.header(name) for name in HEADERS))
+    response = server.admin.request("GET", path)
+    return Page(
+        response.status, response.body.decode(), tuple(response.header(name) for name in HEADERS)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +167,8 @@ def test_upstream_down_and_up_again(
     assert upstream.text == "internal server error: the API server does not answer\n"
     assert admin_port.get("/readyz?exclude=upstream").status == 200
     for _ in range(3):
-        answer = client.request("GET", "/version")
-        assert (answer.status, answer.json()["reason"]) == (503, "ServiceUnavailable")
+        response = client.request("GET", "/version")
+        assert (response.status, response.json()["reason"]) == (503, "ServiceUnavailable")
         assert (admin_port.get("/livez").status, admin_port.get("/healthz").status) == (200, 200)
     assert "understudy_upstream_reachable 0.0" in admin_port.get("/metrics").text
 
@@ -206,7 +208,7 @@ def test_metrics_are_for_those_whom_the_api_server_allows(
             "address": f"{LOOPBACK}:{port.number}",
             "certificateFile": str(certificate),
             "keyFile": str(key),
-            "metricsNeedToken": True,
+            "metricsRequireAuthorization": True,
         }
         with ProxyProcess(control_plane, plain_api_server, settings={"admin": section}) as proxy:
             page = Admin(f"https://{LOOPBACK}:{port.number}", proxy.ca_pem)

@@ -8,12 +8,12 @@ import pytest
 
 from proxy.sandbox.aggregated.api import AggregatedServer
 from proxy.sandbox.aggregated.server import CONSOLE_PROTOCOL, GROUP
-from proxy.sandbox.api_client import Answer, ApiClient, client_context
+from proxy.sandbox.api_client import ApiClient, APIResponse, client_context
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
-from proxy.sandbox.identities import Authority, Credential, KeyPair
+from proxy.sandbox.identities import CertificateAuthority, Credential, KeyPair
 from proxy.sandbox.objects import grant
-from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
+from proxy.sandbox.web_socket import UpgradeRejected, WebSocket
 
 MACHINE = f"/apis/{GROUP}/v1/namespaces/default/virtualmachines/testvm"
 
@@ -41,10 +41,10 @@ def erin(
 def test_a_console_shows_the_identity_the_aggregator_passed_on(
     erin: KeyPair, native_api_server: ApiServer
 ) -> None:
-    answer = native_api_server.client(erin).request("GET", f"{MACHINE}/console")
+    response = native_api_server.client(erin).request("GET", f"{MACHINE}/console")
 
-    received = answer.json()
-    assert answer.status == 200
+    received = response.json()
+    assert response.status == 200
     assert received["path"] == f"{MACHINE}/console"
     assert received["remote"]["x-remote-user"] == ["erin"]
     assert received["remote"]["x-remote-uid"] == ["7"]
@@ -57,10 +57,10 @@ def test_a_console_without_permission_is_refused_before_it_is_reached(
 ) -> None:
     stranger = control_plane.clients.issue_client("stranger")
 
-    answer = native_api_server.client(stranger).request("GET", f"{MACHINE}/console")
+    response = native_api_server.client(stranger).request("GET", f"{MACHINE}/console")
 
-    assert answer.status == 403
-    assert "virtualmachines/console" in answer.json()["message"]
+    assert response.status == 403
+    assert "virtualmachines/console" in response.json()["message"]
 
 
 def test_an_upgraded_console_echoes_after_saying_who_is_there(
@@ -90,7 +90,7 @@ def test_an_upgrade_without_permission_is_refused(
     url = f"{native_api_server.url}{MACHINE}/console"
 
     with (
-        pytest.raises(UpgradeRefused) as refused,
+        pytest.raises(UpgradeRejected) as refused,
         WebSocket(url, context=context, protocol=CONSOLE_PROTOCOL),
     ):
         pytest.fail("a stranger got a console")
@@ -102,11 +102,11 @@ def test_an_upgrade_without_permission_is_refused(
 def test_a_refusal_of_its_own_comes_through_as_it_is(
     erin: KeyPair, native_api_server: ApiServer
 ) -> None:
-    answer = native_api_server.client(erin).request("GET", f"{MACHINE}/unauthorized")
+    response = native_api_server.client(erin).request("GET", f"{MACHINE}/unauthorized")
 
-    assert answer.status == 401
-    assert answer.header("WWW-Authenticate") == 'Basic realm="console"'
-    assert answer.json()["received"]["remote"]["x-remote-user"] == ["erin"]
+    assert response.status == 401
+    assert response.header("WWW-Authenticate") == 'Basic realm="console"'
+    assert response.json()["received"]["remote"]["x-remote-user"] == ["erin"]
 
 
 def test_its_resources_are_discovered(
@@ -120,18 +120,18 @@ def test_its_resources_are_discovered(
 def test_the_aggregator_may_say_who_is_asking(
     aggregated: AggregatedServer, control_plane: ControlPlane
 ) -> None:
-    answer = ask_as_admin(
+    response = ask_as_admin(
         aggregated, control_plane, control_plane.front_proxies.issue_client("front-proxy-client")
     )
 
-    assert answer.json()["remote"] == {"x-remote-user": ["admin"]}
+    assert response.json()["remote"] == {"x-remote-user": ["admin"]}
 
 
 @pytest.mark.parametrize("shown", ["no certificate", "a stranger's certificate"])
 def test_nobody_else_may_say_who_is_asking(
     shown: str, aggregated: AggregatedServer, control_plane: ControlPlane
 ) -> None:
-    stranger = Authority("strangers").issue_client("front-proxy-client")
+    stranger = CertificateAuthority("strangers").issue_client("front-proxy-client")
 
     # TLS 1.3 tells a refused client late, so it may see an alert or just the end.
     with pytest.raises((ssl.SSLError, ConnectionResetError)):
@@ -140,7 +140,7 @@ def test_nobody_else_may_say_who_is_asking(
 
 def ask_as_admin(
     aggregated: AggregatedServer, control_plane: ControlPlane, credential: Credential
-) -> Answer:
+) -> APIResponse:
     """Ask the server directly, past the API server, and claim to be someone."""
     url = f"https://localhost:{aggregated.port}"
     client = ApiClient(url, ca_pem=control_plane.servers.certificate_pem, credential=credential)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from proxy.analysis.cluster import Cluster, Object, open_cluster
-from proxy.analysis.discovery import find_kind, known_resources
+from proxy.analysis.discovery import find_resource, known_resources
 from proxy.core.requestinfo.request_info import ResourceKind
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
@@ -295,7 +295,7 @@ def test_resources_go_by_the_names_that_kubectl_takes(
         async with open_cluster(document) as cluster:
             old = OldCluster(cluster._client)
             assert len(await known_resources(old)) == len(await known_resources(cluster))
-            return [await find_kind(cluster, named), await find_kind(old, named)]
+            return [await find_resource(cluster, named), await find_resource(old, named)]
 
     group, version, resource, namespaced = kind or ("", "", "", False)
     found = ResourceKind(group, version, resource, is_namespaced=namespaced) if kind else None
@@ -330,9 +330,9 @@ def test_a_denied_answer_names_the_event_by_which_its_story_is_told(
     headers = as_user("alice", groups=["ops"], extra=[("acme.io%2Fx", "1")])
     client = understudy.client(caller.credential)
 
-    answer = client.request("GET", "/api/v1/namespaces/default/pods?limit=5", headers=headers)
-    audit_id = answer.header("Audit-Id")
-    assert (answer.status, bool(audit_id)) == (403, True)
+    response = client.request("GET", "/api/v1/namespaces/default/pods?limit=5", headers=headers)
+    audit_id = response.header("Audit-Id")
+    assert (response.status, bool(audit_id)) == (403, True)
     assert audit_id is not None
     complete_event(understudy.audit_log, audit_id)
     log = understudy.audit_log
@@ -342,7 +342,7 @@ def test_a_denied_answer_names_the_event_by_which_its_story_is_told(
     said = explain(kubeconfig, f"--audit-id={audit_id}", f"--audit-log={log}", "-o=json")
 
     story = said.document()
-    assert story["recorded"]["message"] == answer.json()["message"] == story["answer"]["message"]
+    assert story["recorded"]["message"] == response.json()["message"] == story["answer"]["message"]
     assert story["recorded"]["annotations"]["first-failed-check"] == (
         "impersonate-on:user-info:list pods in default"
     )
@@ -364,15 +364,15 @@ def test_the_story_of_an_allowed_request_names_its_mode(
     rights.grant(caller, may_do("user-info", "list"), may_be("user-info", "users", "emil-2"))
     client = understudy.client(caller.credential)
 
-    answer = client.request("GET", "/api/v1/pods", headers=as_user("emil-2"))
-    audit_id = answer.header("Audit-Id") or ""
+    response = client.request("GET", "/api/v1/pods", headers=as_user("emil-2"))
+    audit_id = response.header("Audit-Id") or ""
     complete_event(understudy.audit_log, audit_id)
     said = explain(kubeconfig, f"--audit-id={audit_id}", f"--audit-log={understudy.audit_log}")
 
     assert "├─ constraint: impersonate:user-info" in said.output
     assert "user-info: allowed; emil-2 is neither" in said.output
     # Emil's double has no rights of his own, and that is told as the API server tells it.
-    assert f"403 {answer.json()['message']}" in said.output
+    assert f"403 {response.json()['message']}" in said.output
     assert "emil-2 itself may not do it" in said.output
 
 
@@ -390,9 +390,9 @@ def test_whatever_we_forbid_says_which_event_tells_of_it(
     with client.connect() as at:
         answers = [at.request("GET", "/version", headers=headers) for headers in asked]
 
-    for answer in answers:
-        assert answer.status == 403
-        event = complete_event(understudy.audit_log, answer.header("Audit-Id") or "")
+    for response in answers:
+        assert response.status == 403
+        event = complete_event(understudy.audit_log, response.header("Audit-Id") or "")
         assert json.loads(event["annotations"]["kube-understudy.io/wanted"])["username"]
 
 

@@ -93,7 +93,7 @@ def test_a_webhook_decides_when_asked_to(control_plane: ControlPlane, tmp_path: 
         with closing(control_plane.start_api_server(options)) as server:
             answers = [server.client(alice).request("GET", "/api/v1/pods") for _ in range(2)]
 
-    assert [answer.status for answer in answers] == [403, 403]
+    assert [response.status for response in answers] == [403, 403]
     assert answers[0].json()["message"].endswith("no, says the webhook")
     questions = [spec for spec in asked if spec.get("user") == "alice"]
     assert [spec["resourceAttributes"]["verb"] for spec in questions] == ["list", "list"]

@@ -253,8 +253,8 @@ class Both:
         doors = (self.native.client(credential), self.understudy.client(credential))
         for client in doors:
             self._set_scene(step)
-            answer = client.request(step.method, step.target, headers=headers, body=step.body)
-            assert answer.status == step.status, answer
+            response = client.request(step.method, step.target, headers=headers, body=step.body)
+            assert response.status == step.status, response
         return self.events(audit_id, step.stages)
 
     def events(self, audit_id: str, stages: Sequence[str]) -> tuple[list[Event], list[Event]]:

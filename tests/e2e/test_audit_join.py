@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.sandbox.api_client import Answer, ApiClient
+from proxy.sandbox.api_client import ApiClient, APIResponse
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken
@@ -87,8 +87,8 @@ def lines_of(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def audit_id(answer: Answer) -> str:
-    return answer.header("Audit-Id") or ""
+def audit_id(response: APIResponse) -> str:
+    return response.header("Audit-Id") or ""
 
 
 def test_every_request_appears_once_with_its_three_identities(run: Run, caller: Caller) -> None:
@@ -110,9 +110,9 @@ def test_every_request_appears_once_with_its_three_identities(run: Run, caller: 
     assert result.returncode == 0, result.stderr
     lines = {line["auditID"]: line for line in lines_of(result)}
     times = Counter(line["auditID"] for line in lines_of(result))
-    assert {times[audit_id(answer)] for answer in answers} == {1}
-    assert [lines[audit_id(answer)]["code"] for answer in answers] == [
-        answer.status for answer in answers
+    assert {times[audit_id(response)] for response in answers} == {1}
+    assert [lines[audit_id(response)]["code"] for response in answers] == [
+        response.status for response in answers
     ]
     listed = lines[audit_id(answers[len(targets)])]
     assert (listed["caller"], listed["constraint"], listed["target"], listed["proxy"]) == (
@@ -146,7 +146,7 @@ def test_an_id_that_a_client_uses_twice_is_kept_twice_and_flagged(run: Run, call
     run.settle(client)
     result = run.join("-o", "json")
 
-    assert [audit_id(answer) for answer in answers] == [chosen, chosen]
+    assert [audit_id(response) for response in answers] == [chosen, chosen]
     both = [line for line in lines_of(result) if line["auditID"] == chosen]
     assert [(line["target"], line["clusterTarget"]) for line in both] == [
         (caller.name, caller.name),
@@ -167,7 +167,7 @@ def test_whoever_uses_our_credential_alone_is_found(
     run.settle(run.understudy.client(caller.credential))
     metrics = run.directory / "understudy.prom"
     result = run.join("-o", "json")
-    table = run.join("--our-user", forwarder_name([ALL_EXTRAS]), "--metrics", str(metrics))
+    table = run.join("--proxy-user", forwarder_name([ALL_EXTRAS]), "--metrics", str(metrics))
 
     flags = {line["auditID"]: line["flags"] for line in lines_of(result) if line["flags"]}
     assert flags == {
@@ -193,8 +193,8 @@ def test_a_request_whose_uri_was_cut_is_joined_by_its_digest(run: Run, caller: C
 
     assert result.returncode == 0, result.stderr
     lines = {line["auditID"]: line for line in lines_of(result)}
-    for answer in answers:
-        line = lines[audit_id(answer)]
+    for response in answers:
+        line = lines[audit_id(response)]
         assert line["requestURI"].endswith("...TRUNCATED")
         assert line["clusterTarget"] == line["target"]
         assert line["flags"] == []

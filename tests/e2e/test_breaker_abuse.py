@@ -111,8 +111,8 @@ def test_f4_reviews_that_the_api_server_refuses_leave_other_callers_alone(
 
     def asks_uncached(client: ApiClient) -> str:
         wanted = as_user(f"somebody-{next(numbers)}")
-        answer = client.request("GET", "/version", headers=wanted)
-        return SERVED if answer.status == 200 else answer.json()["message"]
+        response = client.request("GET", "/version", headers=wanted)
+        return SERVED if response.status == 200 else response.json()["message"]
 
     served = understudy.client(bob.credential)
     poll(lambda: asks_uncached(served) == SERVED, "bob is not served")

@@ -11,7 +11,7 @@ import yaml
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import FRONT_PROXY_NAME, ControlPlane
-from proxy.sandbox.identities import Authority, Credential
+from proxy.sandbox.identities import CertificateAuthority, Credential
 from proxy.sandbox.objects import apply
 from proxy.sandbox.proxy_process import ProxyProcess
 from proxy.sandbox.proxy_rbac import REVIEWER_NAME
@@ -90,7 +90,7 @@ def test_strangers_and_front_proxies_of_another_name_are_not(
     control_plane: ControlPlane, api_server: ApiServer, understudy: ProxyProcess
 ) -> None:
     for credential in (
-        Authority("stranger").issue_client("alice"),
+        CertificateAuthority("stranger").issue_client("alice"),
         control_plane.front_proxies.issue_client("another"),
         control_plane.front_proxies.issue_client(FRONT_PROXY_NAME),
     ):
@@ -113,7 +113,7 @@ def test_a_ca_that_is_added_or_taken_away_is_noticed_without_a_restart(
 ) -> None:
     admin = api_server.admin
     before = published(admin, "client-ca-file")
-    added = Authority("added")
+    added = CertificateAuthority("added")
     newcomer, alice = added.issue_client("zoe"), control_plane.clients.issue_client("alice")
     assert not is_served(understudy, newcomer)
 

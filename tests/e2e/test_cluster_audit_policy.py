@@ -181,9 +181,9 @@ DIRECTLY = {
 
 def done(deed: Deed, client: ApiClient) -> str:
     """Carry a deed out, and return its audit id."""
-    answer = client.request(deed.method, deed.target, headers=deed.wanted, body=deed.body)
-    assert answer.status in {200, 201}, answer.body
-    audit_id = answer.header("Audit-Id")
+    response = client.request(deed.method, deed.target, headers=deed.wanted, body=deed.body)
+    assert response.status in {200, 201}, response.body
+    audit_id = response.header("Audit-Id")
     assert audit_id is not None
     return audit_id
 

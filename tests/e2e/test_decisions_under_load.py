@@ -216,9 +216,9 @@ def test_a_thousand_groups_are_answered_in_time_and_more_are_refused(
         # In another order they are another identity, which nobody remembers.
         turned = groups[turn:] + groups[:turn]
         started = time.monotonic()
-        answer = client.request("GET", PODS, headers=[*impersonator.headers, *turned])
+        response = client.request("GET", PODS, headers=[*impersonator.headers, *turned])
         seconds.append(time.monotonic() - started)
-        assert answer.status == 200, answer.body
+        assert response.status == 200, response.body
     one_more = [*impersonator.headers, *groups, ("Impersonate-Group", "one-too-many")]
     refused = client.request("GET", PODS, headers=one_more)
 
@@ -235,9 +235,9 @@ def seconds_of_requests(client: ApiClient, impersonator: Impersonator) -> list[f
     with client.connect() as connection:
         for _ in range(REQUESTS):
             started = time.perf_counter()
-            answer = connection.request("GET", PODS, headers=impersonator.headers)
+            response = connection.request("GET", PODS, headers=impersonator.headers)
             seconds.append(time.perf_counter() - started)
-            assert answer.status == 200
+            assert response.status == 200
     return seconds
 
 

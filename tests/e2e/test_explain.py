@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from proxy.sandbox.api_client import Answer
+from proxy.sandbox.api_client import APIResponse
 from proxy.sandbox.programs.binaries import Binaries
 from tests.explain_parity.command import Desk
 from tests.explain_parity.generated import Seat, caller_of, seats
@@ -48,12 +48,12 @@ def event_of(arena: Arena, audit_id: str) -> Event:
     return arena.subject.audit.collect([audit_id], audit_id)[audit_id]
 
 
-def is_forbidden(answer: Answer, event: Event) -> bool | None:
+def is_forbidden(response: APIResponse, event: Event) -> bool | None:
     """Tell whether somebody lacked a right; None for requests that did not come to that."""
     if "kube-understudy.io/upstream-code" not in event.get("annotations", {}):
-        return True if answer.status == 403 else None
+        return True if response.status == 403 else None
     # What is forbidden for other reasons (admission) is worded otherwise.
-    return answer.status == 403 and " cannot " in answer.json()["message"]
+    return response.status == 403 and " cannot " in response.json()["message"]
 
 
 @soak
@@ -73,19 +73,21 @@ def test_can_i_says_what_a_real_request_is_told(arena: Arena) -> None:
 
 
 def compare(arena: Arena, seat: Seat) -> str:
-    answer, audit_id = seat.send_first()
-    if not is_audited(answer, audit_id):
+    response, audit_id = seat.send_first()
+    if not is_audited(response, audit_id):
         return "malformed"
     event = event_of(arena, audit_id)
-    forbidden = is_forbidden(answer, event)
+    forbidden = is_forbidden(response, event)
     if forbidden is None:
         return "malformed"
     question = seat.question
 
-    said = desk_of(arena).can_i(caller_of(event), question.wanted, question.method, question.target)
+    said = desk_of(arena).can_i(
+        caller_of(event), question.wanted_user, question.method, question.target
+    )
 
     told = said.document()
-    assert told["allowed"] is not forbidden, (question, told, answer.body)
+    assert told["allowed"] is not forbidden, (question, told, response.body)
     assert said.code == (1 if forbidden else 0)
     return "no" if forbidden else "yes"
 
@@ -99,8 +101,8 @@ def test_what_explain_prints_allows_exactly_what_was_denied(arena: Arena) -> Non
 
     with closing(seats(arena, seed=SEED + 1, stride=STRIDE)) as taken:
         for seat in taken:
-            answer, audit_id = seat.send_first()
-            if is_refused_impersonation(answer):
+            response, audit_id = seat.send_first()
+            if is_refused_impersonation(response):
                 caller = caller_of(event_of(arena, audit_id))
                 bench.hold(caller, seat.question, seat.send, has_rights=seat.has_rights)
             if tally.fixed >= wanted:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.core.rbac.intent.cases import Trial, trials
+from proxy.core.rbac.intent.cases import ExpectedDecision, expected_decisions
 from proxy.core.rbac.intent.model import Intent
 from proxy.core.rbac.intent.parser import read_intent
-from proxy.core.rbac.model import NOBODY
-from proxy.core.rbac.resources import BUILT_IN, Resource
-from proxy.core.userinfo import Identity
+from proxy.core.rbac.model import UNNAMED_USER
+from proxy.core.rbac.resources import BUILT_IN, APIResource
+from proxy.core.userinfo import UserInfo
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
@@ -116,20 +116,20 @@ class Callers:
     def __init__(self, control_plane: ControlPlane, admin: ApiClient) -> None:
         self._control_plane = control_plane
         self._admin = admin
-        self._known: dict[Identity, Credential] = {}
+        self._known: dict[UserInfo, Credential] = {}
 
-    def credential(self, identity: Identity) -> Credential:
-        if identity not in self._known:
-            self._known[identity] = self._prove(identity)
-        return self._known[identity]
+    def credential(self, user: UserInfo) -> Credential:
+        if user not in self._known:
+            self._known[user] = self._prove(user)
+        return self._known[user]
 
-    def _prove(self, identity: Identity) -> Credential:
-        if not identity.name.startswith("system:serviceaccount:"):
-            groups = [one for one in identity.groups if not one.startswith("system:")]
-            return self._control_plane.clients.issue_client(identity.name, groups=groups)
-        namespace, name = identity.name.split(":")[2:]
+    def _prove(self, user: UserInfo) -> Credential:
+        if not user.name.startswith("system:serviceaccount:"):
+            groups = [one for one in user.groups if not one.startswith("system:")]
+            return self._control_plane.clients.issue_client(user.name, groups=groups)
+        namespace, name = user.name.split(":")[2:]
         pod = None
-        if identity.extra:
+        if user.extra:
             create_node(self._admin, NODE)
             pod = create_pod(
                 self._admin, namespace, fresh_name("pod"), node=NODE, service_account=name
@@ -187,28 +187,28 @@ def test_an_intent_comes_true_on_both_sides(
 
 def ask_all(intent: Intent, callers: Callers, understudy: ProxyProcess) -> Counter[tuple[str, str]]:
     """Send every trial that a request can be made of."""
-    clients: dict[Identity, ApiClient] = {}
+    clients: dict[UserInfo, ApiClient] = {}
     seen: Counter[tuple[str, str]] = Counter()
-    for trial in trials([intent]):
-        identity = trial.caller.identity
-        if identity.name == f"{NOBODY}-else":
-            identity = Identity(identity.name)
-        client = clients.get(identity)
+    for trial in expected_decisions([intent]):
+        user = trial.caller.user
+        if user.name == f"{UNNAMED_USER}-else":
+            user = UserInfo(user.name)
+        client = clients.get(user)
         if client is None:
-            client = clients[identity] = understudy.client(callers.credential(identity))
+            client = clients[user] = understudy.client(callers.credential(user))
         outcome = ask(trial, client)
         seen["meant" if trial.is_meant else "not meant", outcome] += 1
         assert outcome in {"no request", "allowed" if trial.is_meant else "denied"}, trial
     return seen
 
 
-def ask(trial: Trial, client: ApiClient) -> str:
-    line = request_line(trial.action)
+def ask(trial: ExpectedDecision, client: ApiClient) -> str:
+    line = request_line(trial.request_info)
     if line is None:
         return "no request"
     body: dict[str, str] | None = {} if line[0] in {"POST", "PUT", "PATCH"} else None
-    answer = client.request(*line, headers=headers_for(trial.wanted), body=body)
-    return "denied" if is_refused_impersonation(answer) else "allowed"
+    response = client.request(*line, headers=headers_for(trial.wanted_user), body=body)
+    return "denied" if is_refused_impersonation(response) else "allowed"
 
 
 def test_kubectl_does_what_was_granted_and_nothing_next_to_it(
@@ -328,7 +328,7 @@ def test_the_catalogue_is_what_the_server_serves(admin: ApiClient) -> None:
     groups = admin.call("GET", "/apis")["groups"]
     roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
     served = {
-        Resource(_group(page["groupVersion"]), entry["name"], entry["namespaced"])
+        APIResource(_group(page["groupVersion"]), entry["name"], entry["namespaced"])
         for page in (admin.call("GET", root) for root in roots)
         for entry in page["resources"]
         if _group(page["groupVersion"]) != "acme.io"

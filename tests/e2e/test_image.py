@@ -193,9 +193,9 @@ def test_it_serves_without_writing_anything_and_ends_well(
             f"https://localhost:{port}", ca_pem=config.with_name("ca.crt").read_bytes()
         )
 
-        answer = client.request("GET", "/version")
+        response = client.request("GET", "/version")
         process.terminate()
 
         assert process.wait(timeout=30) == 0
-    assert answer.status == 401
+    assert response.status == 401
     assert files(installed) == before

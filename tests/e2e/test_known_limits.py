@@ -124,9 +124,9 @@ def mint(mallory: ApiClient, namespace: str, account: str) -> tuple[int, BearerT
     """Return what became of a TokenRequest, and the token if there is one."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-    answer = mallory.request("POST", path, body=request)
-    token = answer.json()["status"]["token"] if answer.status == 201 else "none"
-    return answer.status, BearerToken(token)
+    response = mallory.request("POST", path, body=request)
+    token = response.json()["status"]["token"] if response.status == 201 else "none"
+    return response.status, BearerToken(token)
 
 
 def test_who_mints_tokens_in_our_namespace_becomes_anyone(
@@ -242,7 +242,7 @@ def test_replicas_differ_by_what_they_remember_of_modes(
 
     try:
         for replica in replicas:
-            replica.reload(modeMemory=remembers)
+            replica.reload(modeCache=remembers)
         # Only legacy allows this one, and only one replica hears of it.
         who_am_i(one.client(caller.credential), *as_user("bob", groups=["dev"]))
         seen = [groups_at(replica, caller, node) for replica in (one, other)]

@@ -176,8 +176,8 @@ def test_other_extras_need_the_component(
 
     cluster.install("--kustomize", str(tmp_path))
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (answer := forwarder.request("GET", "/version", headers=blue)).status != 200:
-        assert time.monotonic() < deadline, answer
+    while (response := forwarder.request("GET", "/version", headers=blue)).status != 200:
+        assert time.monotonic() < deadline, response
         time.sleep(0.05)
     cluster.run("delete", "clusterrolebinding", "understudy-forwarder-all-extras")
 
@@ -222,18 +222,18 @@ def test_the_proxy_forwards_by_a_token_that_it_asked_for(
 ) -> None:
     client = understudy.client(cluster.control_plane.clients.issue_client("alice", groups=("dev",)))
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (answer := client.request("GET", "/version")).status != 200:
-        assert time.monotonic() < deadline, answer
+    while (response := client.request("GET", "/version")).status != 200:
+        assert time.monotonic() < deadline, response
         time.sleep(0.05)
 
     itself = who_am_i(client)
 
     assert (itself["username"], itself["groups"]) == ("alice", ["dev", "system:authenticated"])
-    event = complete_event(cluster.server.audit_log, answer.header("Audit-Id") or "")
+    event = complete_event(cluster.server.audit_log, response.header("Audit-Id") or "")
     assert event["user"]["username"] == FORWARDER
     assert event["impersonatedUser"]["username"] == "alice"
     # Neither too little nor too much, and not one for everything.
-    while (log := understudy.log_file.read_text()).count("own rights as they should be") < 2:
+    while (log := understudy.log_file.read_text()).count("proxy permissions verified") < 2:
         assert time.monotonic() < deadline, log
         time.sleep(0.05)
     assert f'"user":"{REVIEWER}"' in log

@@ -60,10 +60,10 @@ class Door:
 
     def ask(self, wish: Wish) -> int:
         client = self.client(wish.caller.credential)
-        answer = client.request(
+        response = client.request(
             wish.method, wish.target, headers=list(wish.headers), body=wish.body
         )
-        return answer.status
+        return response.status
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +188,10 @@ def test_the_printed_grants_keep_everything_working_without_legacy(
     assert done.stderr == ""
     # What was not done is not granted.
     nobody = wishes[0]
-    answer = understudy.client(nobody.caller.credential).request(
+    response = understudy.client(nobody.caller.credential).request(
         "DELETE", "/api/v1/namespaces/default/pods/none", headers=list(nobody.headers)
     )
-    assert is_refused_impersonation(answer)
+    assert is_refused_impersonation(response)
 
 
 def test_kubectl_goes_on_working(
@@ -237,12 +237,12 @@ def test_what_no_grant_mends_is_told_of_a_real_log(
     client = understudy.client(robot.credential)
     headers = [*as_node(node), ("Impersonate-Group", "system:nodes")]
 
-    answer = client.request(
+    response = client.request(
         "POST", f"/apis/{AUTHENTICATION}/v1/selfsubjectreviews", headers=headers, body=REVIEW
     )
-    complete_event(understudy.audit_log, answer.header("Audit-Id") or "")
+    complete_event(understudy.audit_log, response.header("Audit-Id") or "")
 
-    assert answer.status == 201
+    assert response.status == 201
     done = report(understudy.audit_log, {robot.name})
     text = " ".join(done.stdout.split())
     assert f"broken system:node:{node}; groups system:nodes: 1 requests" in text

@@ -11,8 +11,8 @@ from proxy.sandbox.identities import (
     DAY,
     SERVER_USAGE,
     USUAL_VALIDITY,
-    Authority,
     BearerToken,
+    CertificateAuthority,
     Validity,
 )
 from proxy.sandbox.objects import (
@@ -118,17 +118,17 @@ def test_a_certificate_that_does_not_hold_is_refused(
 
 
 def test_strangers_are_refused(plain_api_server: ApiServer) -> None:
-    certificate = Authority("stranger").issue_client("alice")
+    certificate = CertificateAuthority("stranger").issue_client("alice")
 
     for credential in (certificate, BearerToken("guessed")):
         assert plain_api_server.client(credential).request("GET", "/api").status == 401
 
 
 def test_nobody_is_anonymous(plain_api_server: ApiServer) -> None:
-    answer = plain_api_server.client().request("GET", "/api/v1/pods")
+    response = plain_api_server.client().request("GET", "/api/v1/pods")
 
-    assert answer.status == 403
-    assert 'User "system:anonymous" cannot list resource "pods"' in answer.json()["message"]
+    assert response.status == 403
+    assert 'User "system:anonymous" cannot list resource "pods"' in response.json()["message"]
 
 
 def test_only_the_front_proxy_speaks_for_others(

@@ -141,10 +141,10 @@ def past(
     with running_understudy(control_plane, plain_api_server, directory) as understudy:
         for caller in (deputy, former, stranger):
             client = understudy.client(caller.credential)
-            answer = client.request("GET", PODS, headers=as_user(target.name))
-            complete_event(understudy.audit_log, answer.header("Audit-Id") or "")
-        answer = understudy.client(robot.credential).request("GET", "/version")
-        complete_event(understudy.audit_log, answer.header("Audit-Id") or "")
+            response = client.request("GET", PODS, headers=as_user(target.name))
+            complete_event(understudy.audit_log, response.header("Audit-Id") or "")
+        response = understudy.client(robot.credential).request("GET", "/version")
+        complete_event(understudy.audit_log, response.header("Audit-Id") or "")
         yield Past(understudy, deputy, former, stranger, target)
 
 
@@ -178,12 +178,15 @@ def test_every_query_can_be_answered(past: Past) -> None:
     ("text", "fault"),
     [
         ("sum(understudy_request_total)", "no series understudy_request_total"),
-        ('understudy_refusals_total{cause="x"}', "no cause=x at understudy_refusals_total"),
         (
-            'understudy_refusals_total{reason="internals"}',
-            "no reason=internals at understudy_refusals_total",
+            'understudy_request_errors_total{cause="x"}',
+            "no cause=x at understudy_request_errors_total",
         ),
-        ("sum by (user) (understudy_refusals_total)", "no label user"),
+        (
+            'understudy_request_errors_total{reason="internals"}',
+            "no reason=internals at understudy_request_errors_total",
+        ),
+        ("sum by (user) (understudy_request_errors_total)", "no label user"),
         (
             "rate(understudy_event_loop_lag_seconds[5m])",
             "no series understudy_event_loop_lag_seconds",
@@ -244,9 +247,9 @@ def test_the_clusters_log_tells_who_uses_our_credential_past_us(
     as_somebody = thief.request("GET", PODS, headers=as_user(past.target.name))
     alone = thief.request("GET", "/api/v1/namespaces/default/secrets")
 
-    for answer in (as_somebody, alone):
-        complete_event(plain_api_server.audit_log, answer.header("Audit-Id") or "")
-    ids = [answer.header("Audit-Id") or "" for answer in (as_somebody, alone)]
+    for response in (as_somebody, alone):
+        complete_event(plain_api_server.audit_log, response.header("Audit-Id") or "")
+    ids = [response.header("Audit-Id") or "" for response in (as_somebody, alone)]
     lines = plain_api_server.audit_log.read_text().splitlines()
     log = [line for line in lines if any(audit_id in line for audit_id in ids)]
     (tmp_path / "cluster.log").write_text("\n".join([*log, ""]))

@@ -89,10 +89,10 @@ def test_the_api_server_sees_the_same_user_with_and_without_the_proxy(
 
 
 def test_nobody_is_unauthorized(understudy: ProxyProcess, plain_api_server: ApiServer) -> None:
-    answer = understudy.client().request("GET", "/api/v1/pods")
+    response = understudy.client().request("GET", "/api/v1/pods")
 
-    assert answer.status == 401
-    assert answer.json()["message"] == "Unauthorized"
+    assert response.status == 401
+    assert response.json()["message"] == "Unauthorized"
 
 
 def test_a_bad_token_is_unauthorized_in_the_api_servers_own_words(
@@ -109,10 +109,10 @@ def test_a_bad_token_is_unauthorized_in_the_api_servers_own_words(
 def test_the_clusters_audit_names_the_proxy_and_the_user(
     understudy: ProxyProcess, certificate_user: Credential, plain_api_server: ApiServer
 ) -> None:
-    answer = understudy.client(certificate_user).request("GET", "/api/v1/pods")
+    response = understudy.client(certificate_user).request("GET", "/api/v1/pods")
 
-    assert answer.status == 200
-    audit_id = answer.header("Audit-Id")
+    assert response.status == 200
+    audit_id = response.header("Audit-Id")
     events = [json.loads(line) for line in plain_api_server.audit_log.read_text().splitlines()]
     ours = [event for event in events if event["auditID"] == audit_id]
     complete = [event for event in ours if event["stage"] == "ResponseComplete"]

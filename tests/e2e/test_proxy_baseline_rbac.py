@@ -94,10 +94,12 @@ def allowed_to(client: ApiClient, admin: ApiClient) -> set[tuple[str, str]]:
     asked = 0
     with client.connect() as connection:
         for verb, resource, path in targets(admin):
-            answer = connection.request(METHODS[verb], path, body={} if verb == "create" else None)
+            response = connection.request(
+                METHODS[verb], path, body={} if verb == "create" else None
+            )
             asked += 1
-            assert answer.status != 401
-            if answer.status != 403:
+            assert response.status != 401
+            if response.status != 403:
                 allowed.add((verb, resource))
     assert asked > 500
     return allowed

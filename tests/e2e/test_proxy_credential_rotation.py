@@ -16,7 +16,7 @@ import pytest
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
-from proxy.sandbox.identities import Authority, BearerToken
+from proxy.sandbox.identities import BearerToken, CertificateAuthority
 from proxy.sandbox.objects import (
     create_namespace,
     create_service_account,
@@ -125,8 +125,8 @@ class Load:
                     for turn in range(20):
                         user = f"user-{number}-{self._answers[number]}"
                         wanted = [("Impersonate-User", user)] if turn % 2 else []
-                        answer = connection.request("GET", "/version", headers=wanted)
-                        self.statuses.add(answer.status)
+                        response = connection.request("GET", "/version", headers=wanted)
+                        self.statuses.add(response.status)
                         self._answers[number] += 1
             except OSError as error:
                 self.statuses.add(repr(error))
@@ -165,7 +165,7 @@ class Stage:
 
     def changes(self, outcome: str) -> float:
         """Return how many changes have come to this end for both identities."""
-        name = "understudy_own_credential_reloads_total"
+        name = "understudy_proxy_credential_reloads_total"
         with urlopen(self._metrics_url, timeout=10) as page:
             samples = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines())
         return min(
@@ -254,7 +254,7 @@ def stage(
 def test_tokens_certificates_and_cas_are_replaced_without_a_failed_request(
     stage: Stage, server: ApiServer, understudy: ProxyProcess, tmp_path: Path
 ) -> None:
-    renewed = Authority("renewed-servers")
+    renewed = CertificateAuthority("renewed-servers")
 
     stage.turn_to()
     # What cannot be used leaves the old one in force, and is told.
@@ -271,11 +271,11 @@ def test_tokens_certificates_and_cas_are_replaced_without_a_failed_request(
 
     assert stage.load.statuses == {200}
     assert stage.load.count > 50
-    assert "own credential not refreshed" in log
+    assert "proxy credential not refreshed" in log
     assert all(token not in log for token in stage.tokens())
 
 
-def serves(server: ApiServer, authority: Authority) -> bool:
+def serves(server: ApiServer, authority: CertificateAuthority) -> bool:
     """Tell whether a server shows a certificate of this authority."""
     try:
         client = ApiClient(server.url, ca_pem=authority.certificate_pem)

@@ -17,7 +17,7 @@ from tests.support.impersonation import Caller, Rights, may
 
 FORBIDDEN = f"/apis/{GROUP}/v1/namespaces/default/virtualmachines/testvm/forbidden"
 FORWARDER = forwarder_name([ALL_EXTRAS])
-MISSING = "understudy_own_rights_missing_total"
+MISSING = "understudy_proxy_permission_denials_total"
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,10 @@ def test_f11_an_aggregated_server_forges_no_missing_right_of_ours(
     answers = [understudy.client(erin.credential).request("GET", target) for _ in range(3)]
 
     assert native.status == 403
-    for answer in answers:
-        assert (answer.status, answer.body) == (403, native.body)
+    for response in answers:
+        assert (response.status, response.body) == (403, native.body)
     assert missing_rights(understudy) == 0
-    assert "own right missing" not in understudy.log()
+    assert "proxy permission missing" not in understudy.log()
 
 
 def test_f11_a_right_that_is_really_missing_is_our_error_at_an_aggregated_server_too(
@@ -78,7 +78,7 @@ def test_f11_a_right_that_is_really_missing_is_our_error_at_an_aggregated_server
     admin.call("DELETE", path)
     try:
         client = understudy.client(erin.credential)
-        while (answer := client.request("GET", f"{FORBIDDEN}?user=nobody")).status == 403:
+        while (response := client.request("GET", f"{FORBIDDEN}?user=nobody")).status == 403:
             pass  # the API server still remembers the grant
     finally:
         metadata = {"name": binding["metadata"]["name"]}
@@ -86,9 +86,9 @@ def test_f11_a_right_that_is_really_missing_is_our_error_at_an_aggregated_server
         collection, _, _ = path.rpartition("/")
         admin.call("POST", collection, body={"metadata": metadata, **fresh})
 
-    assert answer.status == 500
-    message = answer.json()["message"]
+    assert response.status == 500
+    message = response.json()["message"]
     assert message.startswith("the proxy's own identity cannot impersonate resource ")
     assert FORWARDER not in message
     assert missing_rights(understudy) >= 1
-    assert "own right missing" in understudy.log()
+    assert "proxy permission missing" in understudy.log()

@@ -88,18 +88,20 @@ def test_a_right_that_we_lack_is_our_error_in_whatever_encoding_it_is_told(
     ]
     without = client.request("GET", "/api/v1/secrets", headers=[wanted[0], wanted[2]])
 
-    for answer in answers:
-        assert (answer.status, answer.json()["reason"]) == (500, "InternalError")
-        assert answer.json()["message"] == f"the proxy's own identity cannot {RIGHT}"
-        assert forwarder_name() not in answer.body.decode()
+    for response in answers:
+        assert (response.status, response.json()["reason"]) == (500, "InternalError")
+        assert response.json()["message"] == f"the proxy's own identity cannot {RIGHT}"
+        assert forwarder_name() not in response.body.decode()
     # What bob himself may not do is told as it is.
     assert without.status == 403
     assert b'User "bob" cannot' in without.body or b'User \\"bob\\" cannot' in without.body
     told = [json.loads(line) for line in understudy.log_file.read_text().splitlines()]
-    assert {line["right"] for line in told if line["message"] == "own right missing"} == {RIGHT}
+    assert {line["right"] for line in told if line["message"] == "proxy permission missing"} == {
+        RIGHT
+    }
     _, metrics = page(f"{admin_url}/metrics")
-    assert "understudy_own_rights_missing_total 0.0" not in metrics
-    assert "understudy_own_rights_missing_total" in metrics
+    assert "understudy_proxy_permission_denials_total 0.0" not in metrics
+    assert "understudy_proxy_permission_denials_total" in metrics
 
 
 def test_a_server_that_tries_the_constrained_modes_first_is_understood(
@@ -111,9 +113,9 @@ def test_a_server_that_tries_the_constrained_modes_first_is_understood(
         poll(lambda: client.request("GET", "/version").status == 200, "nobody is served")
         answers = [client.request("GET", "/version", headers=wanted) for _ in range(2)]
 
-    for answer in answers:
-        assert answer.status == 500
-        message = answer.json()["message"]
+    for response in answers:
+        assert response.status == 500
+        message = response.json()["message"]
         assert message.startswith("the proxy's own identity cannot impersonate ")
 
 
@@ -122,14 +124,12 @@ def test_the_usual_identities_have_what_they_need_and_nothing_else(
 ) -> None:
     poll(lambda: len(rights_lines(understudy)) == 2, "our rights were not checked")
 
-    assert {line["message"] for line in rights_lines(understudy)} == {
-        "own rights as they should be"
-    }
+    assert {line["message"] for line in rights_lines(understudy)} == {"proxy permissions verified"}
     status, ready = page(f"{admin_url}/readyz?verbose")
     assert (status, "[+]canary ok" in ready) == (200, True)
     _, metrics = page(f"{admin_url}/metrics")
     for identity in ("reviewer", "forwarder"):
-        expiry = f'understudy_own_credential_expiry_seconds{{identity="{identity}"}} '
+        expiry = f'understudy_proxy_credential_expiry_seconds{{identity="{identity}"}} '
         (line,) = (line for line in metrics.splitlines() if line.startswith(expiry))
         assert float(line.removeprefix(expiry)) > datetime.now(UTC).timestamp()
 
@@ -169,12 +169,12 @@ def test_an_administrator_in_our_place_is_warned_of(
             (line["identity"], line["message"]): line["rights"] for line in rights_lines(understudy)
         }
 
-    assert found["reviewer", "own rights missing"] == [
+    assert found["reviewer", "proxy permissions missing"] == [
         "create tokenreviews.authentication.k8s.io",
         "create subjectaccessreviews.authorization.k8s.io",
     ]
-    assert found["reviewer", "own rights excessive"] == ["get secrets"]
-    dangerous = found["forwarder", "own rights excessive"]
+    assert found["reviewer", "proxy permissions excessive"] == ["get secrets"]
+    dangerous = found["forwarder", "proxy permissions excessive"]
     assert dangerous[:3] == ["member of system:masters", "* *.*", "get secrets"]
 
 

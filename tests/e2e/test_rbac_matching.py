@@ -10,11 +10,11 @@ import pytest
 from proxy.core.authorization.access_check import (
     REVIEWS_PATH,
     AccessCheck,
-    read_answer,
-    review_document,
+    parse_review_status,
+    subject_access_review,
 )
 from proxy.core.rbac.model import Binding, Manifest, read_rbac
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.objects import apply, create_namespace
 from tests.support.control_plane import fresh_name
@@ -40,7 +40,7 @@ RESOURCES = (
 NAMES: tuple[list[str], ...] = ([], ["web"], ["*"], ["", "web"])
 PATHS = (["/version"], ["/version/*"], ["*"], ["/ver*"], ["/v**"], ["/*/x"], ["version"])
 ASKED = [
-    AccessCheck(Identity(""), verb, group=group, resource=resource, subresource=sub, name=name)
+    AccessCheck(UserInfo(""), verb, group=group, resource=resource, subresource=sub, name=name)
     for verb, group, (resource, sub), name in product(
         (VERB, "get"),
         ("", "authentication.k8s.io"),
@@ -55,7 +55,7 @@ ASKED = [
         ("", "web", "*"),
     )
 ] + [
-    AccessCheck(Identity(""), verb, is_resource=False, path=path)
+    AccessCheck(UserInfo(""), verb, is_resource=False, path=path)
     for verb, path in product((VERB, "get"), ("/version", "/version/", "/version/x", "/a/x", "/"))
 ]
 
@@ -115,8 +115,10 @@ def test_rules_match_as_the_server_matches_them(plain_api_server: ApiServer) -> 
             rbac = read_rbac(things)
             for check in chance.sample(ASKED, 40):
                 asked = _about(check, rbac.bindings[0], home or "accounts", namespace)
-                answer = connection.request("POST", REVIEWS_PATH, body=review_document(asked))
-                theirs = read_answer(answer.json()).allowed
+                response = connection.request(
+                    "POST", REVIEWS_PATH, body=subject_access_review(asked)
+                )
+                theirs = parse_review_status(response.json()).allowed
                 seen[theirs] += 1
                 assert rbac.allows(asked) == theirs, (asked, rbac)
 
@@ -126,7 +128,7 @@ def test_rules_match_as_the_server_matches_them(plain_api_server: ApiServer) -> 
 
 def _about(check: AccessCheck, binding: Binding, home: str, namespace: str) -> AccessCheck:
     """Return a check about whoever is bound, in the one namespace that there is."""
-    user = Identity(f"system:serviceaccount:{home}:{binding.name}")
+    user = UserInfo(f"system:serviceaccount:{home}:{binding.name}")
     if not check.is_resource:
         return AccessCheck(user, check.verb, is_resource=False, path=check.path)
     return AccessCheck(

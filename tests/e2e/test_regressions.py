@@ -78,7 +78,7 @@ def test_10_the_api_server_is_told_the_original_user_where_that_is_wanted(
     try:
         told = who_am_i(client, *wanted)
         as_itself = who_am_i(client)
-        answer = client.request("GET", "/version", headers=wanted)
+        response = client.request("GET", "/version", headers=wanted)
     finally:
         understudy.reload_section("upstream", {**upstream})
 
@@ -90,7 +90,7 @@ def test_10_the_api_server_is_told_the_original_user_where_that_is_wanted(
         f"{ORIGINAL_USER}/groups": ["robots", "system:authenticated"],
     }
     assert ORIGINAL_USER not in str(as_itself)
-    event = complete_event(plain_api_server.audit_log, answer.header("Audit-Id") or "")
+    event = complete_event(plain_api_server.audit_log, response.header("Audit-Id") or "")
     assert event["impersonatedUser"]["extra"] == told["extra"]
 
 
@@ -99,9 +99,9 @@ def test_10_a_client_cannot_name_an_original_user(
 ) -> None:
     wanted = as_user("bob", extra=[(f"{ORIGINAL_USER}%2Fname", "root")])
 
-    answer = understudy.client(impersonator.credential).request("GET", "/version", headers=wanted)
+    response = understudy.client(impersonator.credential).request("GET", "/version", headers=wanted)
 
-    assert (answer.status, answer.json()["reason"]) == (400, "BadRequest")
+    assert (response.status, response.json()["reason"]) == (400, "BadRequest")
 
 
 @pytest.fixture
@@ -202,7 +202,6 @@ def test_15_our_own_credential_alone_can_only_review_or_impersonate(
     }
 
 
-@pytest.mark.interpreted
 def test_15_a_proxy_that_forgets_whom_it_speaks_for_is_denied(
     forgetful: ProxyProcess, cast: Cast, rights: Rights, namespace: str
 ) -> None:
@@ -219,8 +218,8 @@ def test_15_a_proxy_that_forgets_whom_it_speaks_for_is_denied(
         client.request("POST", f"{at}/configmaps", body=names),
     ]
 
-    assert [answer.status for answer in answers] == [500, 500, 500]
-    assert [answer.json()["message"] for answer in answers] == [
+    assert [response.status for response in answers] == [500, 500, 500]
+    assert [response.json()["message"] for response in answers] == [
         f"the proxy's own identity cannot {right}"
         for right in (
             'list resource "secrets" in API group "" at the cluster scope',

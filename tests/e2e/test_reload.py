@@ -206,7 +206,7 @@ def test_a_rule_that_is_changed_decides_the_next_request(stage: Stage) -> None:
     codes = []
     for by_signal in (False, True):
         # All of it is remembered by now, for an hour if nobody forgets it.
-        stage.take(impersonation={"constrained": False, "legacy": "allow", "legacyCache": "1h"})
+        stage.take(impersonation={"constrained": False, "legacy": "allow", "legacyTTL": "1h"})
         codes += [ask(), ask()]
         stage.take(by_signal=by_signal, impersonation={"legacy": "deny"})
         codes += [ask()]

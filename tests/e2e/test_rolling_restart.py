@@ -80,10 +80,10 @@ class Writer:
         # Large and small ones: events that fit one chunk of the API server, and some that do not.
         value = "x" * (len(self.created) % 7 * 1000)
         body = {"metadata": {"name": name}, "data": {"value": value}}
-        answer = self._connection.request("POST", self._target, body=body)
-        assert answer.status == 201, f"{name}: {answer.status} {answer.body!r}"
+        response = self._connection.request("POST", self._target, body=body)
+        assert response.status == 201, f"{name}: {response.status} {response.body!r}"
         self.created.append(name)
-        if answer.header("Connection") == "close":
+        if response.header("Connection") == "close":
             self.close()
 
     def create_until(self, stopping: threading.Event) -> None:
@@ -127,7 +127,7 @@ def restart(understudy: ProxyProcess) -> None:
     old = understudy.start_successor()
     old.send_signal(signal.SIGTERM)
 
-    assert old.wait(GRACE_SECONDS + 5) == 0, old.last_words()
+    assert old.wait(GRACE_SECONDS + 5) == 0, old.log_tail()
     said = old.log_file.read_text()
     assert '"given_up":0' in said
     assert '"level":"error"' not in said

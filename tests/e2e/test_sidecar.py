@@ -201,19 +201,19 @@ def test_a_hop_for_another_node_opens_nothing(
     with HopProcess(
         f"--as=system:node:{other}", server=understudy.url, ca_pem=understudy.ca_pem
     ) as hop:
-        answer = hop.client(token_of(agent)).request("GET", target)
+        response = hop.client(token_of(agent)).request("GET", target)
 
-    assert answer.status == 403
-    assert "cannot impersonate-on:arbitrary-node:list" in answer.json()["message"]
+    assert response.status == 403
+    assert "cannot impersonate-on:arbitrary-node:list" in response.json()["message"]
 
 
 @pytest.mark.parametrize("credential", [None, BearerToken("nonsense")], ids=["none", "bad"])
 def test_without_a_good_token_it_is_the_proxys_401(
     credential: BearerToken | None, hop: HopProcess
 ) -> None:
-    answer = hop.client(credential).request("GET", "/api/v1/pods")
+    response = hop.client(credential).request("GET", "/api/v1/pods")
 
-    assert (answer.status, answer.json()["reason"]) == (401, "Unauthorized")
+    assert (response.status, response.json()["reason"]) == (401, "Unauthorized")
 
 
 def test_the_cluster_takes_what_the_document_shows(
@@ -245,7 +245,7 @@ def test_a_hop_starts_as_the_document_shows(
         "/var/run/secrets/understudy/token": str(mounted_token),
         "/kept": str(tmp_path),
     }
-    kept = ("--as", "--namespace", "--token-link", "--keep")
+    kept = ("--as", "--namespace", "--token-link", "--certificate-dir")
     options = [one for one in options if one.startswith(kept)]
     for name, place in places.items():
         options = [one.replace(name, place) for one in options]

@@ -75,8 +75,8 @@ def test_an_impersonated_extra_needs_its_permission_before_it_is_dropped_or_refu
         client.request("POST", WHO, headers=wanted, body=REVIEW) for wanted in (dropped, refused)
     ]
 
-    assert all(is_refused_impersonation(answer) for answer in before)
-    assert [answer.status for answer in after] == [201, 403]
+    assert all(is_refused_impersonation(response) for response in before)
+    assert [response.status for response in after] == [201, 403]
     assert "extra" not in after[0].json()["status"]["userInfo"]
     message = "an identity with the extra acme.io/secret is not forwarded to this API server"
     assert message_of(after[1]) == message

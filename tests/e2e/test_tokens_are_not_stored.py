@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
-from proxy.sandbox.api_client import Answer, ApiClient, client_context
+from proxy.sandbox.api_client import ApiClient, APIResponse, client_context
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import BearerToken
@@ -27,7 +27,7 @@ from proxy.sandbox.objects import (
 from proxy.sandbox.processes import LOOPBACK, ReservedPort, start_child
 from proxy.sandbox.proxy_process import ProxyProcess
 from proxy.sandbox.proxy_rbac import FORWARDER_RULES, REVIEWER_RULES
-from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
+from proxy.sandbox.web_socket import UpgradeRejected, WebSocket
 from tests.e2e.kep.understudy import complete_event
 from tests.support.canaries import Canary, found, new_canary
 from tests.support.control_plane import fresh_name
@@ -126,7 +126,9 @@ def serves(understudy: ProxyProcess, token: BearerToken) -> bool:
     return False
 
 
-def use(understudy: ProxyProcess, token: str, *, header: Canary, query: Canary) -> list[Answer]:
+def use(
+    understudy: ProxyProcess, token: str, *, header: Canary, query: Canary
+) -> list[APIResponse]:
     """Send a token in every way that a client may, with other secrets beside it."""
     nobody = understudy.client()
     bearer = ("Authorization", f"Bearer {token}")
@@ -170,7 +172,7 @@ def use_by_web_socket(understudy: ProxyProcess, token: str) -> list[str]:
         try:
             with socket as opened:
                 said.append(str(opened.receive()))
-        except UpgradeRefused as refused:
+        except UpgradeRejected as refused:
             said.append(f"{refused.status} {refused.body!r}")
     return said
 

@@ -110,9 +110,9 @@ def test_a_bound_token_opens_its_own_node_and_its_decision_serves_each_pod_for_i
     constraint = event["authenticationMetadata"]["impersonationConstraint"]
     assert constraint == "impersonate:associated-node"
     assert (asked, asked_again) == (2, 0)
-    for answer in crossed:
-        assert is_refused_impersonation(answer)
-        assert "impersonate-on:arbitrary-node:create" in message_of(answer)
+    for response in crossed:
+        assert is_refused_impersonation(response)
+        assert "impersonate-on:arbitrary-node:create" in message_of(response)
 
 
 @pytest.mark.timeout(60)
@@ -230,9 +230,9 @@ def test_a_pod_of_the_same_name_is_not_the_tokens_pod(
     unbound.create()
     unbound.bind(node1)
 
-    answer = client.request("POST", WHO, headers=as_node(node1), body=REVIEW)
-    assert is_refused_impersonation(answer)
-    assert "impersonate-on:arbitrary-node:create" in message_of(answer)
+    response = client.request("POST", WHO, headers=as_node(node1), body=REVIEW)
+    assert is_refused_impersonation(response)
+    assert "impersonate-on:arbitrary-node:create" in message_of(response)
 
 
 def test_the_pod_is_looked_up_once_while_it_is_remembered(

@@ -136,9 +136,9 @@ def seconds_of_requests(client: ApiClient) -> list[float]:
     with client.connect() as connection:
         for _ in range(REQUESTS):
             started = time.perf_counter()
-            answer = connection.request("GET", "/version")
+            response = connection.request("GET", "/version")
             seconds.append(time.perf_counter() - started)
-            assert answer.status == 200
+            assert response.status == 200
     return seconds
 
 
@@ -149,7 +149,7 @@ def p99(seconds: list[float]) -> float:
 def turned_away(admin_port: int) -> float:
     with urlopen(f"http://{LOOPBACK}:{admin_port}/metrics") as answer:
         page = answer.read().decode()
-    series = r'^understudy_tokens_turned_away_total\{reason="address"\} (\S+)$'
+    series = r'^understudy_tokens_rejected_total\{reason="address"\} (\S+)$'
     return sum(map(float, re.findall(series, page, re.MULTILINE)))
 
 

@@ -15,24 +15,24 @@ import pytest
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.programs.binaries import Binaries
 from proxy.sandbox.tour.deputy import deputy
-from proxy.sandbox.tour.environment import prepared_stage
+from proxy.sandbox.tour.environment import prepared_environment
 from proxy.sandbox.tour.node_agent import node_agent
-from proxy.sandbox.tour.printer import TextNarrator
+from proxy.sandbox.tour.printer import TextPrinter
 from proxy.sandbox.tour.runner import (
-    BrokenPromise,
     Chapter,
-    Outcome,
-    Permission,
-    Person,
+    ImpersonationRequest,
+    ReviewedPermission,
     Step,
-    Target,
-    Wanted,
-    play,
+    StepOutcome,
+    TourFailed,
+    TourServer,
+    TourUser,
+    run_tour,
 )
 
 DEV = [sys.executable, "-P", "-m", "proxy", "dev"]
-NOBODY = Person("nobody", "nobody-of-the-tour")
-LIST_PODS = Permission(NOBODY, "list", "pods")
+NOBODY = TourUser("nobody", "nobody-of-the-tour")
+LIST_PODS = ReviewedPermission(NOBODY, "list", "pods")
 
 
 @pytest.mark.timeout(180)
@@ -112,10 +112,10 @@ def test_a_reader_that_leaves_ends_it_quietly(binaries: Binaries, tmp_path: Path
 def test_the_native_server_tells_the_same_stories(binaries: Binaries) -> None:
     output = io.StringIO()
 
-    with prepared_stage(print_nothing) as stage:
+    with prepared_environment(print_nothing) as stage:
         chapters = [node_agent(stage, stage.native), deputy(stage, stage.native)]
-        narrator = TextNarrator(output, is_coloured=False)
-        steps = play(chapters, admin=stage.plain.admin, narrator=narrator)
+        narrator = TextPrinter(output, is_coloured=False)
+        steps = run_tour(chapters, admin=stage.plain.admin, narrator=narrator)
 
     assert steps == 18
     assert "Played on an API server that has the feature itself" in output.getvalue()
@@ -140,7 +140,7 @@ def test_a_step_that_goes_as_promised_is_told_with_its_reasons(
         ({"shows": "teapot"}, r"step 1 \(A step\) must show 'teapot' but says pods is forbidden"),
         ({"granted": (LIST_PODS,)}, r"list pods must be granted but is not"),
         (
-            {"missing": (replace(LIST_PODS, who=Person("root", "root", ("system:masters",))),)},
+            {"missing": (replace(LIST_PODS, user=TourUser("root", "root", ("system:masters",))),)},
             r"list pods must not be granted but is",
         ),
     ],
@@ -151,7 +151,7 @@ def test_a_step_that_does_not_go_as_promised_ends_the_tour(
 ) -> None:
     step = replace(refusal(native_api_server), **change)  # type: ignore[arg-type] # a table of fields
 
-    with pytest.raises(BrokenPromise, match=complaint):
+    with pytest.raises(TourFailed, match=complaint):
         tell(step, native_api_server)
 
 
@@ -159,12 +159,14 @@ def test_a_step_that_does_not_go_as_promised_ends_the_tour(
 class Scripted:
     """A request whose outcome is known."""
 
-    outcome: Outcome
+    outcome: StepOutcome
 
-    def lines(self, wanted: Wanted | None) -> list[str]:
+    def lines(self, wanted: ImpersonationRequest | None) -> list[str]:
         return ["GET /"]
 
-    def send(self, target: Target, sender: Person, wanted: Wanted | None) -> Outcome:
+    def send(
+        self, target: TourServer, sender: TourUser, wanted: ImpersonationRequest | None
+    ) -> StepOutcome:
         return self.outcome
 
 
@@ -172,7 +174,7 @@ def refusal(server: ApiServer) -> Step:
     return Step(
         story="A step.",
         sender=NOBODY,
-        request=Scripted(Outcome(allowed=False, text="pods is forbidden")),
+        request=Scripted(StepOutcome(allowed=False, text="pods is forbidden")),
         target=server,
         allowed=False,
         shows="pods is forbidden",
@@ -181,8 +183,8 @@ def refusal(server: ApiServer) -> Step:
 
 def tell(step: Step, server: ApiServer) -> str:
     output = io.StringIO()
-    narrator = TextNarrator(output, is_coloured=False)
-    play([Chapter("A chapter", "About a step.", [step])], admin=server.admin, narrator=narrator)
+    narrator = TextPrinter(output, is_coloured=False)
+    run_tour([Chapter("A chapter", "About a step.", [step])], admin=server.admin, narrator=narrator)
     return output.getvalue()
 
 

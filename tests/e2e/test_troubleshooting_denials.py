@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proxy.sandbox.api_client import Answer, ApiClient
+from proxy.sandbox.api_client import ApiClient, APIResponse
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from tests.e2e.kep.cast import Cast
@@ -94,7 +94,7 @@ def reader(cast: Cast, kubectl: Kubectl) -> Reader:
     return Reader(cast.user("deputy"), cast.user("alice"), kubectl)
 
 
-def list_pods(understudy: Understudy, reader: Reader) -> Answer:
+def list_pods(understudy: Understudy, reader: Reader) -> APIResponse:
     client = understudy.client(reader.deputy.credential)
     return client.request("GET", PODS, headers=as_user(reader.alice.name))
 
@@ -116,13 +116,13 @@ def test_each_step_leads_to_the_next(
     denied = list_pods(understudy, reader)
     before = reader.is_allowed(verb, who.name)
     rights.grant(who, may("list") if step == "target" else reader.rule(verb))
-    after, answer = reader.is_allowed(verb, who.name), list_pods(understudy, reader)
+    after, response = reader.is_allowed(verb, who.name), list_pods(understudy, reader)
 
     assert denied.status == 403
     assert message_of(denied) in reader.said
     assert (before, after) == (False, True)
-    assert answer.status == (200 if step == "target" else 403)
-    assert step == "target" or message_of(answer) != message_of(denied)
+    assert response.status == (200 if step == "target" else 403)
+    assert step == "target" or message_of(response) != message_of(denied)
 
 
 def test_the_audit_log_tells_what_was_denied_first(understudy: Understudy, reader: Reader) -> None:

@@ -19,7 +19,7 @@ from proxy.sandbox.objects import (
     token_for,
 )
 from proxy.sandbox.proxy_rbac import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
-from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
+from proxy.sandbox.web_socket import UpgradeRejected, WebSocket
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
 from tests.support.audit_events import events_of
@@ -154,7 +154,7 @@ def use(token: BearerToken, understudy: Understudy) -> list[str]:
         nobody.request("GET", "/api", headers=[("Authorization", f"Bearer {token.value}")] * 2),
         nobody.request("GET", "/api", headers=[("Sec-WebSocket-Protocol", PREFIX + encoded)]),
     ]
-    said = [repr(answer) for answer in answers]
+    said = [repr(response) for response in answers]
     for protocols in (f"{PREFIX}{encoded}, a", PREFIX + encoded, f"{PREFIX}{encoded}x, a"):
         socket = WebSocket(
             f"{url}/api/v1/pods?watch=1",
@@ -165,9 +165,9 @@ def use(token: BearerToken, understudy: Understudy) -> list[str]:
         try:
             with socket as opened:
                 said.append(str(opened.receive()))
-        except UpgradeRefused as refused:
+        except UpgradeRejected as refused:
             said.append(f"{refused.status} {refused.body!r}")
-    assert [answer.status for answer in answers] == [200, 403, 403, 400, 401, 401, 400, 401]
+    assert [response.status for response in answers] == [200, 403, 403, 400, 401, 401, 400, 401]
     return said
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.sandbox.aggregated.api import AggregatedServer
 from proxy.sandbox.aggregated.server import GROUP
-from proxy.sandbox.api_client import Answer, ApiClient
+from proxy.sandbox.api_client import ApiClient, APIResponse
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import Credential, KeyPair, write_kubeconfig
@@ -95,11 +95,11 @@ def test_an_aggregated_servers_own_401_arrives_as_401(
         ]
         still_there = understudy.client(erin).request("GET", "/version")
 
-    for answer in answers:
-        assert answer.status == native.status == 401
-        assert answer.header("WWW-Authenticate") == 'Basic realm="console"'
-        assert answer.header("Content-Type") == native.header("Content-Type")
-        ours, theirs = answer.json(), native.json()
+    for response in answers:
+        assert response.status == native.status == 401
+        assert response.header("WWW-Authenticate") == 'Basic realm="console"'
+        assert response.header("Content-Type") == native.header("Content-Type")
+        ours, theirs = response.json(), native.json()
         assert ours["received"]["remote"]["x-remote-user"] == ["erin"]
         assert {**ours, "received": None} == {**theirs, "received": None}
     assert still_there.status == 200
@@ -127,8 +127,8 @@ def test_a_verdict_on_us_is_a_503_until_our_credential_is_replaced(
         own_account.becomes("second")
         accepted = statuses_until(client, 200)
 
-    assert {answer.status for answer in refused} == {200, 503}
-    assert {answer.status for answer in accepted} <= {200, 503}
+    assert {response.status for response in refused} == {200, 503}
+    assert {response.status for response in accepted} <= {200, 503}
     assert refused[-1].json()["message"] == (
         "the API server does not accept the proxy's own credential"
     )
@@ -136,10 +136,10 @@ def test_a_verdict_on_us_is_a_503_until_our_credential_is_replaced(
     assert refused[-1].header("WWW-Authenticate") is None
 
 
-def statuses_until(client: ApiClient, wanted: int) -> list[Answer]:
+def statuses_until(client: ApiClient, wanted: int) -> list[APIResponse]:
     """Ask until an answer has the wanted status; the API server remembers tokens for a while."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    answers: list[Answer] = []
+    answers: list[APIResponse] = []
     while not answers or answers[-1].status != wanted:
         assert time.monotonic() < deadline, answers[-1]
         answers.append(client.request("GET", "/version"))
@@ -162,4 +162,4 @@ def test_a_dead_endpoint_costs_nobody_a_request(
 
         answers = [understudy.client(alice).request("GET", "/version") for _ in range(20)]
 
-    assert {answer.status for answer in answers} == {200}
+    assert {response.status for response in answers} == {200}

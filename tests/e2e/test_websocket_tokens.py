@@ -17,7 +17,7 @@ from proxy.sandbox.objects import (
     token_for,
 )
 from proxy.sandbox.proxy_process import ProxyProcess
-from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
+from proxy.sandbox.web_socket import UpgradeRejected, WebSocket
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import Caller, Rights, may
 
@@ -88,7 +88,7 @@ def watch(
             event = json.loads(opened.receive())
             assert event["object"]["metadata"]["name"] == "hello"
             return 101, opened.protocol
-    except UpgradeRefused as refused:
+    except UpgradeRejected as refused:
         return refused.status, None
 
 
@@ -156,6 +156,6 @@ def test_without_an_upgrade_a_protocol_is_no_credential(
 ) -> None:
     protocol = ("Sec-WebSocket-Protocol", f"{encoded(robot.token.encode())}, {CHOSEN}")
 
-    answer = understudy.client().request("GET", robot.pods, headers=[protocol])
+    response = understudy.client().request("GET", robot.pods, headers=[protocol])
 
-    assert answer.status == 401
+    assert response.status == 401

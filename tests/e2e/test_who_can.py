@@ -15,16 +15,16 @@ import pytest
 from proxy.core.authorization.access_check import (
     REVIEWS_PATH,
     AccessCheck,
-    Answer,
-    read_answer,
-    review_document,
+    CheckResult,
+    parse_review_status,
+    subject_access_review,
 )
 from proxy.core.impersonation.checks import Attempt
 from proxy.core.impersonation.evaluation import Allowed, Ask, evaluate
-from proxy.core.impersonation.modes import Mode
-from proxy.core.rbac.model import NOBODY, Rule, Subject, implied_groups
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Identity
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.rbac.model import UNNAMED_USER, Rule, Subject, implied_groups
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import UserInfo
 from proxy.sandbox.api_client import ApiClient, ApiConnection
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
@@ -55,11 +55,11 @@ class Universe:
         own = f"system:serviceaccounts:{self.namespace}"
         return [*accounts, *users, *(Subject("Group", group) for group in (*self.groups, own))]
 
-    def everybody(self) -> Iterator[Identity]:
+    def everybody(self) -> Iterator[UserInfo]:
         for name in self.names:
             for count in range(len(self.groups) + 1):
                 for more in combinations(self.groups, count):
-                    yield Identity(name, groups=(*more, *implied_groups(name)))
+                    yield UserInfo(name, groups=(*more, *implied_groups(name)))
 
 
 def universe(admin: ApiClient) -> Universe:
@@ -68,7 +68,7 @@ def universe(admin: ApiClient) -> Universe:
     names = (
         f"{namespace}-alice",
         f"{namespace}-bob",
-        NOBODY,
+        UNNAMED_USER,
         f"system:serviceaccount:{namespace}:one",
         f"system:serviceaccount:{namespace}:two",
     )
@@ -89,9 +89,16 @@ def populate(admin: ApiClient, world: Universe, chance: random.Random) -> None:
 
 
 def _rule(world: Universe, chance: random.Random) -> Rule:
-    mode = chance.choice([Mode.USER_INFO, Mode.USER_INFO, Mode.USER_INFO, Mode.LEGACY])
+    mode = chance.choice(
+        [
+            ImpersonationMode.USER_INFO,
+            ImpersonationMode.USER_INFO,
+            ImpersonationMode.USER_INFO,
+            ImpersonationMode.LEGACY,
+        ]
+    )
     kind = chance.choice(["user", "groups", "action", "action", "everything"])
-    group = "" if mode is Mode.LEGACY else AUTHENTICATION
+    group = "" if mode is ImpersonationMode.LEGACY else AUTHENTICATION
     names = chance.choice([(), (world.target,)])
     if kind == "user":
         return Rule((mode.identity_verb,), (group,), ("users",), names)
@@ -99,9 +106,9 @@ def _rule(world: Universe, chance: random.Random) -> Rule:
         listed = chance.choice([(), ("a", "b"), ("a", "b", "c", "d"), ("*",)])
         return Rule((mode.identity_verb,), (group,), ("groups",), listed)
     if kind == "everything":
-        return Rule((Mode.USER_INFO.identity_verb,), ("*",), ("*",))
+        return Rule((ImpersonationMode.USER_INFO.identity_verb,), ("*",), ("*",))
     verbs = chance.choice([("list",), ("get", "list"), ("get",)])
-    return Rule(tuple(map(Mode.USER_INFO.action_verb, verbs)), ("",), ("pods",))
+    return Rule(tuple(map(ImpersonationMode.USER_INFO.action_verb, verbs)), ("",), ("pods",))
 
 
 def _objects(
@@ -190,20 +197,20 @@ def compare(
     connection: ApiConnection, world: Universe, groups: Sequence[str], told: list[dict[str, Any]]
 ) -> Iterator[str]:
     """Try everyone, in every mode, and say what came of it."""
-    action = parse_action(b"GET", f"/api/v1/namespaces/{world.namespace}/pods".encode())
-    wanted = Identity(world.target, groups=tuple(groups))
-    for mode in (Mode.USER_INFO, Mode.LEGACY):
-        for identity in world.everybody():
-            attempt = attempt_of(identity, mode, wanted, action)
+    request_info = parse_request_info(b"GET", f"/api/v1/namespaces/{world.namespace}/pods".encode())
+    wanted_user = UserInfo(world.target, groups=tuple(groups))
+    for mode in (ImpersonationMode.USER_INFO, ImpersonationMode.LEGACY):
+        for user in world.everybody():
+            attempt = attempt_of(user, mode, wanted_user, request_info)
             assert attempt is not None
-            is_allowed = decide(connection, replace(attempt, caller=identity))
+            is_allowed = decide(connection, replace(attempt, caller=user))
             is_told = any(
                 one["mode"] == mode
-                and one["user"] in {None, identity.name}
-                and set(one["groups"]) <= set(identity.groups)
+                and one["user"] in {None, user.name}
+                and set(one["groups"]) <= set(user.groups)
                 for one in told
             )
-            assert is_told == is_allowed, (identity, mode, told)
+            assert is_told == is_allowed, (user, mode, told)
             yield "allowed" if is_allowed else "denied"
 
 
@@ -213,14 +220,14 @@ def decide(connection: ApiConnection, attempt: Attempt) -> bool:
         question = next(evaluation)
         while True:
             allowed = isinstance(question, Ask) and review(connection, question.check)
-            question = evaluation.send(Answer(allowed))
+            question = evaluation.send(CheckResult(allowed))
     except StopIteration as stop:
         return isinstance(stop.value, Allowed)
 
 
 def review(connection: ApiConnection, check: AccessCheck) -> bool:
-    answer = connection.request("POST", REVIEWS_PATH, body=review_document(check))
-    return read_answer(answer.json()).allowed
+    response = connection.request("POST", REVIEWS_PATH, body=subject_access_review(check))
+    return parse_review_status(response.json()).allowed
 
 
 def test_masters_are_found_by_legacy(plain_api_server: ApiServer, kubeconfig: Path) -> None:

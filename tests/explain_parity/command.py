@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.cli.main import main
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 Document = dict[str, Any]
 
@@ -54,16 +54,16 @@ class Desk:
         return options if self.config is None else [*options, f"--config={self.config}"]
 
     def can_i(
-        self, caller: Identity, wanted: Identity | None, method: bytes, target: bytes
+        self, caller: UserInfo, wanted_user: UserInfo | None, method: bytes, target: bytes
     ) -> Said:
         """Ask for one answer."""
-        return run("can-i", *request_options(caller, wanted, method, target), *self.options())
+        return run("can-i", *request_options(caller, wanted_user, method, target), *self.options())
 
     def explain(
-        self, caller: Identity, wanted: Identity | None, method: bytes, target: bytes
+        self, caller: UserInfo, wanted_user: UserInfo | None, method: bytes, target: bytes
     ) -> Document:
         """Ask for the whole story."""
-        options = request_options(caller, wanted, method, target)
+        options = request_options(caller, wanted_user, method, target)
         return run("explain", *options, *self.options()).document()
 
     def explain_event(self, file: Path) -> Document:
@@ -72,16 +72,18 @@ class Desk:
 
 
 def request_options(
-    caller: Identity, wanted: Identity | None, method: bytes, target: bytes
+    caller: UserInfo, wanted_user: UserInfo | None, method: bytes, target: bytes
 ) -> list[str]:
     """Return the options that say a request."""
     options = [f"--user={caller.name}", f"--uid={caller.uid}"]
     options += [f"--group={group}" for group in caller.groups]
     options += [f"--extra={key}={value}" for key, values in caller.extra for value in values]
-    if wanted is not None:
-        options += [f"--as={wanted.name}", f"--as-uid={wanted.uid}"]
-        options += [f"--as-group={group}" for group in wanted.groups]
+    if wanted_user is not None:
+        options += [f"--as={wanted_user.name}", f"--as-uid={wanted_user.uid}"]
+        options += [f"--as-group={group}" for group in wanted_user.groups]
         options += [
-            f"--as-user-extra={key}={value}" for key, values in wanted.extra for value in values
+            f"--as-user-extra={key}={value}"
+            for key, values in wanted_user.extra
+            for value in values
         ]
     return [*options, f"--method={method.decode()}", f"--raw={os.fsdecode(target)}"]

@@ -5,11 +5,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from proxy.core.errors import Refusal
-from proxy.core.impersonation.headers import read_wanted_identity
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Identity, extra_of
-from proxy.sandbox.api_client import Answer
+from proxy.core.errors import StatusError
+from proxy.core.impersonation.headers import parse_impersonation_headers
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import UserInfo, make_extra
+from proxy.sandbox.api_client import APIResponse
 from tests.explain_parity.neighbours import Question
 from tests.parity.arena import Arena
 from tests.parity.audit_tail import Event
@@ -34,16 +34,16 @@ class Seat:
     has_rights: bool
     _sent: int = 0
 
-    def send(self, question: Question) -> Answer:
+    def send(self, question: Question) -> APIResponse:
         """Send a request."""
         return self._send(question, None)
 
-    def send_first(self) -> tuple[Answer, str]:
+    def send_first(self) -> tuple[APIResponse, str]:
         """Send the case's own request, and return the id under which it is audited."""
-        answer = self._send(self.question, self.body)
-        return answer, f"{self.name}-{self._sent}"
+        response = self._send(self.question, self.body)
+        return response, f"{self.name}-{self._sent}"
 
-    def _send(self, question: Question, body: bytes | None) -> Answer:
+    def _send(self, question: Question, body: bytes | None) -> APIResponse:
         self._sent += 1
         headers = [*question.headers, (b"Audit-ID", f"{self.name}-{self._sent}".encode())]
         if body is not None:
@@ -103,21 +103,23 @@ def _question(case: Case, renaming: Renaming) -> Question | None:
     target = renaming.realise_bytes(case.target)
     headers = [(name, renaming.realise_bytes(value).strip()) for name, value in case.headers]
     try:
-        parse_action(method, target)
-        wanted = read_wanted_identity(headers)
-    except Refusal:
+        parse_request_info(method, target)
+        wanted_user = parse_impersonation_headers(headers)
+    except StatusError:
         return None
     # An option cannot say every key that a header can.
-    if wanted is None or any(not key or "=" in key for key, _ in wanted.extra):
+    if wanted_user is None or any(not key or "=" in key for key, _ in wanted_user.extra):
         return None
-    return Question(method, target, wanted)
+    return Question(method, target, wanted_user)
 
 
-def caller_of(event: Event) -> Identity:
+def caller_of(event: Event) -> UserInfo:
     """Return whom the proxy took the caller for."""
     user: Mapping[str, object] = event["user"]
     extra = user.get("extra") or {}
     assert isinstance(extra, dict)
     groups = user.get("groups") or []
     assert isinstance(groups, list)
-    return Identity(str(user["username"]), str(user.get("uid", "")), tuple(groups), extra_of(extra))
+    return UserInfo(
+        str(user["username"]), str(user.get("uid", "")), tuple(groups), make_extra(extra)
+    )

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from proxy.core.errors import Refusal
-from proxy.core.http.headers import identity_headers
-from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.errors import StatusError
+from proxy.core.http.headers import impersonation_header_lines
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.userinfo import (
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
     node_name,
     service_account,
 )
@@ -26,17 +26,17 @@ class Question:
 
     method: bytes
     target: bytes
-    wanted: Identity
+    wanted_user: UserInfo
 
     @property
-    def action(self) -> Action:
+    def request_info(self) -> RequestInfo:
         """What it does."""
-        return parse_action(self.method, self.target)
+        return parse_request_info(self.method, self.target)
 
     @property
     def headers(self) -> tuple[Header, ...]:
         """Ask for the wanted identity, with nothing implied."""
-        return tuple(identity_headers(self.wanted))
+        return tuple(impersonation_header_lines(self.wanted_user))
 
     @property
     def path(self) -> bytes:
@@ -51,36 +51,42 @@ def neighbours(question: Question) -> dict[str, Question]:
 
 
 def _actions(question: Question) -> Iterator[tuple[str, Question]]:
-    action, path = question.action, question.path
-    if not action.is_resource:
+    request_info, path = question.request_info, question.path
+    if not request_info.is_resource:
         yield "verb", replace(question, method=_other_method(question.method))
         yield "path", replace(question, target=path.rstrip(b"/") + b"/neighbour")
         return
-    if action.verb == "list":
+    if request_info.verb == "list":
         yield "verb", replace(question, target=path + b"?watch=1&" + NO_STREAM)
     else:
         method = _other_method(question.method)
         yield "verb", replace(question, method=method, target=path + b"?" + _DRY)
-    if action.name and path.endswith(b"/" + action.name.encode()):
+    if request_info.name and path.endswith(b"/" + request_info.name.encode()):
         yield "name", replace(question, target=path + b"-neighbour")
         yield "subresource", replace(question, target=path + b"/neighbour")
-    elif action.subresource and path.endswith(b"/" + action.subresource.encode()):
+    elif request_info.subresource and path.endswith(b"/" + request_info.subresource.encode()):
         yield "subresource", replace(question, target=path + b"neighbour")
-    inside = b"/namespaces/%b/" % action.namespace.encode()
-    if action.namespace and inside in path:
+    inside = b"/namespaces/%b/" % request_info.namespace.encode()
+    if request_info.namespace and inside in path:
         yield "namespace", replace(question, target=path.replace(inside, b"/namespaces/beside/", 1))
-    elif not action.namespace and action.resource == "pods" and not action.name:
+    elif not request_info.namespace and request_info.resource == "pods" and not request_info.name:
         yield "resource", replace(question, target=path.replace(b"pods", b"podtemplates"))
 
 
 def _identities(question: Question) -> Iterator[tuple[str, Question]]:
-    wanted = question.wanted
-    yield "target", replace(question, wanted=replace(wanted, name=_other_name(wanted.name)))
-    yield "group", replace(question, wanted=replace(wanted, groups=(*wanted.groups, "beside")))
-    uid = f"{wanted.uid}-beside" if wanted.uid else "beside"
-    yield "uid", replace(question, wanted=replace(wanted, uid=uid))
-    extra = extra_of({**dict(wanted.extra), "beside.example/key": ("value",)})
-    yield "extra", replace(question, wanted=replace(wanted, extra=extra))
+    wanted_user = question.wanted_user
+    yield (
+        "target",
+        replace(question, wanted_user=replace(wanted_user, name=_other_name(wanted_user.name))),
+    )
+    yield (
+        "group",
+        replace(question, wanted_user=replace(wanted_user, groups=(*wanted_user.groups, "beside"))),
+    )
+    uid = f"{wanted_user.uid}-beside" if wanted_user.uid else "beside"
+    yield "uid", replace(question, wanted_user=replace(wanted_user, uid=uid))
+    extra = make_extra({**dict(wanted_user.extra), "beside.example/key": ("value",)})
+    yield "extra", replace(question, wanted_user=replace(wanted_user, extra=extra))
 
 
 def _other_name(name: str) -> str:
@@ -98,12 +104,12 @@ def _other_method(method: bytes) -> bytes:
 
 def _is_other(question: Question, other: Question) -> bool:
     try:
-        action = other.action
-    except Refusal:
+        request_info = other.request_info
+    except StatusError:
         return False
-    same_action = replace(action, path="", fields=(), labels=()) == replace(
-        question.action, path="", fields=(), labels=()
+    same_action = replace(request_info, path="", fields=(), labels=()) == replace(
+        question.request_info, path="", fields=(), labels=()
     )
-    if not action.is_resource:
-        same_action = action == question.action
-    return not (same_action and other.wanted == question.wanted)
+    if not request_info.is_resource:
+        same_action = request_info == question.request_info
+    return not (same_action and other.wanted_user == question.wanted_user)

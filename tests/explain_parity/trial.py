@@ -6,32 +6,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from proxy.core.impersonation.policy import extra_fault
-from proxy.core.userinfo import MASTERS, Identity
-from proxy.sandbox.api_client import Answer, ApiClient, Manifest
+from proxy.core.impersonation.policy import validate_extra
+from proxy.core.userinfo import MASTERS, UserInfo
+from proxy.sandbox.api_client import ApiClient, APIResponse, Manifest
 from proxy.sandbox.objects import create_namespace, path_of
 from tests.explain_parity.command import Desk, Document
 from tests.explain_parity.neighbours import Question, neighbours
 from tests.support.impersonation import REVIEWS, is_refused_impersonation, poll
 
-Send = Callable[[Question], Answer]
+Send = Callable[[Question], APIResponse]
 
 # What explain says when no grant helps, and what must be so if it is right.
 HOPELESS: dict[str, Callable[[Question], bool]] = {
-    "the system:masters group": lambda question: MASTERS in question.wanted.groups,
-    "the empty string group": lambda question: "" in question.wanted.groups,
-    " in extra is not allowed": lambda question: extra_fault(question.wanted.extra) is not None,
-    "no constrained mode applies": lambda question: (
-        question.wanted.name.startswith(("system:node:", "system:serviceaccount:"))
-        and not question.wanted.is_bare
+    "the system:masters group": lambda question: MASTERS in question.wanted_user.groups,
+    "the empty string group": lambda question: "" in question.wanted_user.groups,
+    " in extra is not allowed": lambda question: (
+        validate_extra(question.wanted_user.extra) is not None
     ),
-    "a rule for a group called *": lambda question: "*" in question.wanted.groups,
+    "no constrained mode applies": lambda question: (
+        question.wanted_user.name.startswith(("system:node:", "system:serviceaccount:"))
+        and not question.wanted_user.has_only_name
+    ),
+    "a rule for a group called *": lambda question: "*" in question.wanted_user.groups,
     "a rule for a resource or an API group called *": lambda question: (
-        "*" in {question.action.group, question.action.resource}
+        "*" in {question.request_info.group, question.request_info.resource}
     ),
     "a rule for the path": lambda question: question.path.endswith(b"*"),
     "there can be no role in a namespace called": lambda question: (
-        re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", question.action.namespace) is None
+        re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", question.request_info.namespace) is None
     ),
 }
 
@@ -63,17 +65,20 @@ class Bench:
     desk: Desk
     tally: Tally
 
-    def hold(self, caller: Identity, question: Question, send: Send, *, has_rights: bool) -> None:
+    def hold(self, caller: UserInfo, question: Question, send: Send, *, has_rights: bool) -> None:
         """Try one request that the proxy denies, and fail if the advice was wrong."""
         told = self._explain(caller, question)
         assert not told["mayAct"], (question, told)
-        answer = send(question)
-        assert told["answer"]["message"] == answer.json()["message"], (told["answer"], answer.body)
+        response = send(question)
+        assert told["answer"]["message"] == response.json()["message"], (
+            told["answer"],
+            response.body,
+        )
         opened = self.tally.opened
         self.judge(caller, question, send, told)
         assert has_rights or self.tally.opened == opened, (question, told["grant"])
 
-    def judge(self, caller: Identity, question: Question, send: Send, told: Document) -> None:
+    def judge(self, caller: UserInfo, question: Question, send: Send, told: Document) -> None:
         """Hold what was told against what happens."""
         if not told["grant"]:
             self._check_hopeless(question, told)
@@ -101,10 +106,10 @@ class Bench:
             assert lacking[what] <= granted, (what, one, told["grant"])
             self.tally.opened += 1
 
-    def _explain(self, caller: Identity, question: Question) -> Document:
-        return self.desk.explain(caller, question.wanted, question.method, question.target)
+    def _explain(self, caller: UserInfo, question: Question) -> Document:
+        return self.desk.explain(caller, question.wanted_user, question.method, question.target)
 
-    def _lacking(self, caller: Identity, question: Question) -> frozenset[str]:
+    def _lacking(self, caller: UserInfo, question: Question) -> frozenset[str]:
         return _checks(self._explain(caller, question))
 
     def _check_hopeless(self, question: Question, told: Document) -> None:
@@ -120,8 +125,8 @@ class Bench:
                 create_namespace(self.admin, namespace)
         for manifest in told["grant"]:
             collection = path_of(manifest).rpartition("/")[0]
-            answer = self.admin.request("POST", collection, body=manifest)
-            assert answer.status == 201, (manifest, answer.body)
+            response = self.admin.request("POST", collection, body=manifest)
+            assert response.status == 201, (manifest, response.body)
         for review in _missing(told):
             poll(partial(self._is_allowed, review), f"not seen: {review}")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 from tests.go_oracle.cases import Header
 from tests.support.oracle import Attributes, NativeCheck, NativeHead, NativeIdentity, Outcome
 
@@ -42,7 +42,7 @@ class Question(NamedTuple):
 class Check(NamedTuple):
     """A question about a user."""
 
-    user: Identity
+    user: UserInfo
     question: Question
 
 
@@ -59,7 +59,7 @@ class Account(NamedTuple):
     action: Question | None = None
     is_long_running: bool = False
     checks: tuple[Check, ...] = ()
-    ran_as: Identity | None = None
+    ran_as: UserInfo | None = None
     constraint: str = ""
 
 
@@ -122,8 +122,8 @@ def _question(attributes: Attributes) -> Question:
     )
 
 
-def _identity(identity: NativeIdentity) -> Identity:
-    return Identity(
+def _identity(identity: NativeIdentity) -> UserInfo:
+    return UserInfo(
         name=identity["name"],
         uid=identity["uid"],
         groups=tuple(identity["groups"]),

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from proxy.core.userinfo import NODE_NAME_KEY, Identity, extra_of
+from proxy.core.userinfo import NODE_NAME_KEY, UserInfo, make_extra
 from tests.go_oracle.cases import Decision, Header, Script, ScriptedAnswer
 
 NODES = ("node1", "node2", "a.b-c")
@@ -27,7 +27,7 @@ _SERVICE_ACCOUNTS = (
 )
 
 
-def make_requestor(random: Random) -> Identity:
+def make_requestor(random: Random) -> UserInfo:
     """Return an authenticated caller; half of them service accounts, most of those on a node."""
     extra: dict[str, tuple[str, ...]] = {}
     if random.random() < 0.5:
@@ -43,7 +43,7 @@ def make_requestor(random: Random) -> Identity:
         extra[random.choice(("Scopes", "é", "", "a\nb"))] = random.choice(((), ("",), ("x", "y")))
     groups = [random.choice(_REQUESTOR_GROUPS) for _ in range(random.choice((0, 1, 1, 2)))]
     uid = random.choice(("", "", "1234", "ü"))
-    return Identity(name=name, uid=uid, groups=tuple(groups), extra=extra_of(extra))
+    return UserInfo(name=name, uid=uid, groups=tuple(groups), extra=make_extra(extra))
 
 
 _WANTED_USERS = (
@@ -121,7 +121,7 @@ _PARAMETERS = (
 )
 
 
-def make_headers(random: Random, requestor: Identity) -> tuple[Header, ...]:
+def make_headers(random: Random, requestor: UserInfo) -> tuple[Header, ...]:
     """Return the header lines of one request: mostly an impersonation, sometimes a strange one."""
     headers: list[Header] = []
     if random.random() < 0.93:
@@ -150,7 +150,7 @@ def _make_accept(random: Random) -> bytes:
     return random.choice((",", ", ", ",,")).join(clauses).encode()
 
 
-def _wanted_user(random: Random, requestor: Identity) -> bytes:
+def _wanted_user(random: Random, requestor: UserInfo) -> bytes:
     if random.random() < 0.2:
         nodes = dict(requestor.extra).get(NODE_NAME_KEY)
         return b"system:node:" + (nodes[0] if nodes else "node1").encode()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 from zlib import crc32
 
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 Header = tuple[bytes, bytes]
 Decision = Literal["allow", "deny", "no-opinion"]
@@ -51,7 +51,7 @@ class Step:
     method: bytes
     target: bytes
     headers: tuple[Header, ...]
-    requestor: Identity
+    requestor: UserInfo
     script: Script
     version: bytes = b"HTTP/1.1"
     odd_lines: bytes = b""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from proxy.core.userinfo import NODE_NAME_KEY, extra_of
+from proxy.core.userinfo import NODE_NAME_KEY, make_extra
 from tests.go_oracle.callers import ALL_NO, NODES, make_headers, make_requestor, make_script
 from tests.go_oracle.cases import Step
 from tests.go_oracle.targets import make_target
@@ -79,7 +79,7 @@ def _change_node(random: Random, step: Step) -> Step:
     """Return the same agent on another node, asking for the node it is on."""
     node = random.choice(NODES)
     extra = dict(step.requestor.extra) | {NODE_NAME_KEY: (node,)}
-    requestor = replace(step.requestor, extra=extra_of(extra))
+    requestor = replace(step.requestor, extra=make_extra(extra))
     headers = ((b"Host", b"server"), (b"Impersonate-User", b"system:node:" + node.encode()))
     return replace(step, requestor=requestor, headers=headers)
 

@@ -3,37 +3,37 @@
 from collections.abc import Sequence as Many
 from typing import assert_never
 
-from proxy.core.authorization.access_check import AccessCheck, Answer
-from proxy.core.errors import Refusal
-from proxy.core.http.status import refusal_response
-from proxy.core.impersonation.cache_keys import identity_key, request_key
-from proxy.core.impersonation.checks import DecisionRules, plan_attempts
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
+from proxy.core.errors import StatusError
+from proxy.core.http.status import status_response
+from proxy.core.impersonation.cache_keys import request_key, user_key
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import (
     Allowed,
     Ask,
+    CacheLookup,
+    CacheScope,
     Denied,
-    Layer,
-    Recall,
-    Verdict,
+    ImpersonationDecision,
     evaluate,
-    forbidden,
+    forbidden_error,
 )
-from proxy.core.impersonation.headers import read_wanted_identity
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.headers import parse_impersonation_headers
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.permit import (
-    Admission,
-    Guards,
-    admit_as,
-    admit_self,
+    IdentityRestrictions,
+    Permit,
+    permit_impersonation,
+    permit_self,
 )
-from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.requestinfo.selectors import LabelRequirement
-from proxy.core.userinfo import MASTERS, Caller, Identity
+from proxy.core.userinfo import MASTERS, Caller, UserInfo
 from proxy.wire.http1.message import RequestHead, parse_request_head
 from tests.go_oracle.account import Account, Check, Question, ReadHead, group_headers
 from tests.go_oracle.cases import Script, Sequence, Step
 
-_KEYS = {Layer.REQUEST: request_key, Layer.IDENTITY: identity_key}
+_KEYS = {CacheScope.REQUEST: request_key, CacheScope.IDENTITY: user_key}
 _NATIVE_OPERATORS = {">": "gt", "<": "lt"}
 
 
@@ -48,27 +48,29 @@ class _Memory:
 
     def __init__(self, sequence: Sequence) -> None:
         protected = frozenset({MASTERS}) if sequence.protects_masters else frozenset[str]()
-        self._rules = DecisionRules(constrained=sequence.constrained, protected_groups=protected)
-        self._guards = Guards(protected_groups=protected)
-        self._modes: dict[str, Mode] = {}
-        self._known: set[tuple[Layer, bytes]] = set()
+        self._rules = ImpersonationRules(
+            constrained=sequence.constrained, protected_groups=protected
+        )
+        self._restrictions = IdentityRestrictions(protected_groups=protected)
+        self._modes: dict[str, ImpersonationMode] = {}
+        self._known: set[tuple[CacheScope, bytes]] = set()
 
     def serve(self, step: Step) -> Account:
         """Walk one request down the path that the pipeline takes."""
         try:
             head = parse_request_head(step.head)
-        except Refusal as refusal:
+        except StatusError as refusal:
             return Account(status=refusal.code)
         account = Account(status=200, read=_read_head(head))
         checks: list[AccessCheck] = []
         try:
-            action = parse_action(head.method, head.target)
+            request_info = parse_request_info(head.method, head.target)
             account = account._replace(
-                action=_action(action), is_long_running=action.is_long_running
+                action=_action(request_info), is_long_running=request_info.is_long_running
             )
-            admission = self._admit(step, head, action, checks)
-        except Refusal as refusal:
-            headers, body = refusal_response(refusal, head.headers, head.target, audit_id=b"")
+            permit = self._admit(step, head, request_info, checks)
+        except StatusError as refusal:
+            headers, body = status_response(refusal, head.headers, head.target, audit_id=b"")
             return account._replace(
                 status=refusal.code,
                 body=body.decode("utf-8", "surrogateescape"),
@@ -77,37 +79,39 @@ class _Memory:
             )
         return account._replace(
             checks=tuple(map(_check, checks)),
-            ran_as=admission.acting,
-            constraint=admission.constraint or "",
+            ran_as=permit.user,
+            constraint=permit.constraint or "",
         )
 
     def _admit(
-        self, step: Step, head: RequestHead, action: Action, checks: list[AccessCheck]
-    ) -> Admission:
+        self, step: Step, head: RequestHead, request_info: RequestInfo, checks: list[AccessCheck]
+    ) -> Permit:
         caller = Caller(step.requestor)
-        wanted = read_wanted_identity(head.headers, constrained=self._rules.constrained)
-        if wanted is None:
-            return admit_self(caller, guards=self._guards)
-        verdict = self._decide(caller, wanted, action, (step.script, checks))
-        match verdict:
+        wanted_user = parse_impersonation_headers(head.headers, constrained=self._rules.constrained)
+        if wanted_user is None:
+            return permit_self(caller, restrictions=self._restrictions)
+        decision = self._decide(caller, wanted_user, request_info, (step.script, checks))
+        match decision:
             case Allowed():
-                self._learn(caller, verdict)
-                return admit_as(caller, verdict, guards=self._guards)
+                self._learn(caller, decision)
+                return permit_impersonation(caller, decision, restrictions=self._restrictions)
             case Denied():
-                raise forbidden(verdict)
+                raise forbidden_error(decision)
             case _:
-                assert_never(verdict)
+                assert_never(decision)
 
     def _decide(
         self,
         caller: Caller,
-        wanted: Identity,
-        action: Action,
+        wanted_user: UserInfo,
+        request_info: RequestInfo,
         scripted: tuple[Script, list[AccessCheck]],
-    ) -> Verdict:
+    ) -> ImpersonationDecision:
         script, asked = scripted
-        remembered = self._modes.get(caller.identity.name)
-        attempts = plan_attempts(caller, wanted, action, rules=self._rules, remembered=remembered)
+        remembered = self._modes.get(caller.user.name)
+        attempts = plan_attempts(
+            caller, wanted_user, request_info, rules=self._rules, remembered=remembered
+        )
         evaluation = evaluate(attempts)
         try:
             question = next(evaluation)
@@ -115,23 +119,23 @@ class _Memory:
                 match question:
                     case Ask(check=check):
                         asked.append(check)
-                        answer = _scripted_answer(script, check)
-                    case Recall(attempt=attempt, layer=layer):
-                        answer = Answer((layer, _KEYS[layer](attempt)) in self._known)
+                        result = _scripted_answer(script, check)
+                    case CacheLookup(attempt=attempt, layer=layer):
+                        result = CheckResult((layer, _KEYS[layer](attempt)) in self._known)
                     case _:
                         assert_never(question)
-                question = evaluation.send(answer)
+                question = evaluation.send(result)
         except StopIteration as end:
-            verdict: Verdict = end.value
-            return verdict
+            decision: ImpersonationDecision = end.value
+            return decision
 
-    def _learn(self, caller: Caller, verdict: Allowed) -> None:
+    def _learn(self, caller: Caller, decision: Allowed) -> None:
         if self._rules.constrained:
-            self._modes[caller.identity.name] = verdict.mode
-        self._known.update((layer, _KEYS[layer](verdict.attempt)) for layer in verdict.learned)
+            self._modes[caller.user.name] = decision.mode
+        self._known.update((layer, _KEYS[layer](decision.attempt)) for layer in decision.cacheable)
 
 
-def _scripted_answer(script: Script, check: AccessCheck) -> Answer:
+def _scripted_answer(script: Script, check: AccessCheck) -> CheckResult:
     scripted = script.answer(
         check.verb,
         check.group,
@@ -141,7 +145,7 @@ def _scripted_answer(script: Script, check: AccessCheck) -> Answer:
         check.name,
         check.path,
     )
-    return Answer(scripted.decision == "allow", reason=scripted.reason, error=scripted.error)
+    return CheckResult(scripted.decision == "allow", reason=scripted.reason, error=scripted.error)
 
 
 def _read_head(head: RequestHead) -> ReadHead:
@@ -152,20 +156,20 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _action(action: Action) -> Question:
+def _action(request_info: RequestInfo) -> Question:
     return Question(
-        verb=action.verb,
-        group=action.group,
-        version=action.version,
-        resource=action.resource,
-        subresource=action.subresource,
-        namespace=action.namespace,
-        name=action.name,
-        path=action.path,
-        is_resource=action.is_resource,
-        fields=tuple(action.fields),
-        labels=_labels(action.labels),
-        has_unparsed_selector=action.has_unparsed_selector,
+        verb=request_info.verb,
+        group=request_info.group,
+        version=request_info.version,
+        resource=request_info.resource,
+        subresource=request_info.subresource,
+        namespace=request_info.namespace,
+        name=request_info.name,
+        path=request_info.path,
+        is_resource=request_info.is_resource,
+        fields=tuple(request_info.fields),
+        labels=_labels(request_info.labels),
+        has_unparsed_selector=request_info.has_unparsed_selector,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 from tests.go_oracle.cases import Script, ScriptedAnswer, Sequence, Step
 
 _YES = (ScriptedAnswer("allow"),)
@@ -36,7 +36,7 @@ def _smaller_steps(step: Step) -> Iterator[Step]:
             yield replace(step, headers=step.headers[:index] + step.headers[index + 1 :])
     for target in _smaller_targets(step.target):
         yield replace(step, target=target)
-    for requestor in (Identity("bob"), Identity(step.requestor.name, extra=step.requestor.extra)):
+    for requestor in (UserInfo("bob"), UserInfo(step.requestor.name, extra=step.requestor.extra)):
         if len(repr(requestor)) < len(repr(step.requestor)):
             yield replace(step, requestor=requestor)
     if step.method != b"GET":

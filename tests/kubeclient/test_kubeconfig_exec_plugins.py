@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from proxy.kubeclient.kubeconfig import CredentialSource
+from proxy.kubeclient.kubeconfig import KubeconfigSource
 from proxy.upstream.credentials.credentials import (
     CredentialsError,
     UpstreamCredentials,
@@ -99,7 +99,7 @@ async def test_a_plugin_is_run_again_shortly_before_its_token_expires(
     plugin: Plugin, wall: Wall
 ) -> None:
     plugin.prints(token("first", NOON + timedelta(minutes=10)))
-    loaded = await load_credentials(CredentialSource(plugin.kubeconfig(), wall))
+    loaded = await load_credentials(KubeconfigSource(plugin.kubeconfig(), wall))
     plugin.prints(token("second", NOON + timedelta(minutes=20)))
 
     wall.now += timedelta(minutes=8)
@@ -116,7 +116,7 @@ async def test_a_plugin_whose_token_never_expires_is_run_again_only_when_it_is_r
     plugin: Plugin, wall: Wall
 ) -> None:
     plugin.prints(token("first"))
-    loaded = await load_credentials(CredentialSource(plugin.kubeconfig(), wall))
+    loaded = await load_credentials(KubeconfigSource(plugin.kubeconfig(), wall))
     plugin.prints(token("second"))
 
     wall.now += timedelta(days=300)
@@ -132,7 +132,7 @@ async def test_a_plugin_is_run_again_when_the_kubeconfig_changes(
 ) -> None:
     plugin.prints(token("first"))
     file = plugin.kubeconfig()
-    loaded = await load_credentials(CredentialSource(file, wall))
+    loaded = await load_credentials(KubeconfigSource(file, wall))
     plugin.prints(token("second"))
 
     file.write_text(file.read_text() + "\n")
@@ -145,7 +145,7 @@ async def test_a_plugin_may_give_a_certificate_which_expires_too(
 ) -> None:
     expires = NOON + timedelta(minutes=10)
     plugin.prints(pair(certificates.clients, expires))
-    loaded = await load_credentials(CredentialSource(plugin.kubeconfig(), wall))
+    loaded = await load_credentials(KubeconfigSource(plugin.kubeconfig(), wall))
     old = loaded.endpoints
     plugin.prints(pair(certificates.clients, expires + timedelta(days=1)))
 
@@ -173,7 +173,7 @@ async def test_a_plugin_that_gives_nothing_of_use_changes_nothing_and_is_run_aga
     plugin: Plugin, wall: Wall, status: object
 ) -> None:
     plugin.prints(token("first", NOON + timedelta(minutes=10)))
-    loaded = await load_credentials(CredentialSource(plugin.kubeconfig(), wall))
+    loaded = await load_credentials(KubeconfigSource(plugin.kubeconfig(), wall))
     wall.now += timedelta(minutes=9, seconds=30)
 
     plugin.prints(status)
@@ -191,7 +191,7 @@ async def test_a_plugin_that_complains_is_told_in_one_line(plugin: Plugin, wall:
     plugin.complains()
 
     with pytest.raises(CredentialsError, match=r"returned 7\. the first line the second$"):
-        await load_credentials(CredentialSource(plugin.kubeconfig(), wall))
+        await load_credentials(KubeconfigSource(plugin.kubeconfig(), wall))
 
 
 async def test_a_plugin_that_hangs_is_ended(
@@ -201,6 +201,6 @@ async def test_a_plugin_that_hangs_is_ended(
     plugin.hangs()
 
     with pytest.raises(CredentialsError, match="took longer"):
-        await load_credentials(CredentialSource(plugin.kubeconfig(), wall))
+        await load_credentials(KubeconfigSource(plugin.kubeconfig(), wall))
 
     await eventually(lambda: not plugin.is_running)

@@ -24,8 +24,8 @@ from proxy.authentication.x509 import (
 from proxy.authentication.x509.certificate import Certificate
 from proxy.authentication.x509.keys import KeyKind, PublicKey
 from proxy.authorization import access_review
-from proxy.concurrency.circuit_breaker import FAILURES_TO_SUSPECT, Breaker
-from proxy.concurrency.rate_limit import Ration
+from proxy.concurrency.circuit_breaker import FAILURES_TO_SUSPECT, CircuitBreaker
+from proxy.concurrency.rate_limit import RateLimit
 from proxy.core.audit import annotations, event
 from proxy.core.audit.limits import EventLimits
 from proxy.core.http import status, websocket
@@ -36,16 +36,19 @@ from proxy.runtime import proxy as proxy_module
 from proxy.serving import client_connection as serving_connection
 from proxy.serving.client_connection import ClientConnection
 from proxy.serving.limits import response_progress
-from proxy.serving.limits.connections import Doorkeeper
-from proxy.serving.limits.handshakes import HandshakeTurns
-from proxy.serving.limits.unauthenticated_memory import Holding, UnauthenticatedBudget
+from proxy.serving.limits.connections import ConnectionLimiter
+from proxy.serving.limits.handshakes import HandshakeScheduler
+from proxy.serving.limits.unauthenticated_memory import (
+    MemoryReservation,
+    UnauthenticatedMemoryBudget,
+)
 from proxy.telemetry import logs
 from proxy.telemetry.tracing import Tracing, _UnderWay
 from proxy.upstream import auth_errors, connection
 from proxy.upstream.credentials.credentials import CredentialState
-from proxy.upstream.credentials.token_request import RequestedToken
-from proxy.upstream.identity.account import Clocks, OwnAccount
-from proxy.upstream.identity.monitor import SelfKnowledge
+from proxy.upstream.credentials.token_request import TokenRequestSource
+from proxy.upstream.identity.account import Clocks, ProxyAccount
+from proxy.upstream.identity.monitor import IdentityMonitor
 from proxy.wire import tls_client_flight, tls_server
 from proxy.wire.http1 import message as head
 from proxy.wire.http1 import response_parser
@@ -84,7 +87,7 @@ def _every_scrape_is_rendered() -> None:
 
 
 def _scrapers_are_not_rationed() -> None:
-    put(metrics_endpoint, "_FAILURES", Ration(per_second=1e9, burst=1e9))
+    put(metrics_endpoint, "_FAILURES", RateLimit(per_second=1e9, burst=1e9))
 
 
 def _open_files_are_not_counted() -> None:
@@ -92,12 +95,12 @@ def _open_files_are_not_counted() -> None:
 
 
 def _failures_open_the_breaker() -> None:
-    def failed(breaker: Breaker) -> None:
+    def failed(breaker: CircuitBreaker) -> None:
         breaker._failures += 1
         if breaker._failures >= FAILURES_TO_SUSPECT:
             breaker._set_open(is_open=True)
 
-    put(Breaker, "failed", failed)
+    put(CircuitBreaker, "failed", failed)
 
 
 def _refused_reviews_are_failures() -> None:
@@ -114,11 +117,11 @@ def _every_denial_is_the_api_servers() -> None:
 
 def _new_credentials_are_not_introduced() -> None:
     async def introduce(
-        knowledge: SelfKnowledge, account: OwnAccount, state: CredentialState
+        knowledge: IdentityMonitor, account: ProxyAccount, state: CredentialState
     ) -> None:
         """Let it be used at once."""
 
-    put(SelfKnowledge, "introduce", introduce)
+    put(IdentityMonitor, "introduce", introduce)
 
 
 def _interim_heads_are_not_counted() -> None:
@@ -206,7 +209,7 @@ def _events_have_no_size() -> None:
 
 
 def _lines_have_no_size() -> None:
-    put(logs, "MOST_LINE_BYTES", 1 << 30)
+    put(logs, "MAX_LINE_BYTES", 1 << 30)
 
 
 def _waiting_heads_are_free() -> None:
@@ -214,12 +217,12 @@ def _waiting_heads_are_free() -> None:
 
 
 def _refusals_nest() -> None:
-    def change(budget: UnauthenticatedBudget, holding: Holding, count: int) -> None:
+    def change(budget: UnauthenticatedMemoryBudget, holding: MemoryReservation, count: int) -> None:
         budget._rank(holding, count)
         while (full := budget._full(holding.origin)) is not None:
             budget._refuse(full[0].largest(), full[1])
 
-    put(UnauthenticatedBudget, "change", change)
+    put(UnauthenticatedMemoryBudget, "change", change)
 
 
 def _held_handshakes_stay() -> None:
@@ -227,19 +230,19 @@ def _held_handshakes_stay() -> None:
 
 
 def _tokens_have_no_size() -> None:
-    original = token_review.TokenAuthenticator.authenticate
+    original = token_review.CachedTokenAuthenticator.authenticate
 
     async def authenticate(
-        tokens: token_review.TokenAuthenticator, token: bytes, *, address: str
+        tokens: token_review.CachedTokenAuthenticator, token: bytes, *, address: str
     ) -> Caller:
         tokens._token_bytes = len(token)
         return await original(tokens, token, address=address)
 
-    put(token_review.TokenAuthenticator, "authenticate", authenticate)
+    put(token_review.CachedTokenAuthenticator, "authenticate", authenticate)
 
 
 def _nobody_is_evicted() -> None:
-    put(Doorkeeper, "_evict_first", lambda door, order, reason: False)
+    put(ConnectionLimiter, "_evict_first", lambda door, order, reason: False)
 
 
 def _responses_may_stall() -> None:
@@ -265,17 +268,17 @@ def _any_responses(*, answer_bytes: int, loop: asyncio.AbstractEventLoop) -> Res
 
 
 def _handshakes_take_any_time() -> None:
-    put(HandshakeTurns, "has_time", property(lambda turns: True))
+    put(HandshakeScheduler, "has_time", property(lambda turns: True))
 
 
 def _tokens_end_by_the_wall_clock() -> None:
-    original = RequestedToken.__init__
+    original = TokenRequestSource.__init__
 
-    def begin(source: RequestedToken, *args: Any, clocks: Clocks, **options: Any) -> None:
+    def begin(source: TokenRequestSource, *args: Any, clocks: Clocks, **options: Any) -> None:
         wall = Clocks(monotonic=lambda: clocks.now().timestamp(), now=clocks.now)
         original(source, *args, clocks=wall, **options)
 
-    put(RequestedToken, "__init__", begin)
+    put(TokenRequestSource, "__init__", begin)
 
 
 FINDINGS = {

@@ -15,20 +15,20 @@ from proxy.authorization.access_review import KubernetesAccessReviewer
 from proxy.core import forwarding
 from proxy.core.audit import fragments
 from proxy.core.audit.event import source_ips
-from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.errors import BadRequest, UpstreamUnavailable
 from proxy.core.forwarding import (
     ForwardingRules,
-    HeadParts,
-    Hop,
-    outbound_parts,
+    HopContext,
+    OutboundHeadTemplate,
+    build_outbound_template,
 )
 from proxy.core.http import headers as http_headers
-from proxy.core.http.headers import Header, HeaderLines
+from proxy.core.http.headers import Header, HeaderList
 from proxy.core.impersonation import headers as impersonation_headers
 from proxy.core.impersonation import permit as admission
-from proxy.core.impersonation.permit import Admission
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.impersonation.permit import Permit
+from proxy.core.userinfo import Caller, UserInfo
 from proxy.sandbox import proxy_rbac
 from proxy.telemetry import logs
 from proxy.upstream import forwarder
@@ -47,13 +47,22 @@ def forward(rewrite: Rewrite) -> None:
     """Send what `rewrite` makes of the client's headers and ours, and check nothing afterwards."""
 
     def outbound(
-        line: bytes, headers: HeaderLines, admission: Admission, hop: Hop, *, rules: ForwardingRules
-    ) -> HeadParts:
-        parts = outbound_parts(line, headers, admission, hop, rules=rules)
-        ours = lines_of(parts.under(_ANY_ID))
+        line: bytes,
+        headers: HeaderList,
+        permit: Permit,
+        context: HopContext,
+        *,
+        rules: ForwardingRules,
+    ) -> OutboundHeadTemplate:
+        parts = build_outbound_template(line, headers, permit, context, rules=rules)
+        ours = lines_of(parts.with_audit_id(_ANY_ID))
         before, found, after = encode_head(line, rewrite(headers, ours)).partition(_ANY_ID)
         # Where the line of the id is gone as well, it goes somewhere else.
-        return HeadParts(before, after) if found else HeadParts(before[:-2] + b"X: ", b"\r\n\r\n")
+        return (
+            OutboundHeadTemplate(before, after)
+            if found
+            else OutboundHeadTemplate(before[:-2] + b"X: ", b"\r\n\r\n")
+        )
 
     put(forwarder, "outbound_parts", outbound)
     put(forwarder, "assert_ends_in", lambda ending, head: None)
@@ -86,7 +95,7 @@ def _groups_are_added() -> None:
 def _every_token_is_good() -> None:
     def owner(
         reviewer: token_review.KubernetesTokenReviewer, status: dict[str, object]
-    ) -> Identity | None:
+    ) -> UserInfo | None:
         return token_review._identity(status.get("user"))
 
     put(token_review.KubernetesTokenReviewer, "_owner", owner)
@@ -94,13 +103,18 @@ def _every_token_is_good() -> None:
 
 def _targets_are_tidied() -> None:
     def tidy(
-        line: bytes, headers: HeaderLines, admission: Admission, hop: Hop, *, rules: ForwardingRules
-    ) -> HeadParts:
+        line: bytes,
+        headers: HeaderList,
+        permit: Permit,
+        context: HopContext,
+        *,
+        rules: ForwardingRules,
+    ) -> OutboundHeadTemplate:
         method, target, version = line.split(b" ")
         path, mark, query = target.partition(b"?")
         tidied = posixpath.normpath(unquote_to_bytes(path)) + mark + query
         changed = b" ".join((method, tidied, version))
-        return outbound_parts(changed, headers, admission, hop, rules=rules)
+        return build_outbound_template(changed, headers, permit, context, rules=rules)
 
     put(forwarder, "outbound_parts", tidy)
 
@@ -117,24 +131,24 @@ def _unknown_names_are_ignored() -> None:
 
 
 def _claims_are_believed() -> None:
-    original = token_review.TokenAuthenticator.authenticate
+    original = token_review.CachedTokenAuthenticator.authenticate
 
     async def believe(
-        tokens: token_review.TokenAuthenticator, token: bytes, *, address: str
+        tokens: token_review.CachedTokenAuthenticator, token: bytes, *, address: str
     ) -> Caller:
         if token.count(b".") != _DOTS_OF_A_JWT:
             return await original(tokens, token, address=address)
         claims = json.loads(base64.urlsafe_b64decode(token.split(b".")[1] + b"=="))
-        return Caller(Identity(claims["sub"], groups=("system:authenticated",)))
+        return Caller(UserInfo(claims["sub"], groups=("system:authenticated",)))
 
-    put(token_review.TokenAuthenticator, "authenticate", believe)
+    put(token_review.CachedTokenAuthenticator, "authenticate", believe)
 
 
 def _addresses_are_believed() -> None:
     def believed(headers: Sequence[Header], peer_address: str, *, trusts_peer: bool) -> list[str]:
         return source_ips(headers, peer_address, trusts_peer=True)
 
-    put(forwarder, "Hop", partial(Hop, trusts_peer=True))
+    put(forwarder, "HopContext", partial(HopContext, trusts_peer=True))
     put(fragments, "source_ips", believed)
 
 
@@ -162,11 +176,11 @@ def _any_text_will_do() -> None:
 def _no_answer_is_a_yes() -> None:
     original = KubernetesAccessReviewer.review
 
-    async def review(reviewer: KubernetesAccessReviewer, check: AccessCheck) -> Answer:
+    async def review(reviewer: KubernetesAccessReviewer, check: AccessCheck) -> CheckResult:
         try:
             return await original(reviewer, check)
         except UpstreamUnavailable:
-            return Answer(allowed=True)
+            return CheckResult(allowed=True)
 
     put(KubernetesAccessReviewer, "review", review)
 

@@ -71,9 +71,9 @@ class _Writer:
     def create(self, manifest: Manifest) -> Any:
         """Create an object whose names may hold placeholders, and return it."""
         text = self.renaming.realise(json.dumps(manifest, ensure_ascii=False))
-        answer = self._connection.request("POST", _collection(manifest), body=text.encode())
-        assert answer.status == 201, f"cannot create {text}: {answer.body!r}"
-        return answer.json()
+        response = self._connection.request("POST", _collection(manifest), body=text.encode())
+        assert response.status == 201, f"cannot create {text}: {response.body!r}"
+        return response.json()
 
 
 def _credential(

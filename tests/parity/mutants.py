@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from proxy.authorization import decision_cache, impersonation
 from proxy.core.authorization import access_check
-from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.impersonation import (
     cache_keys,
     checks,
@@ -19,15 +19,15 @@ from proxy.core.impersonation import (
 )
 from proxy.core.impersonation.checks import (
     Attempt,
-    StarCheck,
     Step,
+    WildcardCheck,
     identity_steps,
 )
 from proxy.core.impersonation.evaluation import Allowed, Denied, Evaluation
-from proxy.core.impersonation.modes import Mode, acting_identity
+from proxy.core.impersonation.modes import ImpersonationMode, impersonated_user
 from proxy.core.userinfo import (
-    Identity,
     ServiceAccount,
+    UserInfo,
     node_name,
     service_account,
 )
@@ -40,7 +40,7 @@ def _action_unchecked() -> None:
 
 def _uid_unchecked() -> None:
     def without_uid(attempt: Attempt) -> list[Step]:
-        return identity_steps(replace(attempt, wanted=replace(attempt.wanted, uid="")))
+        return identity_steps(replace(attempt, wanted_user=replace(attempt.wanted_user, uid="")))
 
     put(evaluation, "identity_steps", without_uid)
 
@@ -66,8 +66,8 @@ def _empty_group_allowed() -> None:
     original = checks._constrained_groups
 
     def without_refusal(attempt: Attempt) -> list[Step]:
-        groups = tuple(group for group in attempt.wanted.groups if group)
-        return original(replace(attempt, wanted=replace(attempt.wanted, groups=groups)))
+        groups = tuple(group for group in attempt.wanted_user.groups if group)
+        return original(replace(attempt, wanted_user=replace(attempt.wanted_user, groups=groups)))
 
     put(checks, "_constrained_groups", without_refusal)
 
@@ -77,7 +77,7 @@ def _star_from_five() -> None:
 
 
 def _star_denial_is_final() -> None:
-    put(StarCheck, "individual_checks", lambda star: (star.check,))
+    put(WildcardCheck, "individual_checks", lambda star: (star.check,))
 
 
 def _node_by_prefix() -> None:
@@ -100,7 +100,11 @@ def _service_account_by_prefix() -> None:
 
 
 def _any_node_is_associated() -> None:
-    put(modes, "_runs_on", lambda caller, node: service_account(caller.name) is not None)
+    put(
+        modes,
+        "_is_associated_with_node",
+        lambda caller, node: service_account(caller.name) is not None,
+    )
 
 
 def _associated_extras_shown() -> None:
@@ -112,23 +116,23 @@ def _associated_by_name() -> None:
 
     def by_name(attempt: Attempt) -> AccessCheck:
         check = original(attempt)
-        if attempt.mode is not Mode.ASSOCIATED_NODE:
+        if attempt.mode is not ImpersonationMode.ASSOCIATED_NODE:
             return check
-        return replace(check, name=node_name(attempt.wanted.name) or "")
+        return replace(check, name=node_name(attempt.wanted_user.name) or "")
 
     put(checks, "_username_check", by_name)
 
 
 def _node_group_forgotten() -> None:
-    def without_nodes(mode: Mode, wanted: Identity) -> Identity:
-        acting = acting_identity(mode, wanted)
+    def without_nodes(mode: ImpersonationMode, wanted_user: UserInfo) -> UserInfo:
+        acting = impersonated_user(mode, wanted_user)
         return replace(acting, groups=tuple(one for one in acting.groups if one != "system:nodes"))
 
     put(evaluation, "acting_identity", without_nodes)
 
 
 def _modes_not_remembered() -> None:
-    put(decision_cache.ModeMemory, "learn", lambda memory, caller, mode: None)
+    put(decision_cache.ModeCache, "put", lambda memory, caller, mode: None)
 
 
 def _request_key_too_short() -> None:
@@ -136,7 +140,7 @@ def _request_key_too_short() -> None:
 
 
 def _nothing_remembered() -> None:
-    put(decision_cache.DecisionMemory, "knows", lambda memory, attempt, layer: False)
+    put(decision_cache.DecisionCache, "contains", lambda memory, attempt, layer: False)
 
 
 def _extra_keys_unchecked() -> None:
@@ -144,19 +148,19 @@ def _extra_keys_unchecked() -> None:
 
 
 def _error_text_lost() -> None:
-    def denied(attempt: Attempt, check: AccessCheck, answer: Answer) -> Denied:
-        return Denied(check, answer.reason)
+    def denied(attempt: Attempt, check: AccessCheck, result: CheckResult) -> Denied:
+        return Denied(check, result.reason)
 
     put(evaluation, "_denied", denied)
 
 
 def _constraint_not_audited() -> None:
-    put(Mode, "constraint", property(lambda mode: None))
+    put(ImpersonationMode, "constraint", property(lambda mode: None))
 
 
 def _selectors_not_reviewed() -> None:
-    put(access_check, "field_review", lambda fields: [])
-    put(access_check, "label_review", lambda labels: [])
+    put(access_check, "field_requirements", lambda fields: [])
+    put(access_check, "label_requirements", lambda labels: [])
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.sandbox.api_client import Answer
+from proxy.sandbox.api_client import APIResponse
 from tests.parity.audit_tail import Event
 from tests.parity.webhook import Review
 
@@ -57,37 +57,37 @@ class Observation:
 
 
 def observe(
-    answer: Answer,
+    response: APIResponse,
     *,
     event: Event | None,
     behind: Event | None,
     reviews: tuple[Review, ...],
 ) -> Observation:
     """Put together what was seen of one request. `behind` is the event that says whom it ran as."""
-    headers = ((name, answer.header(name)) for name in _SHOWN_HEADERS)
+    headers = ((name, response.header(name)) for name in _SHOWN_HEADERS)
     return Observation(
-        status=answer.status,
+        status=response.status,
         headers=tuple((name, value) for name, value in headers if value is not None),
-        body=answer.body if answer.status >= _FAILURE else b"",
+        body=response.body if response.status >= _FAILURE else b"",
         ran_as=_ran_as(behind),
         audit=tuple((name, _as_json((event or {}).get(name))) for name in _AUDITED)
         if event
         else (),
-        closes=(answer.header("Connection") or "").lower() == "close",
+        closes=(response.header("Connection") or "").lower() == "close",
         reviews=reviews,
     )
 
 
-def is_audited(answer: Answer, audit_id: str) -> bool:
+def is_audited(response: APIResponse, audit_id: str) -> bool:
     """Tell whether a server writes an event under this id about a request it answered like this.
 
     It does not before it knows what is asked: refusals of its HTTP library, and targets it cannot
     make sense of. These are the ones that it says in plain text.
     """
-    if answer.header("Audit-Id") != audit_id:
+    if response.header("Audit-Id") != audit_id:
         return False
-    is_text = (answer.header("Content-Type") or "").startswith("text/plain")
-    return not (is_text and b"failed to create RequestInfo" in answer.body)
+    is_text = (response.header("Content-Type") or "").startswith("text/plain")
+    return not (is_text and b"failed to create RequestInfo" in response.body)
 
 
 def _ran_as(event: Event | None) -> str:

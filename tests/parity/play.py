@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from proxy.sandbox.api_client import Answer
+from proxy.sandbox.api_client import APIResponse
 from tests.parity.arena import Arena
 from tests.parity.cases import Caller, Case, CaseSet
 from tests.parity.installation import install
@@ -27,7 +27,7 @@ class _Turn:
 
     side: Side
     renaming: Renaming
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[APIResponse] = field(default_factory=list)
     reviews: list[tuple[Review, ...]] = field(default_factory=list)
     series: Series = field(default_factory=Series)
     seconds: float = 0.0
@@ -69,15 +69,15 @@ class _Turn:
         prefix = f"{self.renaming.suffix}-"
         ids = [self.audit_id(index) for index in range(len(self.answers))]
         answers = dict(zip(ids, self.answers, strict=True))
-        audited = [one for one, answer in answers.items() if is_audited(answer, one)]
+        audited = [one for one, response in answers.items() if is_audited(response, one)]
         events = self.side.audit.collect(audited, prefix)
         behind = events
         if self.side.behind is not None:
             awaited = [one for one, ran in zip(ids, ran_elsewhere, strict=True) if ran]
             behind = self.side.behind.collect(awaited, prefix)
         return [
-            observe(answer, event=events.get(one), behind=behind.get(one), reviews=reviews)
-            for (one, answer), reviews in zip(answers.items(), self.reviews, strict=True)
+            observe(response, event=events.get(one), behind=behind.get(one), reviews=reviews)
+            for (one, response), reviews in zip(answers.items(), self.reviews, strict=True)
         ]
 
 
@@ -101,8 +101,8 @@ def play(arena: Arena, case_set: CaseSet) -> Played:
     reference, subject = turns
     expected = reference.observe(())
     ran = [
-        one.ran_as != "" and one.status == answer.status
-        for one, answer in zip(expected, subject.answers, strict=True)
+        one.ran_as != "" and one.status == response.status
+        for one, response in zip(expected, subject.answers, strict=True)
     ]
     trials = zip(case_set.cases, expected, subject.observe(ran), strict=True)
     return Played(

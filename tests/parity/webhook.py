@@ -20,7 +20,7 @@ from typing import Any, Self, cast
 import uvloop
 from typing_extensions import override
 
-from proxy.sandbox.identities import Authority
+from proxy.sandbox.identities import CertificateAuthority
 from proxy.sandbox.processes import LOOPBACK
 from tests.parity.policies import Policy, Question, Verdict, decide_deed
 from tests.parity.renaming import FRESH, TOKEN_USER, Renaming
@@ -72,7 +72,7 @@ class Recording:
 class RecordingWebhook:
     """The server. Use it as a context manager."""
 
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: CertificateAuthority) -> None:
         self.rulebook = Rulebook()
         self.ca_pem = authority.certificate_pem
         self._context = _serving_context(authority)
@@ -161,7 +161,7 @@ class _Conversation(asyncio.Protocol):
         return head.split(b" ", 2)[1], rest[:length]
 
 
-def _serving_context(authority: Authority) -> ssl.SSLContext:
+def _serving_context(authority: CertificateAuthority) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as directory:
         certificate, key = authority.issue_server(LOOPBACK).write(Path(directory), "webhook")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from proxy.sandbox.api_client import Answer, client_context
+from proxy.sandbox.api_client import APIResponse, client_context
 from proxy.sandbox.identities import BearerToken, Credential
 
 Header = tuple[bytes, bytes]
@@ -53,7 +53,7 @@ class Client:
 
     def send(
         self, method: bytes, target: bytes, headers: Sequence[Header], body: bytes | None
-    ) -> Answer:
+    ) -> APIResponse:
         """Send one request and read its answer; of a stream only the beginning."""
         message = self._message(method, target, headers, body)
         is_reused = self._stream is not None
@@ -68,10 +68,10 @@ class Client:
 
     def fetch(self, target: bytes) -> bytes:
         """Return a whole page. What counts as a stream is none: nothing of it is kept."""
-        answer = self.send(b"GET", target, (), None)
-        if answer.status != HTTPStatus.OK or not answer.body:
-            raise PageCut(f"{target!r}: status {answer.status}, {len(answer.body)} bytes")
-        return answer.body
+        response = self.send(b"GET", target, (), None)
+        if response.status != HTTPStatus.OK or not response.body:
+            raise PageCut(f"{target!r}: status {response.status}, {len(response.body)} bytes")
+        return response.body
 
     def close(self) -> None:
         """Hang up."""
@@ -91,7 +91,7 @@ class Client:
             lines.append(b"Content-Length: %d" % len(body))
         return _END.join((*lines, b"", body or b""))
 
-    def _exchange(self, message: bytes, method: bytes) -> Answer:
+    def _exchange(self, message: bytes, method: bytes) -> APIResponse:
         if self._stream is None:
             plain = socket.create_connection((self._host, self._port), ANSWER_SECONDS)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -109,7 +109,7 @@ class Client:
         if not keeps:
             self.close()
         pairs = tuple((name.decode(), text.decode("latin-1")) for name, text in headers.items())
-        return Answer(status, pairs, body)
+        return APIResponse(status, pairs, body)
 
     def _read_head(self) -> tuple[int, dict[bytes, bytes]]:
         start, *lines = self._read_until(b"\r\n\r\n").split(_END)

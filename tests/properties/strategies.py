@@ -5,15 +5,15 @@ from zlib import crc32
 from hypothesis import strategies as st
 
 from proxy.core.authorization.access_check import AccessCheck
-from proxy.core.impersonation.checks import DecisionRules
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.checks import ImpersonationRules
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.userinfo import (
     NODE_NAME_KEY,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
 )
 
 NAMES = [
@@ -39,7 +39,7 @@ GROUPS: list[tuple[str, ...]] = [
     ("system:unauthenticated",),
 ]
 EXTRAS = [
-    extra_of(values)
+    make_extra(values)
     for values in (
         {},
         {"": ["v"]},
@@ -70,29 +70,29 @@ TARGETS = [
 
 # A few choices each, so that many cases are near each other and a run stays short.
 identities = st.builds(
-    Identity,
+    UserInfo,
     st.sampled_from(NAMES),
     st.sampled_from(["", "1"]),
     st.sampled_from(GROUPS),
     st.sampled_from(EXTRAS),
 )
 callers = st.builds(Caller, identities)
-wanted_identities = st.sampled_from([Identity(name) for name in NAMES]) | identities
-actions: st.SearchStrategy[Action] = st.builds(
-    parse_action, st.sampled_from([b"GET", b"DELETE", b"OPTIONS"]), st.sampled_from(TARGETS)
+wanted_identities = st.sampled_from([UserInfo(name) for name in NAMES]) | identities
+actions: st.SearchStrategy[RequestInfo] = st.builds(
+    parse_request_info, st.sampled_from([b"GET", b"DELETE", b"OPTIONS"]), st.sampled_from(TARGETS)
 )
-modes = st.sampled_from([None, *Mode])
+modes = st.sampled_from([None, *ImpersonationMode])
 rules = st.sampled_from(
     [
-        DecisionRules(),
-        DecisionRules(recalls_legacy=True),
-        DecisionRules(upgrade_needs_create=True),
-        DecisionRules(constrained=False),
-        DecisionRules(constrained=False, recalls_legacy=True),
-        DecisionRules(protected_groups=frozenset()),
-        DecisionRules(protected_groups=frozenset({"a"})),
-        DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY)),
-        DecisionRules(constrained=False, legacy=LegacyPolicy(LegacyAction.DENY)),
+        ImpersonationRules(),
+        ImpersonationRules(caches_legacy=True),
+        ImpersonationRules(upgrade_needs_create=True),
+        ImpersonationRules(constrained=False),
+        ImpersonationRules(constrained=False, caches_legacy=True),
+        ImpersonationRules(protected_groups=frozenset()),
+        ImpersonationRules(protected_groups=frozenset({"a"})),
+        ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY)),
+        ImpersonationRules(constrained=False, legacy=LegacyPolicy(LegacyAction.DENY)),
     ]
 )
 

@@ -7,31 +7,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.authorization.access_check import AccessCheck, Answer
-from proxy.core.impersonation.cache_keys import identity_key, request_key
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
+from proxy.core.impersonation.cache_keys import request_key, user_key
 from proxy.core.impersonation.checks import (
     Attempt,
-    DecisionRules,
-    RefusedStep,
-    StarCheck,
+    ForbiddenStep,
+    ImpersonationRules,
     Step,
-    action_checks,
+    WildcardCheck,
     identity_steps,
     plan_attempts,
+    request_checks,
 )
 from proxy.core.impersonation.evaluation import (
     Allowed,
+    CacheLookup,
+    CacheScope,
     Denied,
-    Layer,
+    ImpersonationDecision,
     Question,
-    Recall,
-    Verdict,
     evaluate,
 )
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import Action, parse_action
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
+from proxy.core.userinfo import Caller, UserInfo
 from tests.core.play import NO, YES, play, run
 from tests.properties import strategies
 
@@ -45,22 +45,22 @@ class Case:
     """One request, and what the proxy knows when it comes."""
 
     caller: Caller
-    wanted: Identity
-    action: Action
-    rules: DecisionRules
-    remembered: Mode | None
+    wanted_user: UserInfo
+    request_info: RequestInfo
+    rules: ImpersonationRules
+    remembered: ImpersonationMode | None
 
     def attempts(self) -> Iterator[Attempt]:
         return plan_attempts(
             self.caller,
-            self.wanted,
-            self.action,
+            self.wanted_user,
+            self.request_info,
             rules=self.rules,
             remembered=self.remembered,
             is_upgrade=True,
         )
 
-    def decide(self, granted: set[AccessCheck]) -> Verdict:
+    def decide(self, granted: set[AccessCheck]) -> ImpersonationDecision:
         return play(evaluate(self.attempts()), allow=lambda check: check in granted)[0]
 
 
@@ -97,14 +97,14 @@ def every_check(case: Case) -> set[AccessCheck]:
     """Return every check that any answers could lead to."""
     checks: set[AccessCheck] = set()
     for attempt in case.attempts():
-        checks.update(action_checks(attempt))
+        checks.update(request_checks(attempt))
         for step in identity_steps(attempt):
             match step:
                 case AccessCheck():
                     checks.add(step)
-                case StarCheck():
+                case WildcardCheck():
                     checks.update((step.check, *step.individual_checks()))
-                case RefusedStep():
+                case ForbiddenStep():
                     pass
     return checks
 
@@ -133,9 +133,9 @@ def test_nothing_is_allowed_without_a_yes_for_every_part_of_the_winning_mode(
     verdict = case.decide(granted)
 
     if isinstance(verdict, Allowed):
-        assert set(action_checks(verdict.attempt)) <= granted
+        assert set(request_checks(verdict.attempt)) <= granted
         assert all(is_granted(step, granted) for step in identity_steps(verdict.attempt))
-        assert verdict.acting.name == case.wanted.name
+        assert verdict.impersonated_user.name == case.wanted_user.name
 
 
 @settings(max_examples=200)
@@ -149,7 +149,7 @@ def test_a_denial_means_that_no_mode_was_permitted_in_full(
 
     if isinstance(verdict, Denied):
         for attempt in case.attempts():
-            is_action_granted = set(action_checks(attempt)) <= granted
+            is_action_granted = set(request_checks(attempt)) <= granted
             steps = identity_steps(attempt)
             assert not (is_action_granted and all(is_granted(step, granted) for step in steps))
 
@@ -158,9 +158,9 @@ def is_granted(step: Step, granted: set[AccessCheck]) -> bool:
     match step:
         case AccessCheck():
             return step in granted
-        case StarCheck():
+        case WildcardCheck():
             return step.check in granted or set(step.individual_checks()) <= granted
-        case RefusedStep():
+        case ForbiddenStep():
             return False
 
 
@@ -176,29 +176,29 @@ NAMES = ["g1", "g2", "g3", "g4", "g5", "*"]
 def test_a_star_stands_for_its_items_and_without_it_every_one_of_them_counts(
     names: tuple[str, ...], denied: set[str], resource: str
 ) -> None:
-    wanted = Identity("alice", groups=names)
+    wanted_user = UserInfo("alice", groups=names)
     if resource == "userextras":
-        wanted = Identity("alice", extra=(("a.io/x", names),))
+        wanted_user = UserInfo("alice", extra=(("a.io/x", names),))
     case = Case(
-        Caller(Identity("bob")),
-        wanted,
-        parse_action(b"GET", b"/api/v1/pods"),
-        DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY)),
+        Caller(UserInfo("bob")),
+        wanted_user,
+        parse_request_info(b"GET", b"/api/v1/pods"),
+        ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY)),
         None,
     )
 
-    verdict = case.decide({check for check in every_check(case) if check.name not in denied})
+    decision = case.decide({check for check in every_check(case) if check.name not in denied})
 
-    assert isinstance(verdict, Allowed) == ("*" not in denied or denied.isdisjoint(names))
+    assert isinstance(decision, Allowed) == ("*" not in denied or denied.isdisjoint(names))
 
 
 any_attempt = st.builds(
     Attempt,
-    st.sampled_from(Mode),
+    st.sampled_from(ImpersonationMode),
     strategies.identities,
     strategies.wanted_identities,
     strategies.actions,
-    st.just(DecisionRules()),
+    st.just(ImpersonationRules()),
     st.booleans(),
 )
 
@@ -211,10 +211,10 @@ def pairs_of_attempts(draw: st.DrawFn) -> tuple[Attempt, Attempt]:
     changed = Attempt(
         other.mode if part == "mode" else one.mode,
         other.caller if part == "caller" else one.caller,
-        other.wanted if part == "wanted" else one.wanted,
-        other.action if part == "action" else one.action,
+        other.wanted_user if part == "wanted" else one.wanted_user,
+        other.request_info if part == "action" else one.request_info,
         one.rules,
-        one.also_creates,
+        one.requires_create,
     )
     return one, changed
 
@@ -227,8 +227,8 @@ def test_decisions_with_the_same_key_were_made_by_the_same_checks(
     one, other = pair
 
     if request_key(one) == request_key(other):
-        assert action_checks(one) == action_checks(other)
-    if identity_key(one) == identity_key(other):
+        assert request_checks(one) == request_checks(other)
+    if user_key(one) == user_key(other):
         assert identity_steps(one) == identity_steps(other)
 
 
@@ -239,32 +239,36 @@ class Memory:
         self._salt = salt
         self._remembers = remembers
         self._known: set[bytes] = set()
-        self._modes: dict[str, Mode] = {}
+        self._modes: dict[str, ImpersonationMode] = {}
 
     def decide(
-        self, caller: Caller, wanted: Identity, action: Action, rules: DecisionRules
-    ) -> tuple[Mode, Identity] | None:
+        self,
+        caller: Caller,
+        wanted_user: UserInfo,
+        request_info: RequestInfo,
+        rules: ImpersonationRules,
+    ) -> tuple[ImpersonationMode, UserInfo] | None:
         """Return the mode and the identity of an allowed request, or None."""
-        name = caller.identity.name
+        name = caller.user.name
         attempts = plan_attempts(
-            caller, wanted, action, rules=rules, remembered=self._modes.get(name)
+            caller, wanted_user, request_info, rules=rules, remembered=self._modes.get(name)
         )
-        verdict = run(evaluate(attempts), self._answer)
-        if not isinstance(verdict, Allowed):
+        decision = run(evaluate(attempts), self._answer)
+        if not isinstance(decision, Allowed):
             return None
-        self._modes[name] = verdict.mode
-        self._known.update(key(verdict.attempt, layer) for layer in verdict.learned)
-        return verdict.mode, verdict.acting
+        self._modes[name] = decision.mode
+        self._known.update(key(decision.attempt, layer) for layer in decision.cacheable)
+        return decision.mode, decision.impersonated_user
 
-    def _answer(self, question: Question) -> Answer:
-        if isinstance(question, Recall):
+    def _answer(self, question: Question) -> CheckResult:
+        if isinstance(question, CacheLookup):
             is_known = key(question.attempt, question.layer) in self._known
             return YES if self._remembers and is_known else NO
         return YES if strategies.allowed_by(question.check, self._salt) else NO
 
 
-def key(attempt: Attempt, layer: Layer) -> bytes:
-    return request_key(attempt) if layer is Layer.REQUEST else identity_key(attempt)
+def key(attempt: Attempt, layer: CacheScope) -> bytes:
+    return request_key(attempt) if layer is CacheScope.REQUEST else user_key(attempt)
 
 
 @settings(max_examples=100)
@@ -280,15 +284,15 @@ def key(attempt: Attempt, layer: Layer) -> bytes:
 )
 def test_with_and_without_caches_the_decision_is_the_same_while_grants_stand_still(
     salt: int,
-    rules: DecisionRules,
-    requests: list[tuple[Caller, Identity, Action]],
+    rules: ImpersonationRules,
+    requests: list[tuple[Caller, UserInfo, RequestInfo]],
     order: list[int],
 ) -> None:
     forgetful, mindful = Memory(salt, remembers=False), Memory(salt, remembers=True)
 
     for index in order:
-        caller, wanted, action = requests[index % len(requests)]
-        without = forgetful.decide(caller, wanted, action, rules)
-        with_caches = mindful.decide(caller, wanted, action, rules)
+        caller, wanted_user, request_info = requests[index % len(requests)]
+        without = forgetful.decide(caller, wanted_user, request_info, rules)
+        with_caches = mindful.decide(caller, wanted_user, request_info, rules)
 
         assert with_caches == without

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.authorization.access_check import AccessCheck
-from proxy.core.rbac.grants import objects_for
+from proxy.core.rbac.grants import rbac_objects_for
 from proxy.core.rbac.model import Subject, read_rbac
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
-JANE = Identity("jane")
+JANE = UserInfo("jane")
 ASKED = [
     AccessCheck(
         JANE,
@@ -49,12 +49,12 @@ def implies(granted: AccessCheck, check: AccessCheck) -> bool:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(ASKED), min_size=1, max_size=12))
 def test_a_grant_allows_exactly_what_its_checks_imply(needed: list[AccessCheck]) -> None:
-    rbac = read_rbac(objects_for(Subject("User", "jane"), needed))
+    rbac = read_rbac(rbac_objects_for(Subject("User", "jane"), needed))
 
     for check in ASKED:
         expected = any(implies(granted, check) for granted in needed)
         assert rbac.allows(check) == expected, check
-        assert not rbac.allows(replace(check, user=Identity("eve")))
+        assert not rbac.allows(replace(check, user=UserInfo("eve")))
 
 
 @settings(max_examples=50, deadline=None)
@@ -62,6 +62,6 @@ def test_a_grant_allows_exactly_what_its_checks_imply(needed: list[AccessCheck])
 def test_neither_order_nor_repetition_matters(needed: list[AccessCheck]) -> None:
     again = [*reversed(needed), *needed]
 
-    assert objects_for(Subject("User", "jane"), again) == objects_for(
+    assert rbac_objects_for(Subject("User", "jane"), again) == rbac_objects_for(
         Subject("User", "jane"), needed
     )

@@ -6,22 +6,22 @@ from hypothesis import strategies as st
 
 from proxy.core.errors import Forbidden
 from proxy.core.forwarding import (
-    Hop,
+    HopContext,
     assert_one_identity,
-    folded_name,
-    outbound_head,
-    returned_headers,
+    build_outbound_head,
+    normalized_header_name,
+    response_headers,
 )
-from proxy.core.http.headers import HeaderLines, check_header_safe, identity_headers
-from proxy.core.impersonation.headers import read_wanted_identity
-from proxy.core.impersonation.permit import Guards, admit_self
-from proxy.core.userinfo import Caller, Identity, extra_of
+from proxy.core.http.headers import HeaderList, check_header_safe, impersonation_header_lines
+from proxy.core.impersonation.headers import parse_impersonation_headers
+from proxy.core.impersonation.permit import IdentityRestrictions, permit_self
+from proxy.core.userinfo import Caller, UserInfo, make_extra
 from tests.properties import strategies
 from tests.support.sent_heads import lines_of
 
 pytestmark = pytest.mark.timeout(120)  # many examples on a busy machine
 
-GUARDS = Guards(protected_groups=frozenset())
+GUARDS = IdentityRestrictions(protected_groups=frozenset())
 EVIL = b"evil"
 DANGEROUS = [
     b"Authorization",
@@ -61,7 +61,7 @@ client_headers = st.lists(
     max_size=8,
 )
 hops = st.builds(
-    Hop,
+    HopContext,
     st.just(b"audit"),
     st.just(b"10.0.0.1"),
     authorization=st.sampled_from([None, b"Bearer ours"]),
@@ -73,32 +73,32 @@ hops = st.builds(
 @settings(max_examples=200)
 @given(client_headers, hops, strategies.identities)
 def test_no_identity_of_the_client_s_making_reaches_the_api_server(
-    headers: list[tuple[bytes, bytes]], hop: Hop, identity: Identity
+    headers: list[tuple[bytes, bytes]], context: HopContext, user: UserInfo
 ) -> None:
-    admission = admit_self(Caller(identity), guards=GUARDS)
+    permit = permit_self(Caller(user), restrictions=GUARDS)
 
-    head = outbound_head(b"GET / HTTP/1.1", HeaderLines(headers), admission, hop)
+    head = build_outbound_head(b"GET / HTTP/1.1", HeaderList(headers), permit, context)
 
-    assert_one_identity(head, admission, hop.authorization)
+    assert_one_identity(head, permit, context.authorization)
     sent = lines_of(head)
     assert [line for line in sent if line[1] == EVIL] == []
-    names = [folded_name(name) for name, _ in sent]
+    names = [normalized_header_name(name) for name, _ in sent]
     assert names.count(b"impersonate-user") == 1
-    assert names.count(b"authorization") == (hop.authorization is not None)
+    assert names.count(b"authorization") == (context.authorization is not None)
     assert names.count(b"audit-id") == names.count(b"x-forwarded-for") == 1
-    kept = {b"host", b"content-length"} if not hop.is_chunked else {b"host"}
+    kept = {b"host", b"content-length"} if not context.is_chunked else {b"host"}
     for name in kept:
-        assert names.count(name) == [folded_name(n) for n, _ in headers].count(name)
+        assert names.count(name) == [normalized_header_name(n) for n, _ in headers].count(name)
 
 
 safe_texts = st.text(st.sampled_from("%41aA/\u00e9"), min_size=1, max_size=4)
 safe_identities = st.builds(
-    Identity,
+    UserInfo,
     safe_texts,
     safe_texts | st.just(""),
     st.lists(safe_texts | st.just(""), max_size=3).map(tuple),
     st.dictionaries(safe_texts, st.lists(safe_texts, min_size=1, max_size=2), max_size=2).map(
-        extra_of
+        make_extra
     ),
 )
 # Joined from a list: the strategy for texts leaves lone surrogates out.
@@ -106,32 +106,32 @@ odd_texts = st.lists(
     st.sampled_from(["a", "a", " ", "\t", "\n", "\ud800", "\u00e9", "\x7f"]), max_size=3
 ).map("".join)
 odd_identities = st.builds(
-    Identity, odd_texts, odd_texts, extra=odd_texts.map(lambda key: extra_of({key: ["v"]}))
+    UserInfo, odd_texts, odd_texts, extra=odd_texts.map(lambda key: make_extra({key: ["v"]}))
 )
 
 
 @settings(max_examples=300)
 @given(safe_identities)
-def test_a_usual_identity_arrives_as_it_was(identity: Identity) -> None:
-    check_header_safe(identity)
+def test_a_usual_identity_arrives_as_it_was(user: UserInfo) -> None:
+    check_header_safe(user)
 
-    assert read_wanted_identity(identity_headers(identity)) == identity
+    assert parse_impersonation_headers(impersonation_header_lines(user)) == user
 
 
 @settings(max_examples=300)
 @given(odd_identities)
-def test_an_odd_identity_arrives_as_it_was_or_does_not_leave(identity: Identity) -> None:
+def test_an_odd_identity_arrives_as_it_was_or_does_not_leave(user: UserInfo) -> None:
     try:
-        check_header_safe(identity)
+        check_header_safe(user)
     except Forbidden:
         return
 
-    assert read_wanted_identity(identity_headers(identity)) == identity
+    assert parse_impersonation_headers(impersonation_header_lines(user)) == user
 
 
 @given(client_headers)
 def test_a_response_is_never_stripped_of_its_length(headers: list[tuple[bytes, bytes]]) -> None:
-    returned = returned_headers(headers, audit_id=b"audit")
+    returned = response_headers(headers, audit_id=b"audit")
 
     names = [name.lower() for name, _ in returned]
     assert names.count(b"content-length") == [n.lower() for n, _ in headers].count(

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.errors import BadRequest, Refusal, UnreadableRequest
+from proxy.core.errors import BadRequest, RequestInfoError, StatusError
 from proxy.core.gocompat.quote import go_quote
 from proxy.core.gocompat.url import request_uri
 from proxy.core.http.headers import check_header_safe
-from proxy.core.http.status import refusal_response, wants_pretty
-from proxy.core.impersonation.headers import read_wanted_identity
-from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.http.status import status_response, wants_pretty
+from proxy.core.impersonation.headers import parse_impersonation_headers
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.requestinfo.selectors import parse_field_selector, parse_label_selector
 from tests.core.vectors import ActionVector, SelectorVector, load
 
@@ -43,12 +43,12 @@ def targets(draw: st.DrawFn) -> bytes:
 @given(methods, targets())
 def test_a_request_is_an_action_or_refused(method: bytes, target: bytes) -> None:
     try:
-        action = parse_action(method, target)
-    except (BadRequest, UnreadableRequest):
+        request_info = parse_request_info(method, target)
+    except (BadRequest, RequestInfoError):
         return
 
-    assert isinstance(action, Action)
-    action.path.encode()
+    assert isinstance(request_info, RequestInfo)
+    request_info.path.encode()
     request_uri(target)
 
 
@@ -85,12 +85,12 @@ def test_headers_name_an_identity_that_can_be_forwarded_or_are_refused(
 ) -> None:
     for constrained in (True, False):
         try:
-            wanted = read_wanted_identity(headers, constrained=constrained)
+            wanted_user = parse_impersonation_headers(headers, constrained=constrained)
         except BadRequest:
             continue
 
-        if wanted is not None:
-            check_header_safe(wanted)
+        if wanted_user is not None:
+            check_header_safe(wanted_user)
 
 
 # Joined from a list: the strategy for texts leaves lone surrogates out.
@@ -117,7 +117,7 @@ def test_any_text_can_be_quoted_on_one_line(text: str) -> None:
 def test_any_refusal_can_be_told_to_anyone(
     message: str, headers: list[tuple[bytes, bytes]], target: bytes
 ) -> None:
-    _, body = refusal_response(Refusal(message), headers, target, audit_id=b"id")
+    _, body = status_response(StatusError(message), headers, target, audit_id=b"id")
 
     told = json.loads(body)["message"]
     assert len(told) == len(message)

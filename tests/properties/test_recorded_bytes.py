@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.audit.recorder import AuditRecorder
-from proxy.audit.request_record import Trail
-from proxy.audit.state import AuditBook
+from proxy.audit.request_record import RequestRecord
+from proxy.audit.state import AuditState
 from proxy.core.audit.annotations import DOMAIN, read_event_cuts
 from proxy.core.audit.limits import (
     ANNOTATION_BYTES,
     OBJECT_BYTES,
-    WANTED_BYTES,
+    WANTED_USER_BYTES,
     WRITTEN_AGENT_BYTES,
     EventLimits,
     ValueLimits,
@@ -29,21 +29,21 @@ from proxy.core.audit.policy import AuditPolicy, Level, PolicyRule
 from proxy.core.errors import (
     BadRequest,
     Forbidden,
-    Refusal,
+    StatusError,
     TooManyRequests,
     Unauthorized,
 )
 from proxy.core.gocompat.json import go_json
 from proxy.core.gocompat.quote import MARKER
-from proxy.core.http.headers import HeaderLines
+from proxy.core.http.headers import HeaderList
 from proxy.core.http.status import status_body
-from proxy.core.impersonation.modes import Mode
-from proxy.core.impersonation.permit import Admission
-from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.impersonation.permit import Permit
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.truncation import encoded_size, json_size
-from proxy.core.userinfo import Caller, Identity, extra_of
-from proxy.telemetry.logs import MOST_LINE_BYTES, configure_logs
-from proxy.wire.exchange import Outcome, Peer
+from proxy.core.userinfo import Caller, UserInfo, make_extra
+from proxy.telemetry.logs import MAX_LINE_BYTES, configure_logs
+from proxy.wire.exchange import ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.http1.message import RequestHead
 from tests.support.restored_logging import restored_logging
@@ -67,13 +67,13 @@ names: st.SearchStrategy[bytes] = raw.map(
 # Nobody is admitted whose name is no text.
 words = texts.map(lambda text: text.encode("utf-8", "replace").decode())
 identities = st.builds(
-    Identity,
+    UserInfo,
     words.map(lambda name: name or "x"),
     words,
     st.lists(words, max_size=4).map(tuple),
-    st.dictionaries(words, st.lists(words, max_size=2), max_size=3).map(extra_of),
+    st.dictionaries(words, st.lists(words, max_size=2), max_size=3).map(make_extra),
 )
-refusals: st.SearchStrategy[Refusal] = st.one_of(
+refusals: st.SearchStrategy[StatusError] = st.one_of(
     st.builds(BadRequest, texts),
     st.builds(Unauthorized),
     st.builds(
@@ -93,9 +93,9 @@ class Exchange:
     agent: bytes
     media: bytes
     audit_id: bytes | None
-    caller: Identity | None
-    acting: Identity | None
-    refusal: Refusal | None
+    caller: UserInfo | None
+    impersonated_user: UserInfo | None
+    error: StatusError | None
     failed_check: str
     status: int
     answer: bytes
@@ -158,54 +158,57 @@ class Count:
         self.times += 1
 
 
-def action_of(exchange: Exchange) -> Action | None:
+def action_of(exchange: Exchange) -> RequestInfo | None:
     try:
-        return parse_action(exchange.method, exchange.target)
-    except Refusal:
+        return parse_request_info(exchange.method, exchange.target)
+    except StatusError:
         return None
 
 
 def head_of(exchange: Exchange) -> RequestHead:
     framing = BodyFraming(BodyKind.LENGTH, len(exchange.body)) if exchange.body else NO_BODY
     headers = [(b"User-Agent", exchange.agent), (b"Content-Type", exchange.media)]
-    if exchange.acting is not None:
-        headers.append((b"Impersonate-User", exchange.acting.name.encode()))
-    lines = HeaderLines(headers)
+    if exchange.impersonated_user is not None:
+        headers.append((b"Impersonate-User", exchange.impersonated_user.name.encode()))
+    lines = HeaderList(headers)
     return RequestHead(exchange.method, exchange.target, 1, lines, framing, keep_alive=True)
 
 
-def learn_who_calls(trail: Trail, exchange: Exchange) -> None:
+def learn_who_calls(request_record: RequestRecord, exchange: Exchange) -> None:
     """Tell a trail of the caller, and whom it becomes if it is not refused before that."""
     if exchange.caller is None:
         return
     caller = Caller(exchange.caller)
-    trail.is_called_by(caller)
-    if exchange.refusal is None or exchange.is_complete:
-        mode = None if exchange.acting is None else Mode.USER_INFO
-        acting, warning = exchange.acting or exchange.caller, exchange.failed_check or None
-        trail.is_admitted(Admission(caller, acting, mode, warning=warning))
+    request_record.set_caller(caller)
+    if exchange.error is None or exchange.is_complete:
+        mode = None if exchange.impersonated_user is None else ImpersonationMode.USER_INFO
+        impersonated_user, warning = (
+            exchange.impersonated_user or exchange.caller,
+            exchange.failed_check or None,
+        )
+        request_record.set_permit(Permit(caller, impersonated_user, mode, warning=warning))
 
 
-def record(exchange: Exchange, book: AuditBook) -> None:
+def record(exchange: Exchange, state: AuditState) -> None:
     """Tell a trail of the exchange, as the pipeline does."""
-    recorder = AuditRecorder(lambda: 1_800_000_000_000_000_000, book)
-    trail = recorder.open(head_of(exchange), Peer("fe80::1"), exchange.audit_id)
-    if (action := action_of(exchange)) is not None:
-        trail.acts(action)
-    learn_who_calls(trail, exchange)
-    observer, refusal = trail.observer, exchange.refusal
+    recorder = AuditRecorder(lambda: 1_800_000_000_000_000_000, state)
+    request_record = recorder.begin(head_of(exchange), Peer("fe80::1"), exchange.audit_id)
+    if (request_info := action_of(exchange)) is not None:
+        request_record.set_request_info(request_info)
+    learn_who_calls(request_record, exchange)
+    observer, error = request_record.observer, exchange.error
     assert observer is not None
-    observer.overhear(_Receiver()).request_data(exchange.body)
+    observer.tee(_Receiver()).request_data(exchange.body)
     status, body = exchange.status, exchange.answer
-    if refusal is None and exchange.caller is None:
-        refusal = Unauthorized()
-    if refusal is not None:
-        refusal.failed_check = exchange.failed_check
-        trail.is_refused(refusal)
-        status, body = refusal.code, status_body(refusal)
-    if observer.answer_started(status, [JSON], b""):
-        observer.answer_data(body)
-    trail.ended(Outcome(status, len(body), is_complete=exchange.is_complete))
+    if error is None and exchange.caller is None:
+        error = Unauthorized()
+    if error is not None:
+        error.failed_check = exchange.failed_check
+        request_record.set_error(error)
+        status, body = error.code, status_body(error)
+    if observer.response_started(status, [JSON], b""):
+        observer.response_data(body)
+    request_record.finish(ExchangeOutcome(status, len(body), is_complete=exchange.is_complete))
 
 
 class _Receiver:
@@ -226,24 +229,24 @@ rules = st.builds(rule, st.sampled_from(Level), strips=st.booleans())
 @given(exchanges, rules)
 def test_what_is_written_for_one_request_is_bounded(exchange: Exchange, rule: PolicyRule) -> None:
     lines, truncated, log, level = Lines(), Count(), io.StringIO(), rule.level
-    book = AuditBook(
+    state = AuditState(
         lines,
         AuditPolicy([rule]),
         body_bytes=BODY_BYTES,
         clock=lambda: 0.0,
         when_truncated=truncated,
     )
-    book.limit(LIMITS)
+    state.limit(LIMITS)
 
     with restored_logging():
         configure_logs(style="json", level="debug", stream=log)
-        record(exchange, book)
+        record(exchange, state)
 
     events = [json.loads(line, parse_constant=pytest.fail) for line in lines.written]
     is_known = exchange.caller is not None
-    assert len(log.getvalue()) <= MOST_LINE_BYTES
+    assert len(log.getvalue()) <= MAX_LINE_BYTES
     assert len(log.getvalue().splitlines()) == 1
-    most = LIMITS.most_authenticated_bytes if is_known else LIMITS.most_unauthenticated_bytes
+    most = LIMITS.max_authenticated_bytes if is_known else LIMITS.max_unauthenticated_bytes
     bodies = 0 if level is Level.METADATA else 2 * BODY_BYTES
     assert all(len(line) <= most + bodies for line in lines.written)
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines.written)
@@ -296,6 +299,6 @@ def check_sizes(event: dict[str, Any], limits: ValueLimits) -> None:
         assert encoded_size(go_json(event.get(name, ""))) <= longest + quotes, name
     for name, text in text_of(event).items():
         if name == f"{DOMAIN}/wanted":
-            assert json_size(text) <= 2 * WANTED_BYTES
+            assert json_size(text) <= 2 * WANTED_USER_BYTES
         elif name != f"{DOMAIN}/truncated":
             assert json_size(text) <= ANNOTATION_BYTES, name

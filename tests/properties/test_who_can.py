@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.impersonation.modes import Mode
-from proxy.core.rbac.model import Rbac
-from proxy.core.rbac.who_can import Holder, caller_identity, holders
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.userinfo import ANONYMOUS, Identity
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.rbac.model import RBACSnapshot
+from proxy.core.rbac.who_can import Holder, holders, user_of_caller
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import ANONYMOUS, UserInfo
 from tests.properties.universes import (
     ACTIONS,
     MODES,
@@ -22,54 +22,60 @@ from tests.properties.universes import (
 pytestmark = pytest.mark.timeout(240)  # many examples on a busy machine
 
 
-def describes(holder: Holder, identity: Identity) -> bool:
+def describes(holder: Holder, user: UserInfo) -> bool:
     """Tell whether somebody is whom a holder describes."""
-    if holder.name not in {"", identity.name} or (identity.name == ANONYMOUS != holder.name):
+    if holder.name not in {"", user.name} or (user.name == ANONYMOUS != holder.name):
         return False
-    return set(holder.groups) <= set(identity.groups)
+    return set(holder.groups) <= set(user.groups)
 
 
 @settings(max_examples=400, deadline=None)
 @given(
     rbac=clusters(),
     mode=st.sampled_from(MODES),
-    wanted=st.sampled_from(WANTED),
-    action=st.sampled_from(ACTIONS),
+    wanted_user=st.sampled_from(WANTED),
+    request_info=st.sampled_from(ACTIONS),
 )
 def test_who_can_equals_brute_force(
-    rbac: Rbac, mode: Mode, wanted: Identity, action: Action
+    rbac: RBACSnapshot, mode: ImpersonationMode, wanted_user: UserInfo, request_info: RequestInfo
 ) -> None:
-    if attempt_of(Identity("system:serviceaccount:ns:one"), mode, wanted, action) is None:
+    if (
+        attempt_of(UserInfo("system:serviceaccount:ns:one"), mode, wanted_user, request_info)
+        is None
+    ):
         return  # the mode can make nobody of this
 
-    found = holders(rbac, mode, wanted, action)
+    found = holders(rbac, mode, wanted_user, request_info)
 
-    for identity in everybody(mode):
-        attempt = attempt_of(identity, mode, wanted, action)
+    for user in everybody(mode):
+        attempt = attempt_of(user, mode, wanted_user, request_info)
         expected = attempt is not None and is_allowed(rbac, attempt)
-        is_told = attempt is not None and any(describes(one, identity) for one in found)
-        assert is_told == expected, (identity, found)
+        is_told = attempt is not None and any(describes(one, user) for one in found)
+        assert is_told == expected, (user, found)
 
 
 @settings(max_examples=200, deadline=None)
 @given(
     rbac=clusters(),
     mode=st.sampled_from(MODES),
-    wanted=st.sampled_from(WANTED),
-    action=st.sampled_from(ACTIONS),
+    wanted_user=st.sampled_from(WANTED),
+    request_info=st.sampled_from(ACTIONS),
 )
 def test_every_holder_is_needed_and_may_do_it(
-    rbac: Rbac, mode: Mode, wanted: Identity, action: Action
+    rbac: RBACSnapshot, mode: ImpersonationMode, wanted_user: UserInfo, request_info: RequestInfo
 ) -> None:
-    if attempt_of(Identity("system:serviceaccount:ns:one"), mode, wanted, action) is None:
+    if (
+        attempt_of(UserInfo("system:serviceaccount:ns:one"), mode, wanted_user, request_info)
+        is None
+    ):
         return
 
-    found = holders(rbac, mode, wanted, action)
+    found = holders(rbac, mode, wanted_user, request_info)
 
     assert len(set(found)) == len(found)
     for holder in found:
-        attempt = attempt_of(caller_identity(holder, wanted), mode, wanted, action)
+        attempt = attempt_of(user_of_caller(holder, wanted_user), mode, wanted_user, request_info)
         assert attempt is not None
         assert is_allowed(rbac, attempt), holder
         others = [other for other in found if other != holder]
-        assert not any(describes(other, caller_identity(holder, wanted)) for other in others)
+        assert not any(describes(other, user_of_caller(holder, wanted_user)) for other in others)

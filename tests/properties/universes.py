@@ -5,31 +5,31 @@ from itertools import combinations
 
 from hypothesis import strategies as st
 
-from proxy.core.authorization.access_check import Answer
+from proxy.core.authorization.access_check import CheckResult
 from proxy.core.impersonation.checks import Attempt, plan_attempts
 from proxy.core.impersonation.evaluation import Allowed, Ask, evaluate
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.model import (
-    NOBODY,
+    UNNAMED_USER,
     Binding,
-    Rbac,
+    RBACSnapshot,
     Rule,
     Subject,
     implied_groups,
 )
 from proxy.core.rbac.who_can import NATIVE
-from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.userinfo import (
     NODE_NAME_KEY,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
 )
 
 NAMES = (
     "alice",
     "bob",
-    NOBODY,
+    UNNAMED_USER,
     "system:anonymous",
     "system:serviceaccount:ns:one",
     "system:serviceaccount:ns:two",
@@ -53,21 +53,21 @@ SUBJECTS = (
     Subject("ServiceAccount", "one"),
 )
 WANTED = (
-    Identity("carol"),
-    Identity("carol", "7", ("a",)),
-    Identity("carol", groups=("a", "b", "c", "d")),
-    Identity("carol", groups=("a", "system:masters")),
-    Identity("carol", extra=extra_of({"a.io/b": ["1", "2", "3", "4"]})),
-    Identity("system:node:n1"),
-    Identity("system:serviceaccount:ns:target"),
-    Identity("system:serviceaccount:ns:target", groups=("a",)),
+    UserInfo("carol"),
+    UserInfo("carol", "7", ("a",)),
+    UserInfo("carol", groups=("a", "b", "c", "d")),
+    UserInfo("carol", groups=("a", "system:masters")),
+    UserInfo("carol", extra=make_extra({"a.io/b": ["1", "2", "3", "4"]})),
+    UserInfo("system:node:n1"),
+    UserInfo("system:serviceaccount:ns:target"),
+    UserInfo("system:serviceaccount:ns:target", groups=("a",)),
 )
 ACTIONS = (
-    parse_action(b"GET", b"/api/v1/namespaces/ns/pods"),
-    parse_action(b"GET", b"/api/v1/pods"),
-    parse_action(b"GET", b"/version"),
+    parse_request_info(b"GET", b"/api/v1/namespaces/ns/pods"),
+    parse_request_info(b"GET", b"/api/v1/pods"),
+    parse_request_info(b"GET", b"/version"),
 )
-MODES = tuple(Mode)
+MODES = tuple(ImpersonationMode)
 
 
 @st.composite
@@ -82,7 +82,7 @@ def rules(draw: st.DrawFn) -> Rule:
     if kind == "action":
         verb = draw(st.sampled_from(["list", "get"]))
         return Rule((mode.action_verb(verb),), ("",), (draw(st.sampled_from(["pods", "*"])),))
-    group = "" if mode is Mode.LEGACY else "authentication.k8s.io"
+    group = "" if mode is ImpersonationMode.LEGACY else "authentication.k8s.io"
     resources = draw(
         st.sets(
             st.sampled_from(["users", "groups", "uids", "nodes", "serviceaccounts", "*"]),
@@ -98,7 +98,7 @@ def rules(draw: st.DrawFn) -> Rule:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Rbac:
+def clusters(draw: st.DrawFn) -> RBACSnapshot:
     """Draw a few bindings."""
     bindings = draw(
         st.lists(
@@ -114,10 +114,10 @@ def clusters(draw: st.DrawFn) -> Rbac:
             max_size=6,
         )
     )
-    return Rbac(tuple(bindings))
+    return RBACSnapshot(tuple(bindings))
 
 
-def everybody(mode: Mode) -> Iterator[Identity]:
+def everybody(mode: ImpersonationMode) -> Iterator[UserInfo]:
     """Give everyone who could come: each name in each set of groups that it could be in.
 
     Whoever has a node comes with a token of the cluster's own, which brings no other groups.
@@ -126,20 +126,22 @@ def everybody(mode: Mode) -> Iterator[Identity]:
         own = implied_groups(name)
         for count in range(len(GROUPS) + 1):
             for more in combinations(GROUPS, count):
-                is_alone = name == "system:anonymous" or mode is Mode.ASSOCIATED_NODE
+                is_alone = name == "system:anonymous" or mode is ImpersonationMode.ASSOCIATED_NODE
                 if not (is_alone and more):
-                    yield Identity(name, groups=(*more, *own))
+                    yield UserInfo(name, groups=(*more, *own))
 
 
-def attempt_of(identity: Identity, mode: Mode, wanted: Identity, action: Action) -> Attempt | None:
+def attempt_of(
+    user: UserInfo, mode: ImpersonationMode, wanted_user: UserInfo, request_info: RequestInfo
+) -> Attempt | None:
     """Return the attempt of one mode, for somebody in a pod on the node that is asked for."""
-    extra = extra_of({NODE_NAME_KEY: ["n1"]})
-    caller = Caller(Identity(identity.name, groups=identity.groups, extra=extra))
-    attempts = plan_attempts(caller, wanted, action, rules=NATIVE)
+    extra = make_extra({NODE_NAME_KEY: ["n1"]})
+    caller = Caller(UserInfo(user.name, groups=user.groups, extra=extra))
+    attempts = plan_attempts(caller, wanted_user, request_info, rules=NATIVE)
     return next((one for one in attempts if one.mode is mode), None)
 
 
-def is_allowed(rbac: Rbac, attempt: Attempt) -> bool:
+def is_allowed(rbac: RBACSnapshot, attempt: Attempt) -> bool:
     """Return what the decision is where RBAC and the privileged group are all there is."""
     evaluation = evaluate([attempt])
     try:
@@ -149,6 +151,6 @@ def is_allowed(rbac: Rbac, attempt: Attempt) -> bool:
             if isinstance(question, Ask):
                 check = question.check
                 answer = "system:masters" in check.user.groups or rbac.allows(check)
-            question = evaluation.send(Answer(answer))
+            question = evaluation.send(CheckResult(answer))
     except StopIteration as stop:
         return isinstance(stop.value, Allowed)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from proxy.concurrency.task_set import Tasks
-from proxy.core.errors import SetupError
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.errors import OperatorError
 from proxy.runtime import config_watcher
-from proxy.runtime.config_watcher import ConfigKeeper, load_config
-from proxy.settings.loader import RestartNeeded
+from proxy.runtime.config_watcher import ConfigWatcher, load_config
+from proxy.settings.loader import RestartRequired
 from proxy.settings.model import Settings
 from proxy.telemetry.metrics.process import ConfigMetrics
 from tests.settings.test_loader import MINIMAL
@@ -30,11 +30,11 @@ class Stage:
         self.applied: list[tuple[Settings, bool]] = []
         self.fault: Exception | None = None
         self.failures: list[BaseException] = []
-        self.tasks = Tasks(self.failures.append)
+        self.tasks = TaskSet(self.failures.append)
 
     async def begin(self) -> None:
         active = await asyncio.to_thread(load_config, self.file)
-        self.keeper = ConfigKeeper(
+        self.watcher = ConfigWatcher(
             self.file,
             active,
             self.apply,
@@ -93,8 +93,8 @@ async def test_what_is_new_is_taken_and_its_hash_is_told(
     assert stage.sample("last_success_timestamp_seconds") == 1234.5
     digest = await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
 
-    await stage.keeper.look(is_told=False)
-    await stage.keeper.look(is_told=False)
+    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_told=False)
 
     assert (stage.levels, [forgets for _, forgets in stage.applied]) == (["debug"], [False])
     assert (stage.sample("info", hash=digest), stage.sample("info", hash=before)) == (1.0, None)
@@ -108,10 +108,10 @@ async def test_what_is_new_is_taken_and_its_hash_is_told(
 
 
 async def test_while_nothing_changes_nothing_is_done_unless_we_are_told(stage: Stage) -> None:
-    await stage.keeper.look(is_told=False)
+    await stage.watcher.check(is_told=False)
     assert stage.applied == []
 
-    await stage.keeper.look(is_told=True)
+    await stage.watcher.check(is_told=True)
 
     assert [forgets for _, forgets in stage.applied] == [True]
 
@@ -123,7 +123,7 @@ async def test_a_bad_file_changes_nothing_is_told_once_with_all_its_problems_and
     await asyncio.to_thread(write, stage.file, "log: {level: loud}\ncolour: red\n")
 
     for _ in range(3):
-        await stage.keeper.look(is_told=False)
+        await stage.watcher.check(is_told=False)
 
     assert stage.applied == []
     assert stage.sample("reloads_total", outcome="refused") == 3.0
@@ -136,19 +136,19 @@ async def test_a_bad_file_changes_nothing_is_told_once_with_all_its_problems_and
         "colour",
     ]
     assert told["hash_in_force"] == before
-    await stage.keeper.look(is_told=True)
+    await stage.watcher.check(is_told=True)
     assert len(caplog.records) == 2, "whoever asks is told, though it may be known"
 
 
 async def test_what_cannot_be_used_yet_is_tried_again(stage: Stage) -> None:
     """A certificate may arrive after the config file that names it."""
     await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
-    stage.fault = SetupError("no such file")
-    await stage.keeper.look(is_told=False)
+    stage.fault = OperatorError("no such file")
+    await stage.watcher.check(is_told=False)
     assert stage.applied == []
 
     stage.fault = None
-    await stage.keeper.look(is_told=False)
+    await stage.watcher.check(is_told=False)
 
     assert stage.levels == ["debug"]
 
@@ -157,9 +157,9 @@ async def test_what_needs_a_restart_is_told_as_such(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
-    stage.fault = RestartNeeded(["serving.address"])
+    stage.fault = RestartRequired(["serving.address"])
 
-    await stage.keeper.look(is_told=False)
+    await stage.watcher.check(is_told=False)
 
     (record,) = caplog.records
     assert record.message == "config needs a restart"
@@ -174,9 +174,9 @@ async def test_a_file_that_is_gone_changes_nothing_and_one_that_is_back_is_no_ne
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     await asyncio.to_thread(stage.file.unlink)
-    await stage.keeper.look(is_told=False)
+    await stage.watcher.check(is_told=False)
     await asyncio.to_thread(write, stage.file)
-    await stage.keeper.look(is_told=False)
+    await stage.watcher.check(is_told=False)
 
     assert stage.applied == []
     assert [record.message for record in caplog.records] == ["config not reloaded"]
@@ -188,7 +188,7 @@ async def test_half_a_file_is_not_taken_for_a_whole_one(
     """Half of a file may be good settings, too: without the rule that comes last."""
     monkeypatch.setattr(config_watcher, "SETTLING_SECONDS", 0.5)
     await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
-    looking = asyncio.ensure_future(stage.keeper.look(is_told=False))
+    looking = asyncio.ensure_future(stage.watcher.check(is_told=False))
     for more in ("", "  success", "  successTTL: 1s\n  legacy: deny\n"):
         await asyncio.sleep(0.3)
         assert not looking.done(), "somebody is writing"
@@ -220,7 +220,7 @@ async def test_a_symbolic_link_may_be_turned(tmp_path: Path) -> None:
     await stage.begin()
 
     await asyncio.to_thread(turn, version("..2", "log: {level: debug}\n"))
-    await stage.keeper.look(is_told=False)
+    await stage.watcher.check(is_told=False)
 
     assert stage.levels == ["debug"]
     assert stage.applied[0][0].serving.certificate_file == tmp_path / "tls.crt"
@@ -232,12 +232,12 @@ async def test_a_new_audit_policy_is_news_as_well(tmp_path: Path, file: Path) ->
     write(file, "audit: {policyFile: policy.yaml}\n")
     stage = Stage(file)
     await stage.begin()
-    await stage.keeper.look(is_told=False)
+    await stage.watcher.check(is_told=False)
     assert stage.applied == []
 
     await asyncio.to_thread(policy.write_text, POLICY.replace("Metadata", "Request"))
-    await stage.keeper.look(is_told=False)
-    await stage.keeper.look(is_told=False)
+    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_told=False)
 
     assert len(stage.applied) == 1
 
@@ -248,7 +248,7 @@ async def test_it_looks_from_time_to_time_as_the_file_says_and_at_once_when_told
     write(file, "configRefresh: 10ms\n")
     stage = Stage(file)
     await stage.begin()
-    stage.tasks.keep(stage.keeper.run())
+    stage.tasks.start_background(stage.watcher.run())
     try:
         await asyncio.to_thread(write, file, "configRefresh: 0s\nlog: {level: debug}\n")
         await eventually(lambda: stage.levels == ["debug"])
@@ -256,10 +256,10 @@ async def test_it_looks_from_time_to_time_as_the_file_says_and_at_once_when_told
         await asyncio.sleep(0.1)
         assert stage.levels == ["debug"], "0s is never"
 
-        stage.keeper.look_now()
+        stage.watcher.trigger()
         await eventually(lambda: stage.levels == ["debug", "error"])
         stage.fault = ValueError("a bug")
-        stage.keeper.look_now()
+        stage.watcher.trigger()
         await eventually(lambda: stage.failures)
         stage.fault = None
         await asyncio.to_thread(write, file, "configRefresh: 10ms\nlog: {level: info}\n")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sandbox.api_client import Answer, ApiClient
+from proxy.sandbox.api_client import ApiClient, APIResponse
 from proxy.sandbox.errors import SandboxError
-from proxy.sandbox.identities import Authority, BearerToken, Credential
+from proxy.sandbox.identities import BearerToken, CertificateAuthority, Credential
 
-AUTHORITY = Authority("test")
+AUTHORITY = CertificateAuthority("test")
 OK = b'HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\nContent-Length: 8\r\n\r\n{"a": 1}'
 NO = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno!"
 
@@ -93,12 +93,14 @@ def test_a_token_is_sent_as_a_bearer(tmp_path: Path) -> None:
 
 def test_an_answer_keeps_its_headers_in_order(tmp_path: Path) -> None:
     with recording(tmp_path, OK) as server:
-        answer = server.client().request("GET", "/")
+        response = server.client().request("GET", "/")
 
-    assert answer == Answer(200, (("X-A", "1"), ("x-a", "2"), ("Content-Length", "8")), b'{"a": 1}')
-    assert answer.header("x-A") == "1"
-    assert answer.header("missing") is None
-    assert answer.json() == {"a": 1}
+    assert response == APIResponse(
+        200, (("X-A", "1"), ("x-a", "2"), ("Content-Length", "8")), b'{"a": 1}'
+    )
+    assert response.header("x-A") == "1"
+    assert response.header("missing") is None
+    assert response.json() == {"a": 1}
 
 
 def test_a_request_has_a_connection_of_its_own(tmp_path: Path) -> None:
@@ -136,7 +138,9 @@ def test_a_call_without_an_answer_says_so() -> None:
 def test_a_server_of_another_authority_is_not_trusted(tmp_path: Path) -> None:
     with recording(tmp_path, OK) as server:
         with pytest.raises(ssl.SSLCertVerificationError):
-            ApiClient(server.url, ca_pem=Authority("other").certificate_pem).request("GET", "/")
+            ApiClient(server.url, ca_pem=CertificateAuthority("other").certificate_pem).request(
+                "GET", "/"
+            )
         server.client().request("GET", "/")
 
 

@@ -12,8 +12,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from proxy.sandbox.identities import (
     DAY,
     SERVER_USAGE,
-    Authority,
     BearerToken,
+    CertificateAuthority,
     KeyPair,
     TokenUser,
     Validity,
@@ -22,7 +22,7 @@ from proxy.sandbox.identities import (
     write_token_file,
 )
 
-AUTHORITY = Authority("test")
+AUTHORITY = CertificateAuthority("test")
 
 
 def parse(pair: KeyPair) -> x509.Certificate:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from proxy.settings.model import Settings
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import BOTH_LOOPS, PRODUCTION_LOOP
@@ -90,7 +90,7 @@ async def proxy(
 ) -> AsyncIterator[tuple[str, int]]:
     """The address of a running proxy that knows who it is."""
     settings = settings_for(api, certificates, tmp_path, **sections)
-    async with running_proxy(settings) as proxy:
+    async with run_proxy(settings) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
         yield proxy.address

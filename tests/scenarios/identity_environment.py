@@ -9,7 +9,7 @@ from ssl import SSLContext
 import aiohttp
 import pytest
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import Section, settings_document, wait_until_it_admits
@@ -66,7 +66,7 @@ class Stage:
         with ReservedPort() as port:
             admin = f"{LOOPBACK}:{port.number}"
             settings = Settings.model_validate({**document, "admin": {"address": admin}})
-            async with running_proxy(settings) as proxy:
+            async with run_proxy(settings) as proxy:
                 yield proxy, f"http://{admin}"
 
 

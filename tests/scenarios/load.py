@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
@@ -69,7 +69,7 @@ async def load_on(
     upstream = {"credentialRefresh": REFRESH}
     settings = settings_for(api, certificates, directory / "proxy", upstream=upstream)
     own = settings.upstream.model_copy(update={"kubeconfig": kubeconfig})
-    async with running_proxy(settings.model_copy(update={"upstream": own})) as proxy:
+    async with run_proxy(settings.model_copy(update={"upstream": own})) as proxy:
         await wait_until_it_admits(proxy.address, certificates.client_context("early"))
         load = Load(proxy.address, certificates)
         async with asyncio.TaskGroup() as group:

@@ -128,7 +128,7 @@ async def test_a_receiver_that_is_down_loses_nothing_that_fits_the_buffer(
             await eventually(lambda: receiver.events, seconds=10)
             await receiver.go_down()
             await asyncio.sleep(OUTAGE_SECONDS)
-            held = await understudy.metric("understudy_audit_events_waiting")
+            held = await understudy.metric("understudy_audit_events_queued")
             await receiver.come_up()
             await load.goes_on()
         # However long the outage was: what is left then has only the grace period.
@@ -173,7 +173,7 @@ async def test_beyond_the_buffer_every_loss_is_counted_and_no_request_notices(
 
 async def eventually_empty(understudy: Understudy) -> None:
     async with asyncio.timeout(90):
-        while await understudy.metric("understudy_audit_events_waiting"):  # noqa: ASYNC110 - only its metrics tell
+        while await understudy.metric("understudy_audit_events_queued"):  # noqa: ASYNC110 - only its metrics tell
             await asyncio.sleep(0.05)
 
 

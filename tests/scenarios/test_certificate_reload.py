@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.errors import SetupError
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.core.errors import OperatorError
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates, new_certificates
@@ -30,7 +30,7 @@ def settings(api: ScriptedApiServer, certificates: Certificates, tmp_path: Path)
 async def running(
     settings: Settings, context_of: Callable[[str | None], ssl.SSLContext]
 ) -> AsyncIterator[Proxy]:
-    async with running_proxy(settings) as proxy:
+    async with run_proxy(settings) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         yield proxy
 
@@ -195,7 +195,7 @@ async def test_a_broken_bundle_leaves_everything_as_it_was(
     context = certificates.client_context("alice")
     async with connected(running.address, context) as client:
         write_ca(settings, b"-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----\n")
-        with pytest.raises(SetupError, match="clientCertificate"):
+        with pytest.raises(OperatorError, match="clientCertificate"):
             await running.reload(settings)
 
         assert (await client.request()).status == 200
@@ -206,7 +206,7 @@ async def test_without_being_asked_the_files_are_looked_at(
     api: ScriptedApiServer, certificates: Certificates, tmp_path: Path
 ) -> None:
     settings = settings_for(api, certificates, tmp_path, serving={"certificateRefresh": "50ms"})
-    async with running_proxy(settings) as proxy:
+    async with run_proxy(settings) as proxy:
         context = certificates.client_context("alice")
         async with connected(proxy.address, context) as client:
             before = client.tls.getpeercert(binary_form=True)

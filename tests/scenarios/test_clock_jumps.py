@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document
 from tests.support.certificates import Certificates
 from tests.support.http_client import HttpClient, connected
 from tests.support.loop_lag import watched_loop
 from tests.support.scripted_api_server import ScriptedApiServer
-
-pytestmark = pytest.mark.interpreted
 
 HOUR, DAY, DECADE = timedelta(hours=1), timedelta(days=1), timedelta(days=3652)
 STEPS = [-DECADE, -HOUR, timedelta(seconds=-1), timedelta(seconds=1), HOUR, DECADE]
@@ -47,7 +45,7 @@ async def proxy(
     api.tokens["bobs-token"] = "bob"
     document = settings_document(api, certificates, tmp_path, impersonation={"successTTL": "1s"})
     document["authentication"]["tokenReview"] = {"successTTL": "1s"}
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         async with connected(proxy.address, certificates.client_context()) as client:
             while (await client.request(headers=TOKEN)).status != 200:  # noqa: ASYNC110 - tells alone
                 await asyncio.sleep(0.01)

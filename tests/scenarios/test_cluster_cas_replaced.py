@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document
 from tests.support.certificates import Certificates, new_certificates
@@ -52,7 +52,7 @@ async def proxy(
         "clientCertificate": {"fromCluster": True},
         "frontProxy": {"fromCluster": True},
     }
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         async with connected(proxy.address, certificates.client_context("early")) as client:
             while (await client.request()).status != 200:  # noqa: ASYNC110 - only answers tell
                 await asyncio.sleep(0.01)
@@ -210,7 +210,7 @@ async def test_what_a_connection_remembers_of_replaced_cas_is_bounded(
             assert (await client.request()).status == 200
 
         (connection,) = proxy._listener.connections
-        assert 1 <= len(connection._peer.memory) <= 8
+        assert 1 <= len(connection._peer.verification_cache) <= 8
 
 
 FOR_CAROL: Headers = [("X-Remote-User", "carol")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.scenarios.load import REFRESH, load_on, write_user
 from tests.support.certificates import Certificates, new_certificates
@@ -220,7 +220,7 @@ async def test_a_file_that_cannot_be_used_leaves_the_old_credential_whole(
     async with load_on(api, certificates, directory, kubeconfig) as (load, _):
         caplog.clear()
         await in_thread(file.write_bytes, b"\0{")
-        await eventually(lambda: "own credential not refreshed" in caplog.text, seconds=20)
+        await eventually(lambda: "proxy credential not refreshed" in caplog.text, seconds=20)
         await load.goes_on()
 
     assert set(load.statuses) == {200}
@@ -265,7 +265,7 @@ async def rotating(
         api, certificates, directory / "proxy", upstream={"credentialRefresh": REFRESH}
     )
     own = settings.upstream.model_copy(update={"kubeconfig": kubeconfig})
-    async with running_proxy(settings.model_copy(update={"upstream": own})) as proxy:
+    async with run_proxy(settings.model_copy(update={"upstream": own})) as proxy:
         await wait_until_it_admits(proxy.address, certificates.client_context("early"))
         yield proxy.address, token_file
 
@@ -357,7 +357,7 @@ async def test_f13_a_new_credential_that_the_api_server_does_not_know_is_not_use
     ):
         api.withdrawn.add(TOKENS[0])
         await in_thread(token_file.write_text, TOKENS[0])
-        await eventually(lambda: "own credential not refreshed" in caplog.text)
+        await eventually(lambda: "proxy credential not refreshed" in caplog.text)
 
         statuses = {(await alice.request()).status for _ in range(10)}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from tests.scenarios.conftest import settings_for, status_of
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
@@ -115,7 +115,7 @@ async def test_a_proxy_without_its_api_server_starts_and_refuses(
     nowhere = ScriptedApiServer(("127.0.0.1", 1))
     settings = settings_for(nowhere, certificates, tmp_path)
     async with (
-        running_proxy(settings) as proxy,
+        run_proxy(settings) as proxy,
         connected(proxy.address, certificates.client_context("alice")) as client,
     ):
         assert status_of(await client.request())[0] == 503

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trustme
 
-from proxy.core.errors import SetupError
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.core.errors import OperatorError
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document, wait_until_it_admits
 from tests.support.certificates import Certificates
@@ -62,7 +62,7 @@ def document(
 
 @pytest.fixture
 async def running(document: dict[str, Any], certificates: Certificates) -> AsyncIterator[Proxy]:
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         await wait_until_it_admits(proxy.address, certificates.client_context("early"))
         yield proxy
 
@@ -154,12 +154,12 @@ async def test_a_reload_that_cannot_be_used_leaves_the_old_names(
     front_proxies: trustme.CA,
 ) -> None:
     document["authentication"]["frontProxy"]["caFile"] = "/nowhere/ca.crt"
-    with pytest.raises(SetupError, match="cannot read /nowhere"):
+    with pytest.raises(OperatorError, match="cannot read /nowhere"):
         await running.reload(Settings.model_validate(document))
 
     async with connected(running.address, front_context(certificates, front_proxies)) as client:
         assert (await client.request(headers=WORDS)).status == 200
-    registry = running._tools.metrics.registry
+    registry = running._context.metrics.registry
     name = "understudy_client_ca_reloads_total"
     assert registry.get_sample_value(name, {"outcome": "used"}) == 1.0
 
@@ -203,5 +203,5 @@ async def test_a_file_that_is_not_there_stops_the_start(document: dict[str, Any]
     document["authentication"]["frontProxy"]["caFile"] = "/nowhere/ca.crt"
 
     with pytest.raises(Exception, match="cannot read /nowhere"):
-        async with asyncio.timeout(10), running_proxy(Settings.model_validate(document)):
+        async with asyncio.timeout(10), run_proxy(Settings.model_validate(document)):
             pass

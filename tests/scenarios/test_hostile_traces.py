@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import RawTestServer
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document, wait_until_it_admits
 from tests.scenarios.test_tracing import SPAN, TRACE, TRACEPARENT, Collector
@@ -43,7 +43,7 @@ async def traced_proxy(
     """Run a proxy that makes spans; they are sent when it ends."""
     document = settings_document(api, certificates, directory)
     document["tracing"] = tracing
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         await wait_until_it_admits(proxy.address, certificates.client_context("early"))
         api.requests.clear()
         yield proxy
@@ -190,7 +190,7 @@ async def test_requests_under_way_keep_nothing_of_long_headers(
         async with connected(proxy.address, certificates.client_context("mallory")) as client:
             for _ in range(50):
                 await client.request(headers=HOSTILE["huge state"])
-        under_way = getattr(proxy._generation.tracing, "_under_way", {})
+        under_way = getattr(proxy._components.tracing, "_under_way", {})
         await eventually(lambda: not under_way)
 
 

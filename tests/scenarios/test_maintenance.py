@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from proxy.runtime import proxy as proxy_module
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from proxy.serving.client_connection import ClientConnection
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates
@@ -45,7 +45,7 @@ async def test_failed_sweep_is_logged_and_the_next_one_is_done(
 ) -> None:
     monkeypatch.setattr(proxy_module, "_SWEEP_SECONDS", 0.01)
     faulty = Unreadable()
-    async with running_proxy(settings_for(api, certificates, tmp_path)) as proxy:
+    async with run_proxy(settings_for(api, certificates, tmp_path)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         connections = proxy._listener._connections
         connections.add(cast("ClientConnection", faulty))
@@ -54,6 +54,6 @@ async def test_failed_sweep_is_logged_and_the_next_one_is_done(
             await eventually(lambda: faulty.asked >= 4)
         connections.discard(cast("ClientConnection", faulty))
 
-    failures = [record for record in caplog.records if record.message == "housekeeping failed"]
+    failures = [record for record in caplog.records if record.message == "maintenance failed"]
     assert len(failures) == 3
     assert all(record.exc_info is not None for record in failures)

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.admin.connections import CLOSE_REASONS
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.serving.limits.connections import EVICTION_REASONS
 from proxy.serving.limits.handshakes import REASONS as HANDSHAKE_REASONS
@@ -71,8 +71,8 @@ CLOSED: dict[str, frozenset[str] | set[str]] = {
     "ca": {"clients", "front-proxies"},
     "page": {"livez", "readyz"},
     "check": {
-        *("ping", "event-loop", "shutdown", "listener", "upstream", "own-identity"),
-        *("own-credential", "canary", "client-cas", "audit"),
+        *("ping", "event-loop", "shutdown", "listener", "upstream", "proxy-identity"),
+        *("proxy-credential", "canary", "client-cas", "audit"),
     },
     "backend": {"log", "webhook"},
 }
@@ -121,7 +121,7 @@ async def proxy(
     document["admin"] = {"address": shown._url.split("/")[2]}
     document["impersonation"] = {"legacy": "warn"}
     document["serving"]["limits"] = {"handshakeTimeout": "1s"}
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
         yield proxy.address
@@ -153,7 +153,7 @@ async def test_requests_are_counted_by_verb_code_and_mode(
     assert value("understudy_requests_by_mode_total", mode="user-info") == 1
     # One of those that came too early is among them.
     assert value("understudy_requests_by_mode_total", mode="none") >= 1
-    assert value("understudy_refusals_total", reason="forbidden") == 1
+    assert value("understudy_request_errors_total", reason="forbidden") == 1
     assert value("understudy_impersonation_denials_total", mode="user-info") == 1
     assert value("understudy_request_duration_seconds_count", verb="create") == 1
     assert value("understudy_access_review_duration_seconds_count", outcome="allowed") >= 1
@@ -219,7 +219,7 @@ async def test_connections_to_the_api_server_are_counted(
 
     assert (await client.request()).status == 503
     assert await shown.value("understudy_upstream_connect_failures_total", reason="refused") == 1
-    assert await shown.value("understudy_refusals_total", reason="upstream-unavailable") >= 1
+    assert await shown.value("understudy_request_errors_total", reason="upstream-unavailable") >= 1
     await shown.wait_for(0, "understudy_upstream_reachable")
     await shown.wait_for(0, "understudy_healthcheck", page="readyz", check="upstream")
 

@@ -12,7 +12,7 @@ from ssl import SSLContext
 
 import pytest
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from tests.core.selfcheck.test_denial import protobuf, status
 from tests.scenarios.conftest import settings_for, status_of, wait_until_it_admits
 from tests.support.certificates import Certificates
@@ -27,7 +27,7 @@ from tests.support.scripted_api_server import (
 )
 
 RIGHT = 'impersonate resource "users" in API group "" at the cluster scope'
-MISSING = "understudy_own_rights_missing_total"
+MISSING = "understudy_proxy_permission_denials_total"
 
 
 def denial_of(user: str) -> str:
@@ -86,7 +86,7 @@ async def running(
     tmp_path: Path,
     context_of: Callable[[str | None], SSLContext],
 ) -> AsyncIterator[Proxy]:
-    async with running_proxy(settings_for(api, certificates, tmp_path)) as proxy:
+    async with run_proxy(settings_for(api, certificates, tmp_path)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         yield proxy
 
@@ -100,7 +100,7 @@ async def client(
 
 
 def counted(running: Proxy) -> float | None:
-    return running._tools.metrics.registry.get_sample_value(MISSING)
+    return running._context.metrics.registry.get_sample_value(MISSING)
 
 
 class Denier:
@@ -152,7 +152,7 @@ async def test_a_denial_of_us_is_an_error_of_ours(
         assert answer.values("x-mark") == []
     assert after.status == 200
     assert counted(running) == 2
-    told = [record for record in caplog.records if record.message == "own right missing"]
+    told = [record for record in caplog.records if record.message == "proxy permission missing"]
     assert len(told) == 1  # once a minute
 
 
@@ -309,7 +309,7 @@ async def test_f11_a_backend_that_denies_something_to_the_proxy_forges_no_error_
     assert (answer.status, answer.body) == (403, body)
     assert answer.values("x-mark") == ["1"]
     assert counted(running) == 0
-    assert "own right missing" not in caplog.text
+    assert "proxy permission missing" not in caplog.text
 
 
 async def test_f11_a_kubelet_that_refuses_an_upgrade_forges_no_error_of_ours(
@@ -335,7 +335,7 @@ async def test_f11_a_kubelet_that_refuses_an_upgrade_forges_no_error_of_ours(
 
     assert (answer.status, answer.body) == (403, json_denial(OWN_NAME))
     assert counted(running) == 0
-    assert "own right missing" not in caplog.text
+    assert "proxy permission missing" not in caplog.text
 
 
 @pytest.mark.parametrize("target", RELAYED.values(), ids=RELAYED)
@@ -431,5 +431,5 @@ async def test_f11_a_backends_401_never_renews_our_credential(
 
     assert statuses == {401}
     assert api.probes - before <= 2 + loop.time() - started
-    assert running._upstream.credential_fault() is None
-    assert "own credential refused" not in caplog.text
+    assert running._upstream.credential_error() is None
+    assert "proxy credential rejected" not in caplog.text

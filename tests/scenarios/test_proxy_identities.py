@@ -45,15 +45,17 @@ async def test_two_kubeconfigs_are_two_identities(
                 (await client.request(headers=[("Impersonate-User", name)])).status
                 for name in (OWN_NAME, REVIEWER_NAME)
             ]
-        await eventually(lambda: len(events(caplog, "own rights excessive")) == 2)
+        await eventually(lambda: len(events(caplog, "proxy permissions excessive")) == 2)
         status, page = await readiness(admin)
 
     assert refused == [403, 403]
     assert {one.values("authorization")[0] for one in api.requests} == {f"Bearer {OWN_TOKEN}"}
     assert (status, "[+]canary ok" in page) == (200, True)
-    assert events(caplog, "one identity for everything") == []
+    assert events(caplog, "reviewer and forwarder share one identity") == []
     # Both may do what only one of them needs to.
-    excessive = {one["identity"]: one["rights"] for one in events(caplog, "own rights excessive")}
+    excessive = {
+        one["identity"]: one["rights"] for one in events(caplog, "proxy permissions excessive")
+    }
     assert excessive["reviewer"] == [
         "impersonate users",
         "impersonate groups",
@@ -70,9 +72,9 @@ async def test_one_identity_for_everything_is_reported(
 ) -> None:
     async with stage.running({}) as (proxy, _):
         await ask(proxy, context_of)
-        await eventually(lambda: events(caplog, "own rights as they should be"))
+        await eventually(lambda: events(caplog, "proxy permissions verified"))
 
-    (told,) = events(caplog, "one identity for everything")
+    (told,) = events(caplog, "reviewer and forwarder share one identity")
     assert told["user"] == OWN_NAME
 
 
@@ -87,12 +89,12 @@ async def test_rights_that_are_missing_or_dangerous_are_reported_and_counted(
     stage.api.own_calls.grants = grants
     stage.api.own_groups = ["system:masters"]
     async with stage.running({"originalUserExtra": True}) as (proxy, _):
-        await eventually(lambda: events(caplog, "own rights excessive"))
-        registry = proxy._tools.metrics.registry
+        await eventually(lambda: events(caplog, "proxy permissions excessive"))
+        registry = proxy._context.metrics.registry
 
         def count(finding: str) -> float | None:
             labels = {"identity": "shared", "finding": finding}
-            return registry.get_sample_value("understudy_own_rights", labels)
+            return registry.get_sample_value("understudy_proxy_permissions", labels)
 
         counts = (count("missing"), count("excessive"))
 
@@ -225,6 +227,6 @@ async def test_before_1_28_our_own_tokens_are_reviewed_to_know_who_we_are(
             refused = await client.request(headers=[("Impersonate-User", REVIEWER_NAME)])
 
     assert refused.status == 403
-    names = {one["identity"]: one["user"] for one in events(caplog, "own identity")}
+    names = {one["identity"]: one["user"] for one in events(caplog, "proxy identity resolved")}
     assert names == {"reviewer": REVIEWER_NAME, "forwarder": OWN_NAME}
     assert OWN_TOKEN not in caplog.text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 from tests.scenarios.conftest import Section, status_of
 from tests.scenarios.identity_environment import (
     FORWARDER,
@@ -47,9 +47,9 @@ async def test_a_token_of_the_forwarder_is_asked_for_and_renewed(
             async with asyncio.timeout(20):
                 while "Bearer issued-2" not in shown(api.requests[-1:]):
                     statuses.append((await client.request()).status)
-        registry = proxy._tools.metrics.registry
+        registry = proxy._context.metrics.registry
         expiry = registry.get_sample_value(
-            "understudy_own_credential_expiry_seconds", {"identity": "forwarder"}
+            "understudy_proxy_credential_expiry_seconds", {"identity": "forwarder"}
         )
 
     assert set(statuses) == {200}
@@ -103,13 +103,13 @@ async def test_a_pod_may_be_one_identity_for_everything(
         await ask(proxy, context_of)
 
     assert shown(stage.api.requests) == {f"Bearer {REVIEWER_TOKEN}"}
-    assert events(caplog, "one identity for everything")
+    assert events(caplog, "reviewer and forwarder share one identity")
 
 
 async def test_a_pod_without_a_namespace_does_not_start(stage: Stage, pod: Path) -> None:
     (pod / "namespace").unlink()
 
-    with pytest.raises(SetupError, match="cannot tell the pod's namespace"):
+    with pytest.raises(OperatorError, match="cannot tell the pod's namespace"):
         async with stage.running({"kubeconfig": None}):
             pass
 
@@ -148,6 +148,6 @@ async def test_without_a_token_nobody_is_served_until_one_is_issued(
 
     assert status_of(refused) == (503, "ServiceUnavailable", 503)
     assert status == 503
-    (told, *_) = events(caplog, "own token not issued")
+    (told, *_) = events(caplog, "proxy token not issued")
     assert told["account"] == "understudy:proxy"
     assert shown(api.requests) == {"Bearer issued-1"}

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 from proxy.runtime import retiring
-from proxy.runtime.components import Generation
-from proxy.runtime.config_file_checks import UnusableFiles
-from proxy.runtime.proxy import Proxy, ReloadRefused, running_proxy
+from proxy.runtime.components import Components
+from proxy.runtime.config_file_checks import InvalidConfigFiles
+from proxy.runtime.proxy import Proxy, ReloadRejected, run_proxy
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
-from proxy.settings.loader import RestartNeeded
+from proxy.settings.loader import RestartRequired
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document, settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates, new_certificates
@@ -65,7 +65,7 @@ async def stage(
     context_of: Callable[[str | None], ssl.SSLContext],
 ) -> AsyncIterator[Stage]:
     document = settings_document(api, certificates, tmp_path)
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         async with connected(proxy.address, context_of("alice")) as client:
             yield Stage(proxy, document, client)
@@ -106,7 +106,7 @@ async def test_a_reload_before_we_know_who_we_are_is_not_undone_by_learning_it(
     headers = [("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters")]
     api.review_gate.clear()
 
-    async with running_proxy(protecting) as proxy:
+    async with run_proxy(protecting) as proxy:
         async with asyncio.timeout(5):
             while not api.under_review:  # noqa: ASYNC110 - only what it is asked tells
                 await asyncio.sleep(0.01)
@@ -143,7 +143,7 @@ async def test_what_has_nothing_to_do_with_decisions_leaves_them_remembered_unle
     await stage.client.request(headers=AS_BOB)
     asked = len(api.reviewed_access)
 
-    reader = stage.proxy._generation.decisions.read_wanted
+    reader = stage.proxy._components.decisions.parse_headers
     for change in ({"log": {"level": "debug"}}, {"serving": {"limits": {"readsInFlight": 9}}}):
         await stage.reload(forgets=False, **change)
         assert (await stage.client.request(headers=AS_BOB)).status == 200
@@ -152,7 +152,9 @@ async def test_what_has_nothing_to_do_with_decisions_leaves_them_remembered_unle
     await stage.reload(forgets=True)
     assert (await stage.client.request(headers=AS_BOB)).status == 200
     assert len(api.reviewed_access) > asked
-    assert stage.proxy._generation.decisions.read_wanted is reader, "open connections remember each"
+    assert stage.proxy._components.decisions.parse_headers is reader, (
+        "open connections remember each"
+    )
 
 
 async def test_ways_to_log_in_change(
@@ -212,7 +214,7 @@ async def test_a_connection_that_has_grown_old_still_ends_with_its_next_answer(
 ) -> None:
     (connection,) = stage.proxy._listener.connections
     connection.retires_at = 0.0
-    stage.proxy._listener.close_late()
+    stage.proxy._listener.close_expired()
 
     await stage.reload(log={"level": "debug"})
     answer = await stage.client.request()
@@ -286,7 +288,7 @@ async def test_an_api_server_that_does_not_know_us_changes_nothing(
     async with another_server(certificates, tmp_path) as (server, kubeconfig):
         server.withdraw("the-token-of-the-proxy")
 
-        with pytest.raises(SetupError, match="does not know us"):
+        with pytest.raises(OperatorError, match="does not know us"):
             await stage.reload(
                 upstream={"kubeconfig": kubeconfig, "reviewer": {"kubeconfig": kubeconfig}},
                 impersonation={"legacy": "deny"},
@@ -295,7 +297,7 @@ async def test_an_api_server_that_does_not_know_us_changes_nothing(
         api.access_status = {"allowed": True}
         assert (await stage.client.request(headers=AS_BOB)).status == 200
         assert server.requests == []
-        expiry = "understudy_own_credential_expiry_seconds"
+        expiry = "understudy_proxy_credential_expiry_seconds"
         assert stage.sample(expiry, identity="shared") == 0.0
         assert stage.sample(expiry, identity="reviewer") is None
 
@@ -354,7 +356,7 @@ async def test_audit_moves_to_another_file_and_no_event_is_lost_on_the_way(
         *[("/three", complete)] * 100,
     ]
     assert stage.sample("understudy_audit_events_stored_total", backend="log") == 102.0
-    assert stage.sample("understudy_audit_events_waiting", backend="log") is None
+    assert stage.sample("understudy_audit_events_queued", backend="log") is None
 
 
 async def test_nothing_is_half_taken(stage: Stage, api: ScriptedApiServer, tmp_path: Path) -> None:
@@ -363,7 +365,7 @@ async def test_nothing_is_half_taken(stage: Stage, api: ScriptedApiServer, tmp_p
     serving = {"keyFile": str(tmp_path / "no.key")}
 
     for sections in ({"audit": audit}, {"audit": policy}, {"serving": serving}):
-        with pytest.raises(SetupError):
+        with pytest.raises(OperatorError):
             await stage.reload(
                 impersonation={"legacy": "deny"},
                 authentication={"tokenReview": {"enabled": False}},
@@ -379,7 +381,7 @@ async def test_nothing_is_half_taken(stage: Stage, api: ScriptedApiServer, tmp_p
 async def test_an_address_needs_a_restart_and_nothing_else_is_taken_meanwhile(
     stage: Stage, api: ScriptedApiServer
 ) -> None:
-    with pytest.raises(RestartNeeded) as refused:
+    with pytest.raises(RestartRequired) as refused:
         await stage.reload(
             serving={"address": "127.0.0.1:1"},
             admin={"address": "127.0.0.1:2"},
@@ -405,16 +407,16 @@ async def test_who_may_scrape_and_what_the_admin_port_shows_changes_while_it_is_
             certificate, key = new_certificates().write_server_files(tmp_path / name)
             files.append({"certificateFile": str(certificate), "keyFile": str(key)})
         document["admin"] = admin | files[0]
-        async with running_proxy(Settings.model_validate(document)) as proxy:
+        async with run_proxy(Settings.model_validate(document)) as proxy:
             await wait_until_it_admits(proxy.address, context_of("early"))
             first = await shown_by(port.number)
-            document["admin"] = admin | files[1] | {"metricsNeedToken": True}
+            document["admin"] = admin | files[1] | {"metricsRequireAuthorization": True}
             await proxy.reload(Settings.model_validate(document))
             async with asyncio.timeout(10):
                 while (second := await shown_by(port.number))[0] == first[0]:  # noqa: ASYNC110 - it tells
                     await asyncio.sleep(0.01)
             document["admin"] = admin | {"certificateFile": "nowhere", "keyFile": "nowhere"}
-            with pytest.raises(UnusableFiles):
+            with pytest.raises(InvalidConfigFiles):
                 await proxy.reload(Settings.model_validate(document))
             third = await shown_by(port.number)
 
@@ -434,10 +436,10 @@ async def shown_by(port: int) -> tuple[bytes, int]:
 
 
 async def test_whoever_shuts_down_takes_nothing_new(stage: Stage) -> None:
-    stage.proxy.drain.hurry()
+    stage.proxy.drain.skip_grace_period()
     await stage.proxy.drain.run()
 
-    with pytest.raises(ReloadRefused):
+    with pytest.raises(ReloadRejected):
         await stage.reload(impersonation={"legacy": "deny"})
 
 
@@ -495,7 +497,7 @@ async def test_requests_never_fail_while_everything_is_replaced_again_and_again(
 async def test_nothing_piles_up(stage: Stage, tmp_path: Path) -> None:
     def generations() -> int:
         gc.collect()
-        return sum(isinstance(one, Generation) for one in gc.get_objects())
+        return sum(isinstance(one, Components) for one in gc.get_objects())
 
     def writers() -> int:
         return sum(thread.name == "audit-log" for thread in threading.enumerate())

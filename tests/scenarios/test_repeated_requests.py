@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document, wait_until_it_admits
 from tests.support.certificates import Certificates
@@ -69,7 +69,7 @@ class Stage:
 
     @asynccontextmanager
     async def proxy(self, **sections: Section) -> AsyncIterator[Proxy]:
-        async with running_proxy(self.settings(**sections)) as proxy:
+        async with run_proxy(self.settings(**sections)) as proxy:
             await wait_until_it_admits(proxy.address, self._certificates.client_context("early"))
             self._api.requests.clear()
             yield proxy

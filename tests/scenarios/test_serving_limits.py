@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from tests.scenarios.conftest import Connect, settings_for, status_of
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
@@ -190,15 +190,15 @@ async def test_who_is_turned_away_is_counted_and_told_to_whoever_runs_us(
 ) -> None:
     settings = settings_for(api, certificates, tmp_path, serving={"limits": {"connections": 1}})
     context = certificates.client_context("alice")
-    async with running_proxy(settings) as proxy, connected(proxy.address, context) as client:
+    async with run_proxy(settings) as proxy, connected(proxy.address, context) as client:
         while (await client.request()).status != 200:  # noqa: ASYNC110 - only its answers tell
             await asyncio.sleep(0.01)
         for _ in range(3):
             assert not await can_connect(proxy.address, context)
 
-        name = "understudy_connections_turned_away_total"
+        name = "understudy_connections_rejected_total"
         await eventually(
-            lambda: proxy._tools.metrics.registry.get_sample_value(name) == 3, seconds=10
+            lambda: proxy._context.metrics.registry.get_sample_value(name) == 3, seconds=10
         )
 
     assert 1 <= caplog.messages.count("too many connections") <= 3

@@ -15,7 +15,7 @@ def serving_settings() -> dict[str, object]:
     return {
         "limits": {
             "handshakeTimeout": "2s",
-            "headTimeout": "200ms",
+            "readHeaderTimeout": "200ms",
             "idleTimeout": "200ms",
             "unauthenticatedIdleTimeout": "200ms",
         },

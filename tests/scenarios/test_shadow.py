@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from tests.scenarios.conftest import Section, settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates
 from tests.support.http_client import HttpClient, connected
@@ -31,7 +31,7 @@ class Shadowed:
     client: HttpClient
 
     def count(self, outcome: str, mode: str = "") -> float:
-        registry = self.proxy._tools.metrics.registry
+        registry = self.proxy._context.metrics.registry
         return registry.get_sample_value(SHADOWED, {"outcome": outcome, "mode": mode}) or 0.0
 
     async def statuses(self, users: range) -> set[int]:
@@ -55,7 +55,7 @@ async def shadowed(
     sections: dict[str, Section],
 ) -> AsyncIterator[Shadowed]:
     settings = settings_for(api, certificates, tmp_path, **sections)
-    async with running_proxy(settings) as proxy:
+    async with run_proxy(settings) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         async with connected(proxy.address, context_of("alice")) as client:
             yield Shadowed(proxy, client)
@@ -81,7 +81,7 @@ async def test_a_hanging_shadow_is_felt_by_nobody_and_drops_what_it_cannot_hold(
     api.held_gate.set()
     await until(lambda: shadowed.count("would-allow", "user-info") == IN_FLIGHT + QUEUE)
     # Real decisions were never part of it.
-    assert shadowed.proxy._tools.breaker.is_open is False
+    assert shadowed.proxy._context.breaker.is_open is False
 
 
 async def test_failing_reviews_of_the_shadow_do_not_open_the_breaker_of_decisions(
@@ -93,7 +93,7 @@ async def test_failing_reviews_of_the_shadow_do_not_open_the_breaker_of_decision
         assert await shadowed.statuses(range(first, first + 3)) == {200}
         await until(lambda: shadowed.count("error") >= first + 3)  # noqa: B023 - used at once
 
-    assert shadowed.proxy._tools.breaker.is_open is False
+    assert shadowed.proxy._context.breaker.is_open is False
     assert await shadowed.statuses(range(100, 103)) == {200}
 
 
@@ -104,7 +104,7 @@ async def test_a_flood_of_shadowed_requests_is_bounded_and_delays_no_decision(
 ) -> None:
     """Many callers, each as many others, while no review of the shadow is answered."""
     api.held_verbs = "impersonate:"
-    gate: Any = shadowed.proxy._generation.decisions.gate
+    gate: Any = shadowed.proxy._components.decisions.authorizer
     loop = asyncio.get_running_loop()
     slowest = 0.0
 
@@ -124,7 +124,7 @@ async def test_a_flood_of_shadowed_requests_is_bounded_and_delays_no_decision(
     assert len(gate._shadow._pending) <= IN_FLIGHT + QUEUE
     assert len(gate._shadow._judged) == 0
     assert shadowed.count("dropped") >= 200 - IN_FLIGHT - QUEUE
-    assert shadowed.proxy._tools.breaker.is_open is False
+    assert shadowed.proxy._context.breaker.is_open is False
     # A review of the shadow hangs for up to 60 s here: a decision that waited for one would, too.
     assert slowest < 5
     api.held_gate.set()
@@ -153,10 +153,10 @@ async def test_equal_requests_cost_one_judgement(
     ("settings", "classes"),
     [
         ({}, ["Gate"]),
-        ({"shadow": {"enabled": True}}, ["ShadowingGate", "Gate"]),
+        ({"shadow": {"enabled": True}}, ["ShadowingAuthorizer", "Gate"]),
         (
             {"shadow": {"enabled": True}, "boundPodLookup": True},
-            ["PlacingGate", "ShadowingGate", "Gate"],
+            ["NodeResolver", "ShadowingAuthorizer", "Gate"],
         ),
     ],
     ids=["off", "on", "on, and where callers run is known before"],
@@ -168,10 +168,10 @@ async def test_no_request_meets_a_shadow_that_is_off(
     settings: Section,
     classes: list[str],
 ) -> None:
-    async with running_proxy(
+    async with run_proxy(
         settings_for(api, certificates, tmp_path, impersonation=settings)
     ) as proxy:
-        gate: Any = proxy._generation.decisions.gate
+        gate: Any = proxy._components.decisions.authorizer
         met = [gate]
         while hasattr(met[-1], "_gate"):
             met.append(met[-1]._gate)

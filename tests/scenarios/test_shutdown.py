@@ -10,7 +10,7 @@ from ssl import SSLContext
 
 import pytest
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.settings.serving import ShutdownSettings
 from tests.scenarios.conftest import Connect, settings_for, status_of, wait_until_it_admits
 from tests.scenarios.test_tunnels import switch_and_echo, upgrade
@@ -53,7 +53,7 @@ async def running(
     log = settings.audit.log.model_copy(update={"path": tmp_path / "audit.log"})
     audit = settings.audit.model_copy(update={"log": log})
     settings = settings.model_copy(update={"serving": serving, "audit": audit})
-    async with running_proxy(settings) as running:
+    async with run_proxy(settings) as running:
         await wait_until_it_admits(running.address, context_of("early"))
         api.requests.clear()
         yield running
@@ -370,7 +370,7 @@ async def test_a_second_signal_ends_the_wait(
         async with draining(running) as task:
             await looks(2)
             assert not task.done()
-            running.drain.hurry()
+            running.drain.skip_grace_period()
 
 
 async def test_every_exchange_is_in_the_audit_trail_when_all_is_over(

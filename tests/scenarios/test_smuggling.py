@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from proxy.settings.audit import AuditSettings
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.smuggling.campaign import play_all
@@ -56,7 +56,7 @@ def campaign(
     settings = settings_for(ScriptedApiServer(go_server.address), certificates, tmp_path)
 
     async def run(cases: Iterable[Case]) -> Report:
-        async with running_proxy(settings.model_copy(update={"audit": audit})) as proxy:
+        async with run_proxy(settings.model_copy(update={"audit": audit})) as proxy:
             await wait_until_it_admits(proxy.address, context_of(EARLY))
             contexts = {user: context_of(user) for user in USERS}
             tasks, files = len(asyncio.all_tasks()), open_files()

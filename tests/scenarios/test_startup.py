@@ -7,7 +7,7 @@ from ssl import SSLContext
 
 import pytest
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from tests.scenarios.conftest import settings_for, status_of
 from tests.support.certificates import Certificates
@@ -30,7 +30,7 @@ async def starting(
 
     async def run(address: Address) -> None:
         serving = settings.serving.model_copy(update={"address": address})
-        async with running_proxy(settings.model_copy(update={"serving": serving})) as proxy:
+        async with run_proxy(settings.model_copy(update={"serving": serving})) as proxy:
             started.append(proxy)
             await done.wait()
 

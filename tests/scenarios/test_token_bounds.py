@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import Connect, settings_document, status_of, wait_until_it_admits
@@ -35,7 +35,7 @@ async def proxy(
     document = settings_document(api, certificates, tmp_path)
     document["authentication"]["tokenReview"] = {"perAddressBurst": BURST, "perAddressPerSecond": 1}
     document["admin"] = {"address": metrics_url.split("/")[2]}
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
         yield proxy.address
@@ -83,7 +83,7 @@ async def test_one_guess_too_many_is_a_429_and_costs_no_review(
         f'understudy_token_cache_lookups_total{{result="miss"}} {len(guesses) + 2}.0',
         'understudy_token_review_duration_seconds_count{outcome="authenticated"} 1.0',
         f'understudy_token_review_duration_seconds_count{{outcome="refused"}} {len(guesses)}.0',
-        'understudy_tokens_turned_away_total{reason="address"} 1.0',
+        'understudy_tokens_rejected_total{reason="address"} 1.0',
     }
 
 

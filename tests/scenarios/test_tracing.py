@@ -13,7 +13,7 @@ from aiohttp.test_utils import RawTestServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from proxy.settings.model import Settings
 from proxy.settings.telemetry import TracingSettings
 from proxy.telemetry.tracing import TracingError, start_tracing
@@ -102,7 +102,7 @@ async def story(
     document["tracing"] = {"endpoint": collector[1]}
     sent = [TRACEPARENT, ("tracestate", "a=1"), ("tracestate", "b=2"), ("baggage", "k=v")]
     document["tracing"]["trustedGroups"] = ["tracers"]
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
         tracer = certificates.client_context("alice", group="tracers")
@@ -165,7 +165,7 @@ async def test_a_collector_that_is_not_there_costs_no_request_its_answer(
         "endpoint": "http://127.0.0.1:1/v1/traces",
         "samplingRatePerMillion": 1_000_000,
     }
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         async with connected(proxy.address, context_of("alice")) as client:
             assert (await client.request()).status == 200
@@ -182,7 +182,7 @@ async def test_spans_come_and_go_with_the_config_file(
     without = Settings.model_validate(document)
     tracing = {"endpoint": collector[1], "trustedGroups": ["system:authenticated"]}
     with_spans = Settings.model_validate({**document, "tracing": tracing})
-    async with running_proxy(without) as proxy:
+    async with run_proxy(without) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
         async with connected(proxy.address, context_of("alice")) as client:
@@ -207,7 +207,7 @@ async def test_what_a_collector_is_told_of_one_request_is_bounded(
     trusted = ["system:authenticated"]
     document["tracing"] = {"endpoint": collector[1], "trustedGroups": trusted}
     state = ("tracestate", ",".join(f"k{number}={'v' * 250}" for number in range(32)))
-    async with running_proxy(Settings.model_validate(document)) as proxy:
+    async with run_proxy(Settings.model_validate(document)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
         async with connected(proxy.address, context_of("alice")) as client:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
 from tests.support.certificates import Certificates
 from tests.support.http_client import HttpClient, connected, request_bytes
@@ -73,7 +73,7 @@ def test_a_watch_may_be_idle_for_longer_than_anything_else_may_take(
         alice = certificates.client_context("alice")
         async with scripted_api_server(certificates) as api:
             settings = settings_for(api, certificates, tmp_path)
-            async with running_proxy(settings) as proxy:
+            async with run_proxy(settings) as proxy:
                 await wait_until_it_admits(proxy.address, alice)
                 async with (
                     connected(proxy.address, alice) as watching,

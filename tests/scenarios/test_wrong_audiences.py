@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document
 from tests.support.certificates import Certificates
@@ -37,10 +37,10 @@ async def client(
     document = settings_document(api, certificates, tmp_path)
     document["authentication"]["tokenReview"] = {"audiences": [OURS, "second"]}
     async with (
-        running_proxy(Settings.model_validate(document)) as proxy,
+        run_proxy(Settings.model_validate(document)) as proxy,
         connected(proxy.address, certificates.client_context()) as client,
     ):
-        await eventually(lambda: proxy._upstream.knowledge.own_names)
+        await eventually(lambda: proxy._upstream.knowledge.usernames)
         assert (await client.request(headers=bearer("good"))).status == 200
         api.requests.clear()
         yield client

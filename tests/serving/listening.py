@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 from OpenSSL import SSL
 
-from proxy.core.errors import Refusal
+from proxy.core.errors import StatusError
 from proxy.serving.limits.connections import ConnectionLimits
-from proxy.serving.limits.unauthenticated_memory import UnauthenticatedBudget
+from proxy.serving.limits.unauthenticated_memory import UnauthenticatedMemoryBudget
 from proxy.serving.listener import Listener
-from proxy.wire.exchange import ClientExchange, Outcome
+from proxy.wire.exchange import ClientExchange, ExchangeOutcome
 from tests.support.certificates import Certificates
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
@@ -30,11 +30,11 @@ class Handler:
         self.held: list[ClientExchange] = []
         self.targets: list[bytes] = []
         self.refusals: list[int] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[ExchangeOutcome] = []
 
-    def begin(self, exchange: ClientExchange) -> None:
+    def handle(self, exchange: ClientExchange) -> None:
         self.targets.append(exchange.request.target)
-        exchange.when_ended(self.outcomes.append)
+        exchange.on_complete(self.outcomes.append)
         if self.authenticates:
             exchange.mark_authenticated(is_anonymous=False)
         if self.holds:
@@ -42,11 +42,11 @@ class Handler:
         elif self.breaks:
             exchange.abort()
         else:
-            exchange.respond(200, [], self.body or exchange.request.target)
+            exchange.send_response(200, [], self.body or exchange.request.target)
 
-    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
-        self.refusals.append(refusal.code)
-        exchange.respond(refusal.code, [], refusal.message.encode())
+    def reject(self, exchange: ClientExchange, error: StatusError) -> None:
+        self.refusals.append(error.code)
+        exchange.send_response(error.code, [], error.message.encode())
 
 
 class Receiver:
@@ -66,8 +66,8 @@ class Receiver:
     def request_ended(self) -> None:
         self.heard.append("ended")
 
-    def request_failed(self, refusal: Refusal) -> None:
-        self.heard.append(f"failed {refusal.code}")
+    def request_failed(self, error: StatusError) -> None:
+        self.heard.append(f"failed {error.code}")
 
     def finish_early(self) -> bool:
         if self.exchange is None:
@@ -75,7 +75,7 @@ class Receiver:
         self.exchange.end()
         return True
 
-    def client_gone(self) -> None:
+    def client_disconnected(self) -> None:
         self.heard.append("gone")
 
     def pause_response(self) -> None:
@@ -89,7 +89,7 @@ class Place:
     """Where the listener is, and what is behind it."""
 
     def __init__(
-        self, context: SSL.Context, limits: ConnectionLimits, budget: UnauthenticatedBudget
+        self, context: SSL.Context, limits: ConnectionLimits, budget: UnauthenticatedMemoryBudget
     ) -> None:
         self.budget = budget
         self.clock = FakeClock()
@@ -113,7 +113,7 @@ async def listening(
     address_percent: int = 100,
 ) -> AsyncIterator[Place]:
     """Listen for the time of the context."""
-    budget = UnauthenticatedBudget(budget_bytes, address_percent)
+    budget = UnauthenticatedMemoryBudget(budget_bytes, address_percent)
     place = Place(certificates.listening_context(), limits, budget)
     place.address = await place.listener.start("127.0.0.1", 0)
     try:

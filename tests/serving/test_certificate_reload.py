@@ -26,7 +26,7 @@ class Listening:
     def __init__(self) -> None:
         self.used: list[SSL.Context] = []
 
-    def use(self, context: SSL.Context) -> None:
+    def set_tls_context(self, context: SSL.Context) -> None:
         self.used.append(context)
 
 
@@ -60,7 +60,7 @@ class Stage:
 @pytest.fixture
 def stage(certificates: Certificates, tmp_path: Path) -> Stage:
     certificate, key = certificates.write_server_files(tmp_path)
-    files = CertificateFiles(certificate, key, asks_for_certificate=True)
+    files = CertificateFiles(certificate, key, requests_client_certificate=True)
     listening, counter = Listening(), Counter()
     loaded = load_certificates(files)
     serving = ServingCertificates(loaded, listening=listening, counter=counter)
@@ -82,7 +82,7 @@ async def test_while_the_files_stay_nothing_is_done(stage: Stage) -> None:
     for file in (stage.files.certificate, stage.files.key):
         file.touch()
 
-    await stage.certificates.look()
+    await stage.certificates.reload()
 
     assert (stage.listening.used, stage.counter.outcomes) == ([], [])
 
@@ -90,8 +90,8 @@ async def test_while_the_files_stay_nothing_is_done(stage: Stage) -> None:
 async def test_a_new_certificate_is_used_once(stage: Stage, certificates: Certificates) -> None:
     certificates.write_server_files(stage.files.certificate.parent)
 
-    await stage.certificates.look()
-    await stage.certificates.look()
+    await stage.certificates.reload()
+    await stage.certificates.reload()
 
     assert stage.has_used(1)
     assert stage.counter.outcomes == [True]
@@ -103,7 +103,7 @@ async def test_when_the_certificate_ends_is_told(stage: Stage, certificates: Cer
     stage.files.certificate.write_bytes(leaf.cert_chain_pems[0].bytes())
     stage.files.key.write_bytes(leaf.private_key_pem.bytes())
 
-    await stage.certificates.look()
+    await stage.certificates.reload()
 
     assert len(stage.counter.expiries) == 2
     assert stage.counter.expiries[-1] == ends.timestamp()
@@ -118,12 +118,12 @@ async def test_a_certificate_without_its_new_key_waits_for_it(
     stage.files.key.write_bytes(key)
 
     with caplog.at_level(logging.WARNING):
-        await stage.certificates.look()
-        await stage.certificates.look()
+        await stage.certificates.reload()
+        await stage.certificates.reload()
     assert stage.listening.used == []
     assert [record.message for record in caplog.records] == ["certificates not reloaded"]
     stage.files.key.write_bytes(new_key)
-    await stage.certificates.look()
+    await stage.certificates.reload()
 
     assert stage.has_used(1)
     assert stage.counter.outcomes == [False, False, True]
@@ -138,7 +138,7 @@ async def test_a_broken_file_changes_nothing_at_all(
     rewrite(stage, certificates)
     spoil(getattr(stage.files, which), content)
 
-    await stage.certificates.look()
+    await stage.certificates.reload()
 
     assert stage.listening.used == []
     assert stage.counter.outcomes == [False]
@@ -147,7 +147,7 @@ async def test_a_broken_file_changes_nothing_at_all(
 @pytest.mark.parametrize("asks", [True, False], ids=["from no to yes", "from yes to no"])
 async def test_whether_certificates_count_can_change(stage: Stage, asks: object) -> None:
     yes = stage.files
-    no = CertificateFiles(yes.certificate, yes.key, asks_for_certificate=False)
+    no = CertificateFiles(yes.certificate, yes.key, requests_client_certificate=False)
     before, after = (no, yes) if asks else (yes, no)
     await stage.choose(before)
     stage.listening.used.clear()
@@ -164,7 +164,7 @@ async def test_other_files_are_followed_from_then_on(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     moved = CertificateFiles(
-        elsewhere / "server.crt", elsewhere / "server.key", asks_for_certificate=True
+        elsewhere / "server.crt", elsewhere / "server.key", requests_client_certificate=True
     )
     moved.certificate.write_bytes(stage.files.certificate.read_bytes())
     moved.key.write_bytes(stage.files.key.read_bytes())
@@ -173,7 +173,7 @@ async def test_other_files_are_followed_from_then_on(
 
     stage.files.certificate.write_bytes(b"of no more interest")
     certificates.write_server_files(elsewhere)
-    await stage.certificates.look()
+    await stage.certificates.reload()
 
     assert stage.has_used(1)
 
@@ -183,11 +183,13 @@ async def test_other_files_that_were_chosen_meanwhile_are_not_overtaken(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    files = CertificateFiles(*certificates.write_server_files(elsewhere), asks_for_certificate=True)
+    files = CertificateFiles(
+        *certificates.write_server_files(elsewhere), requests_client_certificate=True
+    )
     chosen = await asyncio.to_thread(load_certificates, files)
     rewrite(stage, certificates)
 
-    looking = asyncio.ensure_future(stage.certificates.look())
+    looking = asyncio.ensure_future(stage.certificates.reload())
     await asyncio.sleep(0)
     stage.certificates.use(chosen)
     await looking
@@ -199,7 +201,7 @@ async def test_other_files_that_were_chosen_meanwhile_are_not_overtaken(
 async def test_the_files_are_looked_at_again_and_again(
     stage: Stage, certificates: Certificates
 ) -> None:
-    looking = asyncio.ensure_future(stage.certificates.keep_fresh(0.01))
+    looking = asyncio.ensure_future(stage.certificates.run(0.01))
     try:
         for count in (1, 2):
             rewrite(stage, certificates)
@@ -222,12 +224,12 @@ async def test_a_symbolic_link_may_be_turned(
     for link in (stage.files.certificate, stage.files.key):
         link.unlink()
         link.symlink_to(data / link.name)
-    await stage.certificates.look()
+    await stage.certificates.reload()
     assert stage.has_used(1)
 
     turned = tmp_path / "..data_tmp"
     turned.symlink_to(versions[1])
     turned.rename(data)
-    await stage.certificates.look()
+    await stage.certificates.reload()
 
     assert stage.has_used(2)

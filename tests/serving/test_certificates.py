@@ -12,7 +12,9 @@ from tests.support.certificates import Certificates
 
 @pytest.fixture
 def files(certificates: Certificates, tmp_path: Path) -> CertificateFiles:
-    return CertificateFiles(*certificates.write_server_files(tmp_path), asks_for_certificate=True)
+    return CertificateFiles(
+        *certificates.write_server_files(tmp_path), requests_client_certificate=True
+    )
 
 
 def test_certificates_are_welcome_but_not_needed(files: CertificateFiles) -> None:
@@ -23,7 +25,7 @@ def test_certificates_are_welcome_but_not_needed(files: CertificateFiles) -> Non
 
 def test_where_no_certificate_counts_none_is_asked_for(files: CertificateFiles) -> None:
     context = load_certificates(
-        CertificateFiles(files.certificate, files.key, asks_for_certificate=False)
+        CertificateFiles(files.certificate, files.key, requests_client_certificate=False)
     ).context
 
     assert context.get_verify_mode() == SSL.VERIFY_NONE
@@ -56,7 +58,9 @@ def test_a_key_of_another_certificate_is_refused(
     _, key = certificates.write_server_files(other)
 
     with pytest.raises(CertificateError, match="key values mismatch"):
-        load_certificates(CertificateFiles(files.certificate, key, asks_for_certificate=True))
+        load_certificates(
+            CertificateFiles(files.certificate, key, requests_client_certificate=True)
+        )
 
 
 def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(

@@ -32,7 +32,7 @@ async def test_pipelined_requests_are_answered_in_order_one_at_a_time(
     await client.send(b"".join(request_bytes(target=f"/{number}") for number in range(3)))
     for number in range(3):
         await held(place, number + 1)
-        place.handler.held[number].respond(200, [], b"%d" % number)
+        place.handler.held[number].send_response(200, [], b"%d" % number)
 
     assert [(await client.read_response()).body for _ in range(3)] == [b"0", b"1", b"2"]
 
@@ -79,7 +79,7 @@ async def test_unfinished_head_is_refused_once_one_of_its_lines_is_too_long(
 
     assert (await client.read_response()).status == status
     assert await client.read_to_end() == b""
-    assert place.budget.held_bytes < 8192  # the client's certificate
+    assert place.budget.used_bytes < 8192  # the client's certificate
     assert place.handler.targets == []
 
 
@@ -165,7 +165,7 @@ async def test_body_that_the_connection_delimits_does_not_look_complete_when_it_
     place.handler.holds = True
     await client.send(b"GET /old HTTP/1.0\r\nHost: a\r\n\r\n")
     await held(place)
-    place.handler.held[0].start(200, [], CHUNKED)
+    place.handler.held[0].start_response(200, [], CHUNKED)
     place.handler.held[0].send(b"half")
     assert (await client.read_head()).status == 200
     assert await client.read_exactly(4) == b"half"
@@ -260,7 +260,7 @@ async def test_a_body_that_came_early_is_delivered_with_what_follows(
     await eventually(lambda: receiver.heard)
 
     assert (receiver.body, receiver.heard) == (b"helloworld", ["ended"])
-    place.handler.held[0].respond(200, [], b"")
+    place.handler.held[0].send_response(200, [], b"")
     await client.read_response()
     await held(place, 2)
     assert place.handler.targets == [b"/a", b"/next"]
@@ -340,7 +340,7 @@ async def test_a_malformed_body_is_told_to_who_takes_it(place: Place, client: Ht
     await eventually(lambda: receiver.heard)
 
     assert receiver.heard == ["failed 400"]
-    place.handler.held[0].respond(400, [], b"bad body")
+    place.handler.held[0].send_response(400, [], b"bad body")
     assert (await client.read_response()).values("connection") == ["close"]
     assert await client.read_to_end() == b""
 
@@ -433,11 +433,11 @@ async def test_unread_answers_count_with_the_requests_behind_them(
     assert len(connection._buffer) > 10_000
 
     kept = transport.get_write_buffer_size() + 2 * len(connection._buffer)
-    assert place.budget.held_bytes >= kept
+    assert place.budget.used_bytes >= kept
 
-    before, data = place.budget.held_bytes, LONG_HEAD * 20
+    before, data = place.budget.used_bytes, LONG_HEAD * 20
     connection.plaintext_received(data)
-    assert place.budget.held_bytes >= before + 2 * len(data)
+    assert place.budget.used_bytes >= before + 2 * len(data)
 
 
 async def test_unread_answers_count_until_the_connection_is_lost(
@@ -448,10 +448,10 @@ async def test_unread_answers_count_until_the_connection_is_lost(
     assert transport is not None
 
     connection.close()
-    assert place.budget.held_bytes >= transport.get_write_buffer_size() > 0
+    assert place.budget.used_bytes >= transport.get_write_buffer_size() > 0
 
     connection.expire()
-    await eventually(lambda: place.budget.held_bytes == 0)
+    await eventually(lambda: place.budget.used_bytes == 0)
 
 
 async def test_client_that_reads_again_is_served_and_nothing_is_counted(
@@ -469,4 +469,4 @@ async def test_client_that_reads_again_is_served_and_nothing_is_counted(
         assert (await nobody.request()).status == 200
 
         assert not connection.is_write_blocked
-        assert place.budget.held_bytes == 0
+        assert place.budget.used_bytes == 0

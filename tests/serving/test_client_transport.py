@@ -16,7 +16,7 @@ async def test_another_context_meets_newcomers_and_disturbs_nobody(
     assert (await client.request()).status == 200
     others = new_certificates()
 
-    place.listener.use(others.listening_context())
+    place.listener.set_tls_context(others.listening_context())
 
     assert (await client.request()).status == 200
     async with connected(place.address, others.client_context()) as newcomer:
@@ -37,7 +37,7 @@ async def test_a_client_that_answers_nothing_is_let_go(certificates: Certificate
         slow.stop_reading()
         go_silent(client.socket)
         for exchange in place.handler.held:
-            exchange.start(200, [], CHUNKED)
+            exchange.start_response(200, [], CHUNKED)
             exchange.send(b"x" * 30_000_000)
 
         def is_let_go() -> bool:

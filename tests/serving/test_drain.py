@@ -36,7 +36,7 @@ async def test_an_old_connection_ends_with_its_next_answer(
     async with connected(aging.address, certificates.client_context()) as client:
         assert (await client.request()).values("connection") == []
         aging.clock.advance(AGE_SECONDS * 1.2 + 1)
-        aging.listener.close_late()
+        aging.listener.close_expired()
 
         answer = await client.request()
 
@@ -49,7 +49,7 @@ async def test_a_young_connection_goes_on(aging: Place, certificates: Certificat
     async with connected(aging.address, certificates.client_context()) as client:
         assert (await client.request()).status == 200
         aging.clock.advance(AGE_SECONDS * 0.8 - 1)
-        aging.listener.close_late()
+        aging.listener.close_expired()
 
         assert (await client.request()).values("connection") == []
 
@@ -111,8 +111,8 @@ async def test_while_it_is_announced_every_answer_is_its_connections_last(
         await busy.send(request_bytes())
         await held(place)
         draining = group.create_task(drain.run())
-        await eventually(lambda: drain.has_begun)
-        place.handler.held[0].respond(200, [], b"served")
+        await eventually(lambda: drain.has_started)
+        place.handler.held[0].send_response(200, [], b"served")
         place.handler.holds = False
 
         async with connected(place.address, context) as newcomer:
@@ -125,7 +125,7 @@ async def test_while_it_is_announced_every_answer_is_its_connections_last(
         assert [answer.status for answer in answers] == [200, 200, 200]
         assert [answer.values("connection") for answer in answers] == [["close"]] * 3
         assert not draining.done()
-        drain.hurry()
+        drain.skip_grace_period()
 
 
 async def test_afterwards_only_who_has_not_asked_yet_is_served(
@@ -142,7 +142,7 @@ async def test_afterwards_only_who_has_not_asked_yet_is_served(
     ):
         await idle.send(request_bytes(target="/before"))
         await held(place)
-        place.handler.held[0].respond(200, [], b"before")
+        place.handler.held[0].send_response(200, [], b"before")
         assert (await idle.read_response()).body == b"before"
         await busy.send(request_bytes(target="/busy"))
         await held(place, 2)
@@ -154,7 +154,7 @@ async def test_afterwards_only_who_has_not_asked_yet_is_served(
         await held(place, 3)
         assert not draining.done()
         for exchange in place.handler.held[1:]:
-            exchange.respond(200, [], exchange.request.target)
+            exchange.send_response(200, [], exchange.request.target)
 
         assert (late.status, late.values("connection")) == (429, ["close"])
         assert (await newcomer.read_response()).body == b"/new"

@@ -5,7 +5,7 @@ import pytest
 from proxy.serving.drain_schedule import (
     FIRST_REQUEST_SECONDS,
     TEARDOWN_SECONDS,
-    Census,
+    ConnectionCounts,
     DrainSchedule,
     DrainTimes,
 )
@@ -77,27 +77,27 @@ def test_an_empty_window_makes_everything_due_at_once() -> None:
 
 @pytest.mark.parametrize(
     "census",
-    [Census(ordinary=1), Census(streams=1), Census(tunnels=1)],
+    [ConnectionCounts(ordinary=1), ConnectionCounts(streams=1), ConnectionCounts(tunnels=1)],
     ids=["ordinary", "stream", "tunnel"],
 )
 def test_what_is_under_way_is_waited_for_until_the_grace_period_nears_its_end(
-    census: Census,
+    counts: ConnectionCounts,
 ) -> None:
     schedule = DrainSchedule(TIMES, BEGUN)
     last = BEGUN + 25 - TEARDOWN_SECONDS
 
-    assert not schedule.is_over(CLOSES, census)
-    assert not schedule.is_over(last - 0.01, census)
-    assert schedule.is_over(last, census)
+    assert not schedule.is_over(CLOSES, counts)
+    assert not schedule.is_over(last - 0.01, counts)
+    assert schedule.is_over(last, counts)
 
 
 def test_when_nobody_is_left_it_is_over() -> None:
-    assert DrainSchedule(TIMES, BEGUN).is_over(CLOSES, Census())
+    assert DrainSchedule(TIMES, BEGUN).is_over(CLOSES, ConnectionCounts())
 
 
 def test_who_was_accepted_at_the_last_moment_has_a_moment_to_ask() -> None:
     schedule = DrainSchedule(TIMES, BEGUN)
-    newcomer = Census(newcomers=1)
+    newcomer = ConnectionCounts(unused=1)
 
     assert not schedule.is_over(CLOSES + FIRST_REQUEST_SECONDS - 0.01, newcomer)
     assert schedule.is_over(CLOSES + FIRST_REQUEST_SECONDS, newcomer)

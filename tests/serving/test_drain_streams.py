@@ -29,9 +29,9 @@ class Stream:
     def start(self, headers: list[Header], *pieces: bytes) -> None:
         receiver = Receiver()
         receiver.exchange = self.exchange
-        self.exchange.mark_endless()
+        self.exchange.mark_stream()
         self.exchange.attach(receiver)
-        self.exchange.start(200, headers, CHUNKED)
+        self.exchange.start_response(200, headers, CHUNKED)
         for piece in pieces:
             self.exchange.send(piece)
 
@@ -127,9 +127,9 @@ async def test_a_watch_is_not_ended_in_its_first_second(stream: Stream) -> None:
 async def test_a_refused_watch_ends_by_itself(stream: Stream, status: int) -> None:
     receiver = Receiver()
     receiver.exchange = stream.exchange
-    stream.exchange.mark_endless()
+    stream.exchange.mark_stream()
     stream.exchange.attach(receiver)
-    stream.exchange.start(status, JSON, CHUNKED)
+    stream.exchange.start_response(status, JSON, CHUNKED)
 
     assert not stream.ends_when_due()
     assert not stream.ends(after=20)

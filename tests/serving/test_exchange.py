@@ -6,15 +6,15 @@ from collections.abc import Sequence
 import pytest
 
 from proxy.core.http.headers import Header
-from proxy.serving.exchange import Exchange
-from proxy.wire.exchange import Outcome, RequestReceiver
+from proxy.serving.exchange import ServerExchange
+from proxy.wire.exchange import ExchangeOutcome, RequestBodyHandler
 from proxy.wire.http1.body import CHUNKED, NO_BODY, UNTIL_CLOSE
-from proxy.wire.http1.raw_chunks import PassedChunks
+from proxy.wire.http1.raw_chunks import RawChunkReader
 from tests.serving.listening import Place, Receiver, held
 from tests.support.event_loops import eventually
 from tests.support.http_client import Cut, HttpClient, request_bytes
 
-WHOLE = Outcome(200, 3, is_complete=True)
+WHOLE = ExchangeOutcome(200, 3, is_complete=True)
 
 
 async def test_an_answer_of_unknown_length_is_chunked_and_the_connection_goes_on(
@@ -26,7 +26,7 @@ async def test_an_answer_of_unknown_length_is_chunked_and_the_connection_goes_on
         await client.send(request_bytes())
         await held(place)
         exchange = place.handler.held[0]
-        exchange.start(200, [], framing)
+        exchange.start_response(200, [], framing)
         exchange.send(b"one")
         exchange.send(b"two")
         exchange.end()
@@ -46,7 +46,7 @@ async def test_for_http_1_0_an_answer_of_unknown_length_ends_with_the_connection
     await client.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")
     await held(place)
     exchange = place.handler.held[0]
-    exchange.start(200, [], CHUNKED if framing is CHUNKED else UNTIL_CLOSE)
+    exchange.start_response(200, [], CHUNKED if framing is CHUNKED else UNTIL_CLOSE)
     exchange.send(b"one")
     exchange.end()
 
@@ -65,7 +65,7 @@ async def test_a_broken_answer_never_looks_complete(
     await client.send(f"GET / HTTP/{version}\r\nHost: a\r\n\r\n".encode())
     await held(place)
     exchange = place.handler.held[0]
-    exchange.start(200, [], CHUNKED)
+    exchange.start_response(200, [], CHUNKED)
     exchange.send(b"half")
     exchange.abort()
 
@@ -88,7 +88,7 @@ async def test_an_answer_without_a_body_has_no_framing(place: Place, client: Htt
     place.handler.holds = True
     await client.send(request_bytes())
     await held(place)
-    place.handler.held[0].start(204, [(b"X", b"y")], NO_BODY)
+    place.handler.held[0].start_response(204, [(b"X", b"y")], NO_BODY)
     place.handler.held[0].end()
 
     answer = await client.read_response()
@@ -103,14 +103,14 @@ async def test_a_late_word_of_an_old_exchange_is_not_heard(
     await client.send(request_bytes() * 2)
     await held(place)
     old = place.handler.held[0]
-    old.respond(200, [], b"first")
+    old.send_response(200, [], b"first")
     await held(place, 2)
 
     old.send(b"late")
     old.end()
     old.abort()
-    old.respond(500, [], b"late")
-    place.handler.held[1].respond(200, [], b"second")
+    old.send_response(500, [], b"late")
+    place.handler.held[1].send_response(200, [], b"second")
 
     assert (await client.read_response()).body == b"first"
     assert (await client.read_response()).body == b"second"
@@ -126,7 +126,7 @@ async def test_the_source_is_paused_while_the_client_takes_nothing(
     await held(place)
     exchange = place.handler.held[0]
     exchange.attach(receiver)
-    exchange.start(200, [], CHUNKED)
+    exchange.start_response(200, [], CHUNKED)
     while "pause" not in receiver.heard:
         exchange.send(b"x" * 100_000)
         await asyncio.sleep(0)
@@ -168,7 +168,7 @@ async def test_a_goodbye_is_heard_though_the_client_takes_nothing_any_more(
     await held(place)
     exchange = place.handler.held[0]
     exchange.attach(receiver)
-    exchange.start(200, [], CHUNKED)
+    exchange.start_response(200, [], CHUNKED)
     exchange.send(b"x" * 30_000_000)
 
     await client.say_goodbye()
@@ -187,7 +187,7 @@ async def test_whoever_works_for_a_client_hears_that_it_has_left(
     await client.send(request_bytes())
     await held(place)
     exchange = place.handler.held[0]
-    exchange.when_gone(lambda: receiver.heard.append("gone before it was taken"))
+    exchange.on_disconnect(lambda: receiver.heard.append("gone before it was taken"))
     if is_taken:
         exchange.attach(receiver)
 
@@ -202,7 +202,7 @@ async def test_whoever_works_for_a_client_hears_that_it_has_left(
     await eventually(lambda: receiver.heard == expected)
     assert not exchange.is_open
     assert [outcome.is_complete for outcome in place.handler.outcomes] == [False]
-    exchange.respond(200, [], b"too late")
+    exchange.send_response(200, [], b"too late")
 
 
 async def test_what_goes_out_with_the_head_is_framed_and_counted_like_the_rest(
@@ -212,15 +212,15 @@ async def test_what_goes_out_with_the_head_is_framed_and_counted_like_the_rest(
     await client.send(request_bytes())
     await held(place)
     exchange = place.handler.held[0]
-    outcomes: list[Outcome] = []
-    exchange.when_ended(outcomes.append)
+    outcomes: list[ExchangeOutcome] = []
+    exchange.on_complete(outcomes.append)
 
-    exchange.start(200, [], CHUNKED, payload=b"one")
+    exchange.start_response(200, [], CHUNKED, payload=b"one")
     exchange.send(b"two")
     exchange.end()
 
     assert (await client.read_response()).body == b"onetwo"
-    assert outcomes == [Outcome(200, 6, is_complete=True)]
+    assert outcomes == [ExchangeOutcome(200, 6, is_complete=True)]
 
 
 class Observer:
@@ -231,21 +231,21 @@ class Observer:
         self.heard: list[object] = []
         self.receivers: list[object] = []
 
-    def overhear(self, receiver: RequestReceiver) -> RequestReceiver:
+    def tee(self, receiver: RequestBodyHandler) -> RequestBodyHandler:
         self.receivers.append(receiver)
         return receiver
 
-    def wants_answer(self, status: int) -> bool:
+    def wants_response(self, status: int) -> bool:
         return self._wants_all
 
-    def hears_body(self, status: int) -> bool:
+    def captures_body(self, status: int) -> bool:
         return self._wants_all
 
-    def answer_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
+    def response_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         self.heard.append((status, payload))
         return self._wants_all
 
-    def answer_data(self, payload: bytes) -> None:
+    def response_data(self, payload: bytes) -> None:
         self.heard.append(payload)
 
 
@@ -261,7 +261,7 @@ async def test_who_observes_hears_the_answer_as_far_as_it_wants_and_changes_noth
     receiver = Receiver()
     exchange.attach(receiver)
 
-    exchange.start(200, [], CHUNKED, payload=b"one")
+    exchange.start_response(200, [], CHUNKED, payload=b"one")
     exchange.send(b"two")
     exchange.end()
     answer = await client.read_response()
@@ -281,15 +281,17 @@ async def test_chunks_in_their_frames_are_sent_as_they_are_and_counted_by_who_re
     await client.send(request_bytes())
     await held(place)
     exchange, observer = place.handler.held[0], Observer(wants_all=False)
-    outcomes: list[Outcome] = []
-    exchange.when_ended(outcomes.append)
+    outcomes: list[ExchangeOutcome] = []
+    exchange.on_complete(outcomes.append)
     exchange.observe(observer if is_observed else None)
-    exchange.mark_endless()
-    chunks = PassedChunks()
-    assert isinstance(exchange, Exchange)
-    assert exchange.takes_chunks(200)
+    exchange.mark_stream()
+    chunks = RawChunkReader()
+    assert isinstance(exchange, ServerExchange)
+    assert exchange.accepts_raw_chunks(200)
 
-    exchange.begin(200, HEAD, CHUNKED, chunks.feed(b"4\r\none\n\r\n")[0], passed=chunks)
+    exchange.start_raw_response(
+        200, HEAD, CHUNKED, chunks.feed(b"4\r\none\n\r\n")[0], passed=chunks
+    )
     assert (exchange.body_bytes, exchange.is_between_lines) == (4, True)
     exchange.send(chunks.feed(b"6\r\ntwo\nth\r\n")[0])
     assert (exchange.body_bytes, exchange.is_between_lines) == (10, False)
@@ -300,7 +302,7 @@ async def test_chunks_in_their_frames_are_sent_as_they_are_and_counted_by_who_re
     assert head.values("transfer-encoding") == ["chunked"]
     sent = await client.read_until(b"0\r\n\r\n")
     assert sent == b"4\r\none\n\r\n6\r\ntwo\nth\r\n4\r\nree\n\r\n0\r\n\r\n"
-    assert outcomes == [Outcome(200, 14, is_complete=True)]
+    assert outcomes == [ExchangeOutcome(200, 14, is_complete=True)]
     assert observer.heard == ([(200, b"")] if is_observed else [])
 
 
@@ -313,10 +315,10 @@ async def test_chunks_are_unframed_for_who_knows_none_and_for_who_hears_them(
     await held(place)
     exchange = place.handler.held[0]
 
-    assert exchange.takes_chunks(200) == (version == "1.1")
+    assert exchange.accepts_raw_chunks(200) == (version == "1.1")
     exchange.observe(Observer(wants_all=True))
-    assert not exchange.takes_chunks(200)
-    exchange.respond(200, [], b"")
+    assert not exchange.accepts_raw_chunks(200)
+    exchange.send_response(200, [], b"")
 
 
 @pytest.mark.parametrize("wants_all", [True, False])
@@ -324,21 +326,21 @@ async def test_a_whole_answer_is_sent_as_it_is_and_told_to_who_wants_it(
     place: Place, client: HttpClient, wants_all: object
 ) -> None:
     place.handler.holds = True
-    outcomes: list[Outcome] = []
+    outcomes: list[ExchangeOutcome] = []
     await client.send(request_bytes())
     await held(place)
     exchange, observer = place.handler.held[0], Observer(wants_all=bool(wants_all))
     exchange.observe(observer)
-    exchange.when_ended(outcomes.append)
+    exchange.on_complete(outcomes.append)
 
-    exchange.answer(WHOLE, b"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 3\r\n", b"one")
+    exchange.send_raw_response(WHOLE, b"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 3\r\n", b"one")
     answer = await client.read_response()
 
     assert (answer.status, answer.body) == (200, b"one")
     assert outcomes == [WHOLE]
     assert observer.heard == ([(200, b"one")] if wants_all else [])
     assert not exchange.is_open
-    exchange.answer(WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", b"x")
+    exchange.send_raw_response(WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", b"x")
     await client.send(request_bytes())
     await held(place, 2)
 
@@ -350,7 +352,9 @@ async def test_a_whole_answer_of_a_connection_that_ends_says_so(
     await client.send(request_bytes(headers=[("Connection", "close")]))
     await held(place)
 
-    place.handler.held[0].answer(WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", b"one")
+    place.handler.held[0].send_raw_response(
+        WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", b"one"
+    )
     answer = await client.read_response()
 
     assert answer.body == b"one"

@@ -46,11 +46,11 @@ async def test_who_never_shakes_hands_is_closed(place: Place) -> None:
     async with connected(place.address) as client:
         await eventually(lambda: place.listener._connections)
         place.clock.advance(LIMITS.handshake_seconds - 1)
-        place.listener.close_late()
+        place.listener.close_expired()
         assert len(place.listener._connections) == 1
 
         place.clock.advance(2)
-        place.listener.close_late()
+        place.listener.close_expired()
 
         assert await client._reader.read() == b""
 
@@ -62,7 +62,7 @@ async def test_a_handshake_in_small_steps_is_closed_all_the_same(place: Place) -
             client._writer.write(byte)
             await client._writer.drain()
             place.clock.advance(LIMITS.handshake_seconds / 3 + 1)
-            place.listener.close_late()
+            place.listener.close_expired()
 
         await eventually(lambda: not place.listener._connections)
 
@@ -84,11 +84,11 @@ async def test_an_idle_client_is_sent_away_with_a_goodbye(
         await stays(client)
         await eventually(lambda: deadlines(place) == [place.clock.now + LIMITS.idle_seconds])
         place.clock.advance(LIMITS.idle_seconds - 1)
-        place.listener.close_late()
+        place.listener.close_expired()
         await stays(client)
 
         place.clock.advance(LIMITS.idle_seconds + 1)
-        place.listener.close_late()
+        place.listener.close_expired()
 
         assert await ends(client)
 
@@ -104,11 +104,11 @@ async def test_f7_a_connection_without_an_authenticated_request_is_closed_sooner
             await stays(client)
         await eventually(lambda: deadlines(place) == [place.clock.now + seconds])
         place.clock.advance(seconds - 1)
-        place.listener.close_late()
+        place.listener.close_expired()
         assert len(place.listener.connections) == 1
 
         place.clock.advance(2)
-        place.listener.close_late()
+        place.listener.close_expired()
 
         assert await ends(client)
 
@@ -120,7 +120,7 @@ async def test_each_request_starts_the_idle_time_anew(
         for _ in range(3):
             await stays(client)
             place.clock.advance(LIMITS.idle_seconds - 1)
-            place.listener.close_late()
+            place.listener.close_expired()
 
         await stays(client)
 
@@ -135,11 +135,11 @@ async def test_a_head_in_small_steps_is_closed_when_its_time_is_over(
         await client.send(b"TP/1.1\r\nX: ")
         (connection,) = place.listener._connections
         await eventually(lambda: len(connection._buffer) > len(b"GET / HT"))
-        place.listener.close_late()
+        place.listener.close_expired()
         assert deadlines(place)
 
         place.clock.advance(2)
-        place.listener.close_late()
+        place.listener.close_expired()
 
         assert await ends(client)
     assert place.handler.targets == []
@@ -153,9 +153,9 @@ async def test_a_request_that_is_being_served_has_no_deadline(
         await client.send(request_bytes())
         await eventually(lambda: place.handler.held)
         place.clock.advance(100_000)
-        place.listener.close_late()
+        place.listener.close_expired()
 
-        place.handler.held[0].respond(200, [], b"at last")
+        place.handler.held[0].send_response(200, [], b"at last")
 
         assert (await client.read_response()).body == b"at last"
 
@@ -168,15 +168,15 @@ async def test_who_does_not_take_its_last_answer_is_cut_off(
         client.stop_reading()
         await client.send(request_bytes(headers=[("Connection", "close")]))
         await eventually(lambda: place.handler.held)
-        place.handler.held[0].respond(200, [], b"x" * 30_000_000)
-        place.listener.close_late()
+        place.handler.held[0].send_response(200, [], b"x" * 30_000_000)
+        place.listener.close_expired()
         await asyncio.sleep(0)
         assert len(place.listener._connections) == 1
 
         # First it is not read any more, then what it has not taken is dropped.
         for _ in range(2):
             place.clock.advance(LIMITS.idle_seconds + 1)
-            place.listener.close_late()
+            place.listener.close_expired()
 
         await eventually(lambda: not place.listener._connections)
 
@@ -207,7 +207,7 @@ async def test_stopping_does_not_wait_for_who_takes_nothing(
         client.stop_reading()
         await client.send(request_bytes())
         await eventually(lambda: place.handler.held)
-        place.handler.held[0].respond(200, [], b"x" * 30_000_000)
+        place.handler.held[0].send_response(200, [], b"x" * 30_000_000)
 
         async with asyncio.timeout(3):
             await place.listener.stop()

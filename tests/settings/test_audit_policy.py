@@ -5,8 +5,8 @@ import pytest
 
 from proxy.core.audit.event import Stage
 from proxy.core.audit.policy import AuditPolicy, Level
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Identity, with_authenticated
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import UserInfo, with_authenticated
 from proxy.settings.audit_policy import load_audit_policy
 from proxy.settings.loader import ConfigError
 from tests.support.audit_policy_rows import (
@@ -46,18 +46,20 @@ def test_a_policy_records_what_the_native_server_records(
     """Alone and among all others; that the table is right, `tests/e2e` asks the native server."""
     caller = None
     if not row.is_nobody:
-        caller = Identity(row.user_name, groups=with_authenticated(row.group_names))
-    action = parse_action(row.method.encode(), row.target.encode())
+        caller = UserInfo(row.user_name, groups=with_authenticated(row.group_names))
+    request_info = parse_request_info(row.method.encode(), row.target.encode())
 
     for some in ([row], rows):
         policy = load(tmp_path, json.dumps(policy_of(some, **wide)))
-        recording = policy.recording_of(caller, action)
+        audit_config = policy.evaluate(caller, request_info)
 
-        stages = NOBODY if row.is_nobody else LONG if action.is_long_running else SHORT
+        stages = NOBODY if row.is_nobody else LONG if request_info.is_long_running else SHORT
         written = [
-            stage for stage in stages if not recording.is_silent and recording.writes(Stage(stage))
+            stage
+            for stage in stages
+            if not audit_config.is_none and audit_config.writes(Stage(stage))
         ]
-        assert recording.level == row.level
+        assert audit_config.level == row.level
         assert tuple(written) == row.expected_stages
 
 
@@ -65,21 +67,23 @@ def test_the_default_policy_records_everything_without_bodies() -> None:
     policy = load_audit_policy(None)
 
     for method, target in ((b"GET", b"/healthz"), (b"POST", b"/api/v1/namespaces/n/secrets")):
-        for caller in (None, Identity("system:apiserver")):
-            recording = policy.recording_of(caller, parse_action(method, target))
-            assert recording.level is Level.METADATA
-            assert not recording.writes_received
-            assert recording.writes_started
-            assert recording.writes_complete
+        for caller in (None, UserInfo("system:apiserver")):
+            audit_config = policy.evaluate(caller, parse_request_info(method, target))
+            assert audit_config.level is Level.METADATA
+            assert not audit_config.writes_received
+            assert audit_config.writes_started
+            assert audit_config.writes_complete
 
 
 def test_the_policy_of_the_handbook_is_one(tmp_path: Path) -> None:
     handbook = Path(__file__).parents[2] / "docs" / "audit.md"
     policy = load(tmp_path, handbook.read_text().partition("```yaml\n")[2].partition("```")[0])
-    create_secret = parse_action(b"POST", b"/api/v1/namespaces/n/secrets")
-    create_pod = parse_action(b"POST", b"/api/v1/namespaces/n/pods")
+    create_secret = parse_request_info(b"POST", b"/api/v1/namespaces/n/secrets")
+    create_pod = parse_request_info(b"POST", b"/api/v1/namespaces/n/pods")
 
-    levels = [policy.recording_of(None, action).level for action in (create_secret, create_pod)]
+    levels = [
+        policy.evaluate(None, request_info).level for request_info in (create_secret, create_pod)
+    ]
 
     assert levels == [Level.METADATA, Level.REQUEST]
 
@@ -141,7 +145,7 @@ rules:
 
     policy = load(tmp_path, text)
 
-    assert policy.recording_of(None, parse_action(b"GET", b"/x")).level is Level.REQUEST
+    assert policy.evaluate(None, parse_request_info(b"GET", b"/x")).level is Level.REQUEST
 
 
 def test_a_policy_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

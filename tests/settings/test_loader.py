@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.settings.loader import ConfigError, load_settings, parse_settings
+from proxy.settings.loader import RENAMED_KEYS, ConfigError, load_settings, parse_settings
 from proxy.settings.model import Settings
 
 FILE = Path("/etc/understudy/config.yaml")
@@ -145,6 +145,8 @@ log: {level: loud}
     ("more", "problem"),
     [
         ("colour: red\n", "colour: unknown key"),
+        ("impersonation: {modeMemory: true}\n",
+         "impersonation.modeMemory: was renamed: use impersonation.modeCache"),
         ("upstream: {kubeConfig: a}\n", "upstream.kubeConfig: unknown key"),
         ("upstream: {response_timeout_seconds: 1s}\n",
          "upstream.response_timeout_seconds: unknown key"),
@@ -358,3 +360,16 @@ def test_what_is_no_endpoint_is_refused(written: str) -> None:
     found = problems(f'upstream: {{endpoints: ["https://a", {written}]}}\n')
 
     assert [problem.partition(":")[0] for problem in found] == ["upstream.endpoints.1"]
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
+def test_renamed_key_gives_an_error_that_names_the_new_key(old: str, new: str) -> None:
+    def found(path: str) -> list[str]:
+        section, _, key = path.rpartition(".")
+        opening = "".join(f"{part}: {{" for part in section.split("."))
+        text = MINIMAL if not section.startswith("serving") else MINIMAL.partition("serving:")[0]
+        return problems(f"{opening}{key}: []" + "}" * (section.count(".") + 1) + "\n", text=text)
+
+    assert f"{old}: was renamed: use {new}" in found(old)
+    assert f"{new}: unknown key" not in found(new)
+    assert any(problem.startswith(f"{new}: ") for problem in found(new))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.settings.loader import RestartNeeded, changed_paths, check_needs_no_restart
+from proxy.settings.loader import RestartRequired, changed_paths, check_reloadable
 from tests.settings.test_loader import parse
 
 
@@ -22,8 +22,8 @@ from tests.settings.test_loader import parse
 )  # fmt: skip
 def test_nearly_everything_changes_while_we_run(more: str, changed: list[str]) -> None:
     assert changed_paths(parse(), parse(more)) == changed
-    check_needs_no_restart(parse(), parse(more))
-    check_needs_no_restart(parse(more), parse())
+    check_reloadable(parse(), parse(more))
+    check_reloadable(parse(more), parse())
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def test_nearly_everything_changes_while_we_run(more: str, changed: list[str]) -
 )
 def test_an_address_needs_a_restart(more: str, path: str) -> None:
     for old, new in ((parse(), parse(more)), (parse(more), parse())):
-        with pytest.raises(RestartNeeded) as refused:
-            check_needs_no_restart(old, new)
+        with pytest.raises(RestartRequired) as refused:
+            check_reloadable(old, new)
         assert refused.value.lines == [f"{path}: was changed, which needs a restart"]
 
 
@@ -46,8 +46,8 @@ def test_the_admin_port_may_have_another_certificate_but_not_begin_to_have_one()
         for more in ("", "certificateFile: a, keyFile: b", "certificateFile: c, keyFile: d")
     )
 
-    check_needs_no_restart(one, two)
+    check_reloadable(one, two)
     for old, new in ((plain, one), (one, plain)):
-        with pytest.raises(RestartNeeded) as refused:
-            check_needs_no_restart(old, new)
+        with pytest.raises(RestartRequired) as refused:
+            check_reloadable(old, new)
         assert refused.value.paths == ["admin.certificateFile", "admin.keyFile"]

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.userinfo import Identity
-from proxy.sidecar.service_account_dir import Handout
-from proxy.sidecar.sidecar import Hop, HopSettings, running_hop
+from proxy.core.userinfo import UserInfo
+from proxy.sidecar.service_account_dir import ServiceAccountDir
+from proxy.sidecar.sidecar import Sidecar, SidecarOptions, run_sidecar
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import BOTH_LOOPS
 from tests.support.http_client import Headers, HttpClient, Response, connected
 from tests.support.scripted_api_server import ScriptedApiServer, scripted_api_server
 
 APPLICATION = "Bearer the-token-of-the-application"
-NODE = Identity("system:node:node-1")
+NODE = UserInfo("system:node:node-1")
 AUTHORIZED: Headers = [("Authorization", APPLICATION)]
 
 
@@ -40,26 +40,26 @@ async def api(certificates: Certificates) -> AsyncIterator[ScriptedApiServer]:
 
 
 @pytest.fixture
-def settings(api: ScriptedApiServer, certificates: Certificates, tmp_path: Path) -> HopSettings:
-    return HopSettings(
+def settings(api: ScriptedApiServer, certificates: Certificates, tmp_path: Path) -> SidecarOptions:
+    return SidecarOptions(
         NODE,
         api.address,
         ("127.0.0.1", 0),
         ca_file=certificates.write_server_ca(tmp_path),
-        handout=Handout(ca_files=(tmp_path / "hop.crt",)),
+        service_account_dir=ServiceAccountDir(ca_files=(tmp_path / "hop.crt",)),
     )
 
 
 @pytest.fixture
-async def hop(settings: HopSettings) -> AsyncIterator[Hop]:
-    async with running_hop(settings) as running:
+async def hop(settings: SidecarOptions) -> AsyncIterator[Sidecar]:
+    async with run_sidecar(settings) as running:
         yield running
 
 
 @pytest.fixture
-async def application(hop: Hop, tmp_path: Path) -> AsyncIterator[HttpClient]:
+async def application(sidecar: Sidecar, tmp_path: Path) -> AsyncIterator[HttpClient]:
     """A client that trusts nothing but what the hop wrote for it."""
-    async with connected(hop.address, trusting(tmp_path / "hop.crt")) as client:
+    async with connected(sidecar.address, trusting(tmp_path / "hop.crt")) as client:
         yield client
 
 

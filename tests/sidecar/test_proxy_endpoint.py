@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.sidecar.proxy_endpoint import KnownServer, ServerError
+from proxy.sidecar.proxy_endpoint import ProxyEndpoint, ProxyEndpointError
 from tests.support.certificates import Certificates
 
 
@@ -14,8 +14,8 @@ def ca_file(certificates: Certificates, tmp_path: Path) -> Path:
     return certificates.write_server_ca(tmp_path)
 
 
-async def known(ca_file: Path | None) -> KnownServer:
-    return await asyncio.to_thread(KnownServer, ("proxy", 443), ca_file)
+async def known(ca_file: Path | None) -> ProxyEndpoint:
+    return await asyncio.to_thread(ProxyEndpoint, ("proxy", 443), ca_file)
 
 
 def add(file: Path, content: bytes) -> None:
@@ -36,10 +36,10 @@ async def test_a_new_ca_is_trusted_by_a_new_endpoint(
     server = await known(ca_file)
     before = server.endpoints
 
-    await server.look()
+    await server.reload()
     unchanged = server.endpoints
     add(ca_file, certificates.clients.cert_pem.bytes())
-    await server.look()
+    await server.reload()
 
     assert unchanged is before
     assert server.endpoints[0].context is not before[0].context
@@ -54,20 +54,20 @@ async def test_a_ca_that_cannot_be_used_leaves_the_old_one(
     before = server.endpoints
 
     put(ca_file, content)
-    await server.look()
+    await server.reload()
 
     assert server.endpoints is before
 
 
 def test_at_the_start_it_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ServerError, match=r"cannot read .*none: No such file"):
-        KnownServer(("proxy", 443), tmp_path / "none")
+    with pytest.raises(ProxyEndpointError, match=r"cannot read .*none: No such file"):
+        ProxyEndpoint(("proxy", 443), tmp_path / "none")
 
 
 async def test_without_a_file_the_systems_cas_count() -> None:
     server = await known(None)
     before = server.endpoints
 
-    await server.look()
+    await server.reload()
 
     assert server.endpoints is before

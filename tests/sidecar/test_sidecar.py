@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.userinfo import Identity
-from proxy.sidecar.sidecar import HopSettings, running_hop
+from proxy.core.userinfo import UserInfo
+from proxy.sidecar.sidecar import SidecarOptions, run_sidecar
 from tests.sidecar.conftest import APPLICATION, AUTHORIZED, refusal_of, trusting
 from tests.support.event_loops import eventually
 from tests.support.http_client import HttpClient, connected, request_bytes
@@ -36,13 +36,13 @@ async def test_the_applications_own_token_goes_on_with_the_configured_identity(
 
 
 async def test_every_part_of_the_configured_identity_goes_on(
-    settings: HopSettings, api: ScriptedApiServer, tmp_path: Path
+    settings: SidecarOptions, api: ScriptedApiServer, tmp_path: Path
 ) -> None:
-    wanted = Identity("alice", "u-1", ("dev", "ops"), (("example.com/Why", ("x", "y")),))
+    wanted_user = UserInfo("alice", "u-1", ("dev", "ops"), (("example.com/Why", ("x", "y")),))
 
     async with (
-        running_hop(replace(settings, wanted=wanted)) as hop,
-        connected(hop.address, trusting(tmp_path / "hop.crt")) as application,
+        run_sidecar(replace(settings, impersonated_user=wanted_user)) as sidecar,
+        connected(sidecar.address, trusting(tmp_path / "hop.crt")) as application,
     ):
         await application.request(headers=AUTHORIZED)
 

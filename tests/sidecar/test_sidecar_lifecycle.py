@@ -9,10 +9,10 @@ import pytest
 
 from proxy.serving.listener import ListenError
 from proxy.sidecar.sidecar import (
-    Hop,
-    HopSettings,
+    Sidecar,
+    SidecarOptions,
     is_loopback,
-    running_hop,
+    run_sidecar,
 )
 from tests.sidecar.conftest import AUTHORIZED, refusal_of, trusting
 from tests.support.certificates import Certificates
@@ -32,13 +32,13 @@ async def test_a_server_that_cannot_be_reached_is_a_503(
 
 
 async def test_a_server_that_the_ca_does_not_vouch_for_gets_nothing(
-    settings: HopSettings, api: ScriptedApiServer, tmp_path: Path, certificates: Certificates
+    settings: SidecarOptions, api: ScriptedApiServer, tmp_path: Path, certificates: Certificates
 ) -> None:
     other = certificates.write_client_ca(tmp_path)
 
     async with (
-        running_hop(replace(settings, ca_file=other)) as hop,
-        connected(hop.address, trusting(tmp_path / "hop.crt")) as application,
+        run_sidecar(replace(settings, ca_file=other)) as sidecar,
+        connected(sidecar.address, trusting(tmp_path / "hop.crt")) as application,
     ):
         answer = await application.request(headers=AUTHORIZED)
 
@@ -47,7 +47,7 @@ async def test_a_server_that_the_ca_does_not_vouch_for_gets_nothing(
 
 
 async def test_a_request_under_way_is_finished_when_the_hop_is_told_to_end(
-    hop: Hop, application: HttpClient, api: ScriptedApiServer
+    sidecar: Sidecar, application: HttpClient, api: ScriptedApiServer
 ) -> None:
     finish = asyncio.Event()
 
@@ -60,7 +60,7 @@ async def test_a_request_under_way_is_finished_when_the_hop_is_told_to_end(
     await eventually(lambda: api.requests)
 
     async with asyncio.TaskGroup() as group:
-        draining = group.create_task(hop.drain.run())
+        draining = group.create_task(sidecar.drain.run())
         finish.set()
         answer = await application.read_response()
 
@@ -84,31 +84,33 @@ async def test_a_broken_answer_is_seen_as_broken(
 
 
 async def test_an_application_goes_on_after_a_restart_if_the_certificate_is_kept(
-    settings: HopSettings, tmp_path: Path
+    settings: SidecarOptions, tmp_path: Path
 ) -> None:
     kept = replace(settings, kept=tmp_path)
-    async with running_hop(kept):
+    async with run_sidecar(kept):
         trusted = await asyncio.to_thread(trusting, tmp_path / "hop.crt")
 
-    async with running_hop(kept) as again, connected(again.address, trusted) as application:
+    async with run_sidecar(kept) as again, connected(again.address, trusted) as application:
         answer = await application.request(headers=AUTHORIZED)
 
     assert answer.status == 200
 
 
-async def test_without_that_the_old_ca_is_of_no_use(settings: HopSettings, tmp_path: Path) -> None:
-    async with running_hop(settings):
+async def test_without_that_the_old_ca_is_of_no_use(
+    settings: SidecarOptions, tmp_path: Path
+) -> None:
+    async with run_sidecar(settings):
         trusted = await asyncio.to_thread(trusting, tmp_path / "hop.crt")
 
-    async with running_hop(settings) as again:
+    async with run_sidecar(settings) as again:
         with pytest.raises(ssl.SSLCertVerificationError):
             async with connected(again.address, trusted):
                 pass
 
 
-async def test_two_hops_do_not_share_an_address(settings: HopSettings, hop: Hop) -> None:
+async def test_two_hops_do_not_share_an_address(settings: SidecarOptions, sidecar: Sidecar) -> None:
     with pytest.raises(ListenError, match="address already in use"):
-        async with running_hop(replace(settings, address=hop.address)):
+        async with run_sidecar(replace(settings, address=sidecar.address)):
             pass
 
 

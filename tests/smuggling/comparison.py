@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.core.forwarding import Hop
-from proxy.core.impersonation.permit import admit_self
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.forwarding import HopContext
+from proxy.core.impersonation.permit import permit_self
+from proxy.core.userinfo import Caller, UserInfo
 from proxy.wire.http1.body import BodyKind
 from tests.smuggling.campaign import SWITCHING, Play
 from tests.smuggling.cases import Fate
@@ -158,7 +158,7 @@ def _head_faults(
 def _expected_headers(user: str, understood: Understood, audit_id: str) -> dict[bytes, list[bytes]]:
     """Return the headers that the proxy means to send, by lower-case name, as Go keeps them."""
     head = understood.head
-    hop = Hop(
+    context = HopContext(
         audit_id=audit_id.encode(),
         peer_address=b"127.0.0.1",
         authorization=_OURS.encode(),
@@ -166,7 +166,7 @@ def _expected_headers(user: str, understood: Understood, audit_id: str) -> dict[
         is_chunked=head.framing.kind is BodyKind.CHUNKED,
     )
     values: dict[bytes, list[bytes]] = {}
-    for name, value in outbound_headers(head.headers, admit_self(Caller(Identity(user))), hop):
+    for name, value in outbound_headers(head.headers, permit_self(Caller(UserInfo(user))), context):
         lowered = name.lower()
         # Go takes these out and obeys them; the identity is held against the audit event.
         if lowered not in {b"host", b"transfer-encoding"} and not lowered.startswith(

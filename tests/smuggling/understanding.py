@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from proxy.core.errors import Refusal
+from proxy.core.errors import StatusError
 from proxy.wire.http1.body import body_reader
 from proxy.wire.http1.message import RequestHead, find_head_end, parse_request_head
 
@@ -50,11 +50,11 @@ def understand(wire: bytes) -> Understanding:
             return Understanding(tuple(requests), End.PART_OF_A_HEAD)
         try:
             head = parse_request_head(wire[:size])
-        except Refusal:
+        except StatusError:
             return Understanding(tuple(requests), End.MALFORMED_HEAD)
         try:
             body, after = _read_body(head, wire[size:])
-        except Refusal:
+        except StatusError:
             return Understanding(tuple(requests), End.MALFORMED_BODY, head)
         if after is None:
             return Understanding(tuple(requests), End.PART_OF_A_BODY, head)

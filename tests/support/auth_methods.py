@@ -14,7 +14,7 @@ from cryptography import x509
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import FRONT_PROXY_NAME, ControlPlane
-from proxy.sandbox.identities import Authority, BearerToken, Credential
+from proxy.sandbox.identities import BearerToken, CertificateAuthority, Credential
 from proxy.sandbox.objects import (
     create_namespace,
     create_node,
@@ -42,7 +42,7 @@ MIDDLE_ANCHOR = Issuer("middle anchor", UNSEEN_ROOT)
 MORE_ROOTS = (STALE_ROOT, SERVERS_ROOT, SHORT_ROOT, MIDDLE_ANCHOR)
 
 
-def issuing(authority: Authority) -> Issuer:
+def issuing(authority: CertificateAuthority) -> Issuer:
     """Return the authority as one that signs odd things, too."""
     certificate = x509.load_pem_x509_certificate(authority.certificate_pem)
     (name,) = certificate.subject.get_attributes_for_oid(CN)
@@ -77,11 +77,11 @@ class Stage:
 
 def told(client: ApiClient, headers: Lines, method: str, path: str) -> Any:
     body = REVIEW if method == "POST" else None
-    answer = client.request(method, path, headers=headers, body=body)
-    if answer.header("Content-Type") != "application/json":
-        return answer.status, answer.body
-    document = answer.json()
-    return answer.status, document["status"]["userInfo"] if answer.status == 201 else document
+    response = client.request(method, path, headers=headers, body=body)
+    if response.header("Content-Type") != "application/json":
+        return response.status, response.body
+    document = response.json()
+    return response.status, document["status"]["userInfo"] if response.status == 201 else document
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import time
 
 from proxy.authentication.authenticator import Authenticator
 from proxy.cli.main import main
-from proxy.core.http.headers import HeaderLines
+from proxy.core.http.headers import HeaderList
 from proxy.core.userinfo import Caller
 from proxy.wire.exchange import Peer
 from tests.support.fault_injection import put
@@ -20,7 +20,7 @@ def _block_in_the_authenticator() -> None:
     async def authenticate(
         authenticator: Authenticator,
         peer: Peer,
-        headers: HeaderLines,
+        headers: HeaderList,
         *,
         target: bytes = b"/",
         upgrade: bytes | None = None,

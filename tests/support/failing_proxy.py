@@ -12,7 +12,7 @@ from typing import Any
 from proxy.authentication import token_review
 from proxy.authentication.authenticator import Authenticator
 from proxy.cli.main import main
-from proxy.core.http.headers import HeaderLines
+from proxy.core.http.headers import HeaderList
 from proxy.core.userinfo import Caller
 from proxy.upstream.forwarder import Forwarder
 from proxy.wire.exchange import Peer
@@ -36,7 +36,7 @@ def _fail_in_the_authenticator() -> None:
     async def authenticate(
         authenticator: Authenticator,
         peer: Peer,
-        headers: HeaderLines,
+        headers: HeaderList,
         *,
         target: bytes = b"/",
         upgrade: bytes | None = None,

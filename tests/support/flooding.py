@@ -91,8 +91,8 @@ def _flood(
             for number in itertools.count():
                 if stop.is_set():
                     return
-                answer = kept.request("GET", target, headers=headers(number))
-                statuses.add(status := answer.status)
+                response = kept.request("GET", target, headers=headers(number))
+                statuses.add(status := response.status)
                 if status == 429:
                     limited.set()
                     time.sleep(PAUSE_SECONDS)

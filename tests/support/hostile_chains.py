@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from proxy.authentication.ca_bundle import CaBundle, CaText, read_caller
-from proxy.core.errors import Refusal
+from proxy.authentication.ca_bundle import CABundle, PEMBundle, caller_from_certificate
+from proxy.core.errors import StatusError
 from proxy.core.userinfo import Caller
 from proxy.wire.exchange import Peer
 from tests.support.forging import (
@@ -41,15 +41,17 @@ from tests.support.forging import (
 )
 
 ROOT = Forger.root("the root")
-BUNDLE: CaBundle[Caller | None] = CaBundle(CaText(pem_of(ROOT.der), "the CA"), read=read_caller)
+BUNDLE: CABundle[Caller | None] = CABundle(
+    PEMBundle(pem_of(ROOT.der), "the CA"), read=caller_from_certificate
+)
 
 
 def judge(chain: Sequence[bytes]) -> bool:
     """Judge a chain once, as with the first request of a connection; tell if it is believed."""
     try:
         now = datetime.datetime.now(datetime.UTC)
-        return BUNDLE.judge(Peer("10.0.0.1", tuple(chain)), now).is_proven
-    except Refusal:
+        return BUNDLE.verify(Peer("10.0.0.1", tuple(chain)), now).verified
+    except StatusError:
         return False
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from proxy.sandbox.api_client import (
-    Answer,
     ApiClient,
     ApiConnection,
+    APIResponse,
     Manifest,
 )
 from proxy.sandbox.api_server import ApiServer
@@ -175,7 +175,7 @@ class Doors:
         target: str,
         headers: Sequence[Header] = (),
         body: Manifest | None = None,
-    ) -> Answer:
+    ) -> APIResponse:
         """Ask at both doors and return our answer, which must be the native one."""
         ours, native = (
             client.request(method, target, headers=headers, body=body)
@@ -193,19 +193,19 @@ class Doors:
         return ours
 
 
-def is_success(answer: Answer) -> bool:
+def is_success(response: APIResponse) -> bool:
     """Tell whether the request was carried out."""
-    return 200 <= answer.status < 300
+    return 200 <= response.status < 300
 
 
-def is_refused_impersonation(answer: Answer) -> bool:
+def is_refused_impersonation(response: APIResponse) -> bool:
     """Tell whether it was the impersonation that was refused, not the target's own deed."""
-    return answer.status == 403 and " cannot impersonate" in message_of(answer)
+    return response.status == 403 and " cannot impersonate" in message_of(response)
 
 
-def message_of(answer: Answer) -> str:
+def message_of(response: APIResponse) -> str:
     """Return the message of a refusal."""
-    text: str = answer.json()["message"]
+    text: str = response.json()["message"]
     return text
 
 

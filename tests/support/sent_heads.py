@@ -5,22 +5,22 @@ from collections.abc import Sequence
 from proxy.core.forwarding import (
     NO_RULES,
     ForwardingRules,
-    Hop,
-    outbound_head,
+    HopContext,
+    build_outbound_head,
 )
-from proxy.core.http.headers import Header, HeaderLines
-from proxy.core.impersonation.permit import Admission
+from proxy.core.http.headers import Header, HeaderList
+from proxy.core.impersonation.permit import Permit
 
 
 def outbound_headers(
     headers: Sequence[Header],
-    admission: Admission,
-    hop: Hop,
+    permit: Permit,
+    context: HopContext,
     *,
     rules: ForwardingRules = NO_RULES,
 ) -> list[Header]:
     """Return the header lines that a request with these headers leaves with."""
-    head = outbound_head(b"GET / HTTP/1.1", HeaderLines(headers), admission, hop, rules=rules)
+    head = build_outbound_head(b"GET / HTTP/1.1", HeaderList(headers), permit, context, rules=rules)
     return lines_of(head)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from proxy.core.gocompat.quote import MARKER
 from proxy.telemetry.logs import (
-    MOST_LINE_BYTES,
-    MOST_TRACEBACK_BYTES,
-    EventLog,
+    MAX_LINE_BYTES,
+    MAX_TRACEBACK_BYTES,
+    AccessLogger,
     configure_logs,
     fields,
     members,
@@ -136,7 +136,7 @@ def test_an_event_that_is_logged_often_reads_like_any_other(style: Literal["json
     values: dict[str, object] = {"code": 200, "user": "al\nice", "mode": None}
 
     log.info("request", extra=fields(**values))
-    EventLog("understudy.test", "request").write(time.time_ns(), values)
+    AccessLogger("understudy.test", "request").write(time.time_ns(), values)
 
     by_record, by_event = stream.getvalue().splitlines()
     from_level = by_record.index("info")
@@ -147,7 +147,7 @@ def test_an_event_that_is_logged_often_reads_like_any_other(style: Literal["json
 def test_an_event_that_is_logged_often_has_a_level() -> None:
     configured("json", "warning")
 
-    assert not EventLog("understudy.test", "request").is_enabled
+    assert not AccessLogger("understudy.test", "request").is_enabled
 
 
 def test_others_who_listen_to_the_log_hear_of_every_event() -> None:
@@ -157,7 +157,7 @@ def test_others_who_listen_to_the_log_hear_of_every_event() -> None:
     listener.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger().addHandler(listener)
 
-    EventLog("understudy.test", "request").write(time.time_ns(), {"code": 200})
+    AccessLogger("understudy.test", "request").write(time.time_ns(), {"code": 200})
 
     assert heard == ["request"]
 
@@ -165,7 +165,7 @@ def test_others_who_listen_to_the_log_hear_of_every_event() -> None:
 def test_a_log_that_cannot_be_written_does_not_fail_the_request() -> None:
     configured("json").close()
 
-    EventLog("understudy.test", "request").write(time.time_ns(), {"code": 200})
+    AccessLogger("understudy.test", "request").write(time.time_ns(), {"code": 200})
 
 
 ODD = ["x", "<", "\x01", "é", "😀", '"', "\ud800", "\n"]
@@ -178,18 +178,18 @@ def test_a_line_has_a_longest_size_whatever_is_in_it(
 ) -> None:
     stream = configured(style)
 
-    log.info("request refused", extra=fields(code=400, reason=odd * 100_000, user=odd * 9000))
+    log.info("request rejected", extra=fields(code=400, reason=odd * 100_000, user=odd * 9000))
     log.info("of a library: %s", odd * 100_000)
 
     for line in stream.getvalue().splitlines():
-        assert MOST_LINE_BYTES // 4 < len(line) <= MOST_LINE_BYTES
+        assert MAX_LINE_BYTES // 4 < len(line) <= MAX_LINE_BYTES
         assert MARKER in line
         assert "truncated" in line
 
 
 def test_a_line_that_fits_is_not_cut_and_long_values_share_what_short_ones_leave() -> None:
     stream = configured("json")
-    whole = "x" * (MOST_LINE_BYTES - 150)
+    whole = "x" * (MAX_LINE_BYTES - 150)
 
     log.info("event", extra=fields(code=1, reason=whole))
     log.info("event", extra=fields(code=1, reason=whole * 3, listed=["y" * 9999], user="bob"))
@@ -214,7 +214,7 @@ def test_the_end_of_a_long_traceback_is_kept(style: Literal["json", "text"]) -> 
     log.error("request failed", exc_info=Failed("x" * 50_000 + "THE END"))
 
     (line,) = stream.getvalue().splitlines()
-    assert len(line) <= MOST_LINE_BYTES + MOST_TRACEBACK_BYTES
+    assert len(line) <= MAX_LINE_BYTES + MAX_TRACEBACK_BYTES
     assert "THE END" in line
     assert MARKER in line
 
@@ -222,8 +222,8 @@ def test_the_end_of_a_long_traceback_is_kept(style: Literal["json", "text"]) -> 
 def test_the_members_of_a_repeated_line_leave_room_for_the_rest_of_it() -> None:
     plain = members({"caller": "bob", "resource": "pods"})
 
-    long = members({"caller": "b" * 70_000, "acting": "a" * 70_000, "resource": "pods"})
+    long = members({"caller": "b" * 70_000, "impersonatedUser": "a" * 70_000, "resource": "pods"})
 
     assert plain == '"caller":"bob","resource":"pods"'
     assert json.loads(f"{{{long}}}")["resource"] == "pods"
-    assert len(long) <= MOST_LINE_BYTES - 700
+    assert len(long) <= MAX_LINE_BYTES - 700

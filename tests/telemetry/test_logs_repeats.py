@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.telemetry.logs import Repeats, configure_logs, fields, suppressed_lines
+from proxy.telemetry.logs import RepeatFilter, configure_logs, fields, suppressed_lines
 from tests.support.clock import FakeClock
 from tests.support.restored_logging import restored_logging
 
@@ -29,7 +29,7 @@ def clock() -> FakeClock:
 def stream(clock: FakeClock) -> io.StringIO:
     stream = io.StringIO()
     configure_logs(style="json", level="debug", stream=stream)
-    logging.getLogger().handlers[0].filters[:] = [Repeats(3, clock)]
+    logging.getLogger().handlers[0].filters[:] = [RepeatFilter(3, clock)]
     return stream
 
 
@@ -93,7 +93,7 @@ def test_the_limit_is_what_is_configured() -> None:
 
 
 def test_texts_that_never_repeat_take_no_memory(stream: io.StringIO, clock: FakeClock) -> None:
-    repeats = Repeats(1, clock)
+    repeats = RepeatFilter(1, clock)
 
     for number in range(5000):
         record = logging.LogRecord("library", logging.ERROR, "", 0, f"text {number}", (), None)

@@ -1,6 +1,6 @@
 """Freed memory: trimmed after growth, seldom, and only then."""
 
-from proxy.telemetry.memory_trim import FreedMemory, freed_memory
+from proxy.telemetry.memory_trim import MemoryTrimmer, memory_trimmer
 from tests.support.clock import FakeClock
 
 MB = 1024 * 1024
@@ -13,7 +13,7 @@ class Heap:
         self.clock = FakeClock()
         self.size = 100 * MB
         self.trims = 0
-        self.freed = FreedMemory(self.clock, resident_bytes=lambda: self.size, trim=self.trim)
+        self.freed = MemoryTrimmer(self.clock, resident_bytes=lambda: self.size, trim=self.trim)
 
     def trim(self) -> None:
         self.trims += 1
@@ -22,7 +22,7 @@ class Heap:
     def look_at(self, size: int, *, after: float) -> int:
         self.size = size
         self.clock.advance(after)
-        self.freed.look()
+        self.freed.trim_if_due()
         return self.trims
 
 
@@ -52,11 +52,11 @@ def test_a_process_is_not_trimmed_again_at_once() -> None:
 
 def test_this_process_can_be_trimmed() -> None:
     clock = FakeClock()
-    freed = freed_memory(clock)
+    freed = memory_trimmer(clock)
     assert freed is not None
     freed._size = 0
     clock.advance(10)
 
-    freed.look()
+    freed.trim_if_due()
 
     assert freed._size > MB

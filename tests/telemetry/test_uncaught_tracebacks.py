@@ -7,7 +7,7 @@ import os
 import pytest
 
 from proxy.core.errors import UpstreamUnavailable
-from proxy.telemetry.uncaught import traceback_text
+from proxy.telemetry.uncaught import redacted_traceback
 
 SECRET = "".join(("can", "ary"))
 
@@ -39,8 +39,8 @@ def raised(error: BaseException, *, while_handling: BaseException | None = None)
 )
 def test_the_words_of_others_are_left_out(error: BaseException) -> None:
     for shown in (
-        traceback_text(raised(error)),
-        traceback_text(raised(TypeError(), while_handling=error)),
+        redacted_traceback(raised(error)),
+        redacted_traceback(raised(TypeError(), while_handling=error)),
     ):
         assert SECRET not in shown
         assert type(error).__name__ in shown
@@ -48,8 +48,8 @@ def test_the_words_of_others_are_left_out(error: BaseException) -> None:
 
 
 def test_our_own_words_and_the_system_s_are_told() -> None:
-    ours = traceback_text(raised(UpstreamUnavailable("access cannot be reviewed")))
-    system = traceback_text(raised(OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
+    ours = redacted_traceback(raised(UpstreamUnavailable("access cannot be reviewed")))
+    system = redacted_traceback(raised(OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
 
     assert ours.endswith("proxy.core.errors.UpstreamUnavailable: access cannot be reviewed")
     assert system.endswith(f"OSError: [Errno {errno.EMFILE}] Too many open files")
@@ -59,7 +59,7 @@ def test_what_led_to_an_error_is_told_first() -> None:
     error = UpstreamUnavailable("access cannot be reviewed")
     error.__cause__ = raised(KeyError("status"), while_handling=ValueError())
 
-    shown = traceback_text(error)
+    shown = redacted_traceback(error)
 
     kinds = [kind for kind in ("ValueError", "KeyError", "UpstreamUnavailable") if kind in shown]
     assert kinds == sorted(kinds, key=shown.rindex)
@@ -71,11 +71,11 @@ def test_a_suppressed_context_stays_out() -> None:
     error = raised(TypeError(), while_handling=ValueError())
     error.__suppress_context__ = True
 
-    assert "ValueError" not in traceback_text(error).replace("while_handling", "")
+    assert "ValueError" not in redacted_traceback(error).replace("while_handling", "")
 
 
 def test_errors_that_lead_to_each_other_come_to_an_end() -> None:
     one, other = ValueError(), KeyError()
     one.__cause__, other.__cause__ = other, one
 
-    assert traceback_text(one).count("builtins.") == 20
+    assert redacted_traceback(one).count("builtins.") == 20

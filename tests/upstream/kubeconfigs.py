@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proxy.kubeclient.kubeconfig import CredentialSource
+from proxy.kubeclient.kubeconfig import KubeconfigSource
 from proxy.upstream.credentials.credentials import UpstreamCredentials, load_credentials
 
 
@@ -32,4 +32,4 @@ def kubeconfig(
 
 async def load(file: Path | None, *addresses: tuple[str, int]) -> UpstreamCredentials:
     """Read our identity, as of now."""
-    return await load_credentials(CredentialSource(file, now), addresses)
+    return await load_credentials(KubeconfigSource(file, now), addresses)

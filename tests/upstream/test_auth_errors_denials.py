@@ -4,10 +4,10 @@ import json
 
 from prometheus_client import CollectorRegistry
 
-from proxy.core.errors import Refusal
-from proxy.core.userinfo import Identity
+from proxy.core.errors import StatusError
+from proxy.core.userinfo import UserInfo
 from proxy.telemetry.metrics.upstream import UpstreamMetrics
-from proxy.upstream.auth_errors import DeniedRequest, OwnDenials
+from proxy.upstream.auth_errors import DeniedRequest, ProxyDenialDetector
 from tests.support.clock import FakeClock
 from tests.upstream.denials import NothingMissing
 
@@ -33,16 +33,16 @@ def denial_of(name: str) -> bytes:
     ).encode()
 
 
-def judged(name: str, *, acting: str, target: bytes = PODS) -> Refusal | None:
+def judged(name: str, *, acting: str, target: bytes = PODS) -> StatusError | None:
     """Return what a client is told when the API server denies this name something."""
     counter = UpstreamMetrics(CollectorRegistry())
-    denials = OwnDenials(NothingMissing(), counter=counter, clock=FakeClock())
-    denials.know(FORMER)
-    denials.know(FORWARDER)
-    told: list[Refusal | None] = []
+    denials = ProxyDenialDetector(NothingMissing(), counter=counter, clock=FakeClock())
+    denials.add_username(FORMER)
+    denials.add_username(FORWARDER)
+    told: list[StatusError | None] = []
 
-    request = DeniedRequest(b"GET", target, is_upgrade=False, acting=Identity(acting))
-    denials.judge("application/json", denial_of(name), request, told.append)
+    request = DeniedRequest(b"GET", target, is_upgrade=False, impersonated_user=UserInfo(acting))
+    denials.resolve("application/json", denial_of(name), request, told.append)
 
     (answer,) = told
     return answer

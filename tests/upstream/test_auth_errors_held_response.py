@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.upstream.auth_errors import MOST_DENIAL_BYTES, HeldAnswer
+from proxy.upstream.auth_errors import MAX_DENIAL_BYTES, HeldResponse
 from proxy.wire.http1.body import CHUNKED
 from proxy.wire.http1.message import ResponseHead
 
@@ -10,8 +10,8 @@ STATUS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","
 HEAD = ResponseHead(403, b"Forbidden", (), CHUNKED, keep_alive=True)
 
 
-def held() -> HeldAnswer:
-    return HeldAnswer(HEAD, denial_type="application/json")
+def held() -> HeldResponse:
+    return HeldResponse(HEAD, denial_type="application/json")
 
 
 @pytest.mark.parametrize("size", [1, 7, len(STATUS)])
@@ -19,25 +19,25 @@ def test_a_status_waits_in_whatever_pieces_it_comes(size: int) -> None:
     answer = held()
     pieces = [STATUS[at : at + size] for at in range(0, len(STATUS), size)]
 
-    assert all(answer.takes(piece) for piece in pieces)
+    assert all(answer.append(piece) for piece in pieces)
     assert answer.body == STATUS
 
 
 def test_what_turns_out_to_be_something_else_goes_on_with_that_piece() -> None:
     answer = held()
 
-    assert answer.takes(b'{"kind":')
-    assert not answer.takes(b'"Pod"')
+    assert answer.append(b'{"kind":')
+    assert not answer.append(b'"Pod"')
     assert answer.body == b'{"kind":"Pod"'
 
 
 def test_what_is_longer_than_any_denial_goes_on() -> None:
     answer = held()
 
-    assert answer.takes(STATUS)
-    assert answer.takes(b" " * (MOST_DENIAL_BYTES - len(STATUS)))
-    assert not answer.takes(b" ")
+    assert answer.append(STATUS)
+    assert answer.append(b" " * (MAX_DENIAL_BYTES - len(STATUS)))
+    assert not answer.append(b" ")
 
 
 def test_a_401_waits_for_an_answer_whatever_it_says() -> None:
-    assert HeldAnswer(HEAD).takes(b"anything")
+    assert HeldResponse(HEAD).append(b"anything")

@@ -17,8 +17,8 @@ from proxy.upstream.connection import MAX_INTERIM_HEADS, UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
 from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.http1.message import RequestHead, ResponseHead
-from proxy.wire.http1.raw_chunks import PassedChunks
-from proxy.wire.http1.response_parser import PlainHead, PlainHeads
+from proxy.wire.http1.raw_chunks import RawChunkReader
+from proxy.wire.http1.response_parser import ResponseHeadCache, SimpleResponseHead
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 
@@ -32,7 +32,7 @@ class Answer:
     def __init__(self) -> None:
         self.statuses: list[int] = []
         self.takes_frames = False
-        self.passed: PassedChunks | None = None
+        self.passed: RawChunkReader | None = None
         self.body = b""
         self.ends: list[str] = []
 
@@ -44,13 +44,15 @@ class Answer:
         assert status not in (401, 403), "which may have to be held back"
         return self.takes_frames
 
-    def response_begun(self, head: PlainHead, payload: bytes, passed: PassedChunks | None) -> None:
+    def raw_response_started(
+        self, head: SimpleResponseHead, payload: bytes, passed: RawChunkReader | None
+    ) -> None:
         assert head.status not in (401, 403), "which may have to be held back"
         self.statuses.append(head.status)
         self.passed = passed
         self.body += payload
 
-    def response_came(self, head: PlainHead, payload: bytes) -> None:
+    def complete_response_received(self, head: SimpleResponseHead, payload: bytes) -> None:
         assert head.status not in (401, 403), "which may have to be held back"
         self.statuses.append(head.status)
         self.body += payload
@@ -107,7 +109,7 @@ async def connected_to(script: Script, certificates: Certificates) -> AsyncItera
     endpoint = Endpoint("127.0.0.1", port, "127.0.0.1", certificates.client_context())
     line = Line()
     line.connection = UpstreamConnection(
-        endpoint, heads=PlainHeads(), on_idle=line.idle.append, on_lost=line.lost.append
+        endpoint, heads=ResponseHeadCache(), on_idle=line.idle.append, on_lost=line.lost.append
     )
     protocol = line.connection.as_protocol
     await asyncio.get_running_loop().create_connection(protocol, "127.0.0.1", port)

@@ -5,15 +5,19 @@ import ssl
 
 import pytest
 
-from proxy.concurrency.task_set import Tasks
-from proxy.upstream.auth_errors import Standing
-from proxy.upstream.credential_prober import BELIEVED_SECONDS, OwnStanding
+from proxy.concurrency.task_set import TaskSet
+from proxy.upstream.auth_errors import CredentialStatus
+from proxy.upstream.credential_prober import ACCEPTED_TTL_SECONDS, CredentialProber
 from proxy.upstream.endpoints import Endpoint
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
 from tests.upstream.denials import no_denials
 
-ACCEPTED, REFUSED, UNKNOWN = Standing.ACCEPTED, Standing.REFUSED, Standing.UNKNOWN
+ACCEPTED, REFUSED, UNKNOWN = (
+    CredentialStatus.ACCEPTED,
+    CredentialStatus.REFUSED,
+    CredentialStatus.UNKNOWN,
+)
 CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 HERE = Endpoint("here", 443, "here", CONTEXT)
 THERE = Endpoint("there", 443, "there", CONTEXT)
@@ -27,26 +31,26 @@ class Asked:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.failures: list[BaseException] = []
-        self.tasks = Tasks(self.failures.append)
+        self.tasks = TaskSet(self.failures.append)
         self.gate = asyncio.Event()
         self.gate.set()
-        self.answer: Standing | Exception = ACCEPTED
+        self.answer: CredentialStatus | Exception = ACCEPTED
         self.probed: list[str] = []
-        self.told: list[Standing] = []
-        self.standing = OwnStanding(
+        self.told: list[CredentialStatus] = []
+        self.prober = CredentialProber(
             self.probe, self, denials=no_denials(), clock=self.clock, tasks=self.tasks
         )
 
-    async def probe(self, endpoint: Endpoint) -> Standing:
+    async def probe(self, endpoint: Endpoint) -> CredentialStatus:
         self.probed.append(endpoint.host)
         await self.gate.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
-    async def ask(self, endpoint: Endpoint = HERE, version: int = 1) -> Standing:
+    async def ask(self, endpoint: Endpoint = HERE, version: int = 1) -> CredentialStatus:
         count = len(self.told)
-        self.standing.ask(endpoint, version, self.told.append)
+        self.prober.check(endpoint, version, self.told.append)
         await eventually(lambda: len(self.told) > count)
         return self.told[-1]
 
@@ -59,18 +63,18 @@ async def asked() -> Asked:
 async def test_a_good_answer_is_believed_for_a_moment(asked: Asked) -> None:
     assert await asked.ask() is ACCEPTED
     asked.answer = REFUSED
-    asked.clock.advance(BELIEVED_SECONDS / 2)
-    asked.standing.ask(HERE, 1, asked.told.append)
+    asked.clock.advance(ACCEPTED_TTL_SECONDS / 2)
+    asked.prober.check(HERE, 1, asked.told.append)
     assert asked.told == [ACCEPTED, ACCEPTED]  # at once
     assert len(asked.probed) == 1
 
-    asked.clock.advance(BELIEVED_SECONDS / 2)
+    asked.clock.advance(ACCEPTED_TTL_SECONDS / 2)
 
     assert await asked.ask() is REFUSED
 
 
 @pytest.mark.parametrize("answer", [REFUSED, UNKNOWN])
-async def test_no_other_answer_is_remembered(asked: Asked, answer: Standing) -> None:
+async def test_no_other_answer_is_remembered(asked: Asked, answer: CredentialStatus) -> None:
     asked.answer = answer
     assert await asked.ask() is answer
 
@@ -83,7 +87,7 @@ async def test_no_other_answer_is_remembered(asked: Asked, answer: Standing) -> 
 async def test_who_asks_meanwhile_waits_for_the_same_answer(asked: Asked) -> None:
     asked.gate.clear()
     for _ in range(5):
-        asked.standing.ask(HERE, 1, asked.told.append)
+        asked.prober.check(HERE, 1, asked.told.append)
     await eventually(lambda: asked.probed)
     assert asked.told == []
 
@@ -116,7 +120,7 @@ async def test_nobody_knows_how_an_earlier_credential_stood(asked: Asked) -> Non
 
 async def test_an_answer_that_may_be_about_the_next_credential_is_no_answer(asked: Asked) -> None:
     asked.gate.clear()
-    asked.standing.ask(HERE, 1, asked.told.append)
+    asked.prober.check(HERE, 1, asked.told.append)
     await eventually(lambda: asked.probed)
 
     asked.version = 2
@@ -136,7 +140,7 @@ async def test_a_bug_is_no_answer(asked: Asked) -> None:
 
 async def test_the_end_of_the_proxy_is_no_answer(asked: Asked) -> None:
     asked.gate.clear()
-    asked.standing.ask(HERE, 1, asked.told.append)
+    asked.prober.check(HERE, 1, asked.told.append)
     await eventually(lambda: asked.probed)
 
     await asked.tasks.stop()

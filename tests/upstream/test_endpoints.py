@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from proxy.upstream.endpoints import REST_SECONDS, Endpoint, Endpoints
+from proxy.upstream.endpoints import REST_SECONDS, Endpoint, EndpointSet
 from tests.support.clock import FakeClock
 
 GONE = ConnectionRefusedError()
@@ -32,20 +32,20 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def endpoints(known: Known, clock: FakeClock) -> Endpoints:
-    return Endpoints(known, clock)
+def endpoints(known: Known, clock: FakeClock) -> EndpointSet:
+    return EndpointSet(known, clock)
 
 
-def hosts(endpoints: Endpoints) -> str:
+def hosts(endpoints: EndpointSet) -> str:
     return "".join(endpoint.host for endpoint in endpoints.in_order())
 
 
-def test_the_first_is_the_first(endpoints: Endpoints) -> None:
+def test_the_first_is_the_first(endpoints: EndpointSet) -> None:
     assert hosts(endpoints) == hosts(endpoints) == "abc"
 
 
 def test_one_that_failed_comes_last_until_it_has_rested(
-    endpoints: Endpoints, clock: FakeClock
+    endpoints: EndpointSet, clock: FakeClock
 ) -> None:
     endpoints.failed(endpoints.all[0], GONE)
 
@@ -56,7 +56,7 @@ def test_one_that_failed_comes_last_until_it_has_rested(
     assert hosts(endpoints) == "abc"
 
 
-def test_only_one_at_a_time_tries_what_has_rested(endpoints: Endpoints, clock: FakeClock) -> None:
+def test_only_one_at_a_time_tries_what_has_rested(endpoints: EndpointSet, clock: FakeClock) -> None:
     endpoints.failed(endpoints.all[0], GONE)
     clock.advance(REST_SECONDS)
 
@@ -65,7 +65,7 @@ def test_only_one_at_a_time_tries_what_has_rested(endpoints: Endpoints, clock: F
     assert hosts(endpoints) == "abc"
 
 
-def test_if_all_failed_all_are_tried(endpoints: Endpoints) -> None:
+def test_if_all_failed_all_are_tried(endpoints: EndpointSet) -> None:
     for endpoint in endpoints.all:
         endpoints.failed(endpoint, GONE)
 
@@ -73,7 +73,7 @@ def test_if_all_failed_all_are_tried(endpoints: Endpoints) -> None:
 
 
 def test_what_failed_rests_though_our_certificate_is_new(
-    endpoints: Endpoints, known: Known
+    endpoints: EndpointSet, known: Known
 ) -> None:
     old = endpoints.all[0]
     endpoints.failed(old, GONE)
@@ -94,7 +94,7 @@ def test_an_endpoint_is_a_url(host: str, url: str) -> None:
 
 
 def test_a_failure_is_told_once_and_its_end_too(
-    endpoints: Endpoints, caplog: pytest.LogCaptureFixture
+    endpoints: EndpointSet, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     for _ in range(3):

@@ -6,24 +6,24 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from proxy.concurrency.task_set import Tasks
+from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import (
     Forbidden,
     InternalError,
-    Refusal,
+    StatusError,
     UpstreamUnavailable,
 )
-from proxy.core.forwarding import IdentityLost
-from proxy.core.impersonation.permit import Admission, admit_self
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.forwarding import IdentityInvariantError
+from proxy.core.impersonation.permit import Permit, permit_self
+from proxy.core.userinfo import Caller, UserInfo
 from proxy.serving.limits.connections import ConnectionLimits
-from proxy.serving.limits.unauthenticated_memory import UnauthenticatedBudget
+from proxy.serving.limits.unauthenticated_memory import UnauthenticatedMemoryBudget
 from proxy.serving.listener import Listener
-from proxy.upstream.auth_errors import Standing
+from proxy.upstream.auth_errors import CredentialStatus
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.endpoints import Endpoint, Endpoints
+from proxy.upstream.endpoints import Endpoint, EndpointSet
 from proxy.upstream.forwarder import Forwarder
-from proxy.upstream.pool import Pool
+from proxy.upstream.pool import ConnectionPool
 from proxy.wire.exchange import ClientExchange
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
@@ -37,11 +37,8 @@ from tests.support.scripted_api_server import (
 )
 from tests.upstream.denials import no_denials
 
-# The pool below inherits from one that may be compiled, and then could not be given attributes.
-pytestmark = pytest.mark.interpreted
 
-
-class GatedPool(Pool):
+class GatedPool(ConnectionPool):
     """A pool that opens connections only when it is let, and may hand out one that has ended."""
 
     gate: asyncio.Event
@@ -68,8 +65,10 @@ class OwnIdentity:
         self.authorization: bytes | None = f"Bearer {OWN_TOKEN}".encode()
         self.endpoints = (Endpoint(*api.address, "127.0.0.1", certificates.client_context()),)
 
-    def ask(self, endpoint: Endpoint, version: int, tell: Callable[[Standing], None]) -> None:
-        tell(Standing.ACCEPTED)
+    def check(
+        self, endpoint: Endpoint, version: int, tell: Callable[[CredentialStatus], None]
+    ) -> None:
+        tell(CredentialStatus.ACCEPTED)
 
 
 class Proxy:
@@ -79,9 +78,9 @@ class Proxy:
         clock = asyncio.get_running_loop().time
         self.credential = OwnIdentity(api, certificates)
         self.failures: list[BaseException] = []
-        self.tasks = Tasks(self.failures.append)
+        self.tasks = TaskSet(self.failures.append)
         self.pool = GatedPool(
-            Endpoints(self.credential, clock),
+            EndpointSet(self.credential, clock),
             connect_timeout_seconds=5,
             clock=clock,
             tasks=self.tasks,
@@ -99,34 +98,34 @@ class Proxy:
             context=certificates.listening_context(),
             handler=self,
             limits=ConnectionLimits(),
-            budget=UnauthenticatedBudget(1_000_000, 100),
+            budget=UnauthenticatedMemoryBudget(1_000_000, 100),
             clock=clock,
         )
         self.address = ("", 0)
 
-    def begin(self, exchange: ClientExchange) -> None:
-        task = self.tasks.start_now(self._forward(exchange))
+    def handle(self, exchange: ClientExchange) -> None:
+        task = self.tasks.start_eager(self._forward(exchange))
         if task is not None:
-            exchange.when_gone(task.cancel)
+            exchange.on_disconnect(task.cancel)
 
-    def refuse(self, exchange: ClientExchange, refusal: Refusal) -> None:
-        seconds = refusal.retry_after_seconds
+    def reject(self, exchange: ClientExchange, error: StatusError) -> None:
+        seconds = error.retry_after_seconds
         headers = [] if seconds is None else [(b"Retry-After", b"%d" % seconds)]
-        exchange.respond(refusal.code, headers, refusal.message.encode())
+        exchange.send_response(error.code, headers, error.message.encode())
 
     async def _forward(self, exchange: ClientExchange) -> None:
         try:
             await self.forwarder.forward(
                 exchange,
-                admit_self(Caller(Identity("alice"))),
+                permit_self(Caller(UserInfo("alice"))),
                 audit_id=b"id",
                 is_long_running=True,
-                refuse=lambda refusal: self.refuse(exchange, refusal),
+                refuse=lambda error: self.reject(exchange, error),
             )
         except (Forbidden, UpstreamUnavailable) as refusal:
-            self.refuse(exchange, refusal)
-        except IdentityLost:
-            self.refuse(exchange, InternalError("nothing was sent"))
+            self.reject(exchange, refusal)
+        except IdentityInvariantError:
+            self.reject(exchange, InternalError("nothing was sent"))
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +149,7 @@ async def proxy(api: ScriptedApiServer, certificates: Certificates) -> AsyncIter
         stack.callback(proxy.pool.close)
         stack.push_async_callback(proxy.listener.stop)
         yield proxy
-    assert all(isinstance(failure, Refusal) for failure in proxy.failures)
+    assert all(isinstance(failure, StatusError) for failure in proxy.failures)
 
 
 async def drop(connection: ScriptedConnection, request: SeenRequest) -> None:
@@ -265,7 +264,7 @@ async def test_f13_a_request_is_not_sent_as_the_account_that_the_new_credential_
         await client.send(request_bytes())
         await eventually(lambda: proxy.tasks._running)
 
-        proxy.credential.denials.know("alice")
+        proxy.credential.denials.add_username("alice")
         proxy.credential.version += 1
         proxy.pool.gate.set()
         answer = await client.read_response()
@@ -294,14 +293,12 @@ async def test_who_adds_to_a_head_cannot_add_to_who_is_asking(
 ) -> None:
     """What leaves is checked after it was dressed; in doubt nothing leaves."""
 
-    def dress(
-        _exchange: ClientExchange, _audit_id: bytes, head: bytes, _admission: Admission
-    ) -> bytes:
+    def dress(_exchange: ClientExchange, _audit_id: bytes, head: bytes, _permit: Permit) -> bytes:
         lines = head.split(b"\r\n")
         lines.insert(where, line)
         return b"\r\n".join(lines)
 
-    proxy.forwarder.dress = dress
+    proxy.forwarder.decorate_head = dress
     async with connected(proxy.address, certificates.client_context()) as client:
         answer = await client.request()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.upstream.endpoints import Endpoints
-from proxy.upstream.identity.whoami import OwnUser, own_user
-from proxy.upstream.kube_client import review_client
+from proxy.upstream.endpoints import EndpointSet
+from proxy.upstream.identity.whoami import ProxyUser, whoami
+from proxy.upstream.kube_client import open_client
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.scripted_api_server import (
     OWN_NAME,
@@ -37,12 +37,12 @@ def refused() -> None:
 async def ask_twice(api: ScriptedApiServer, certificates: Certificates, directory: Path) -> None:
     kubeconfig = api.write_kubeconfig(directory, certificates.write_server_ca(directory))
     credentials = await load(kubeconfig)
-    endpoints = Endpoints(credentials, asyncio.get_running_loop().time)
-    async with review_client(
+    endpoints = EndpointSet(credentials, asyncio.get_running_loop().time)
+    async with open_client(
         endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=refused
     ) as client:
         for _ in range(2):
-            assert await own_user(client, credentials, client) == OwnUser(OWN_NAME)
+            assert await whoami(client, credentials, client) == ProxyUser(OWN_NAME)
 
 
 async def test_a_proxy_named_by_the_environment_is_not_used(

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.concurrency.task_set import Tasks
+from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import UpstreamUnavailable
-from proxy.upstream.endpoints import Endpoint, Endpoints
-from proxy.upstream.pool import IDLE_SECONDS, Pool
+from proxy.upstream.endpoints import Endpoint, EndpointSet
+from proxy.upstream.pool import IDLE_SECONDS, ConnectionPool
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
@@ -60,11 +60,11 @@ class Connections:
 
     def __init__(self, certificates: Certificates, *ports: int, seconds: float = 5.0) -> None:
         self.clock = FakeClock()
-        self.tasks = Tasks(lambda _: None)
+        self.tasks = TaskSet(lambda _: None)
         self.certificates, self.ports = certificates, ports
         self.endpoints = self.new_endpoints()
-        self.pool = Pool(
-            Endpoints(self, self.clock),
+        self.pool = ConnectionPool(
+            EndpointSet(self, self.clock),
             connect_timeout_seconds=seconds,
             clock=self.clock,
             tasks=self.tasks,
@@ -105,54 +105,54 @@ async def test_a_new_connection_is_ready_for_use(connections: Connections) -> No
 
     assert connection.is_open
     assert not connection.is_reused
-    assert connections.pool.take_idle() is None
+    assert connections.pool.acquire_idle() is None
 
 
 async def test_a_connection_put_back_is_taken_again_newest_first(connections: Connections) -> None:
     first, second = await connections.pool.connect(), await connections.pool.connect()
-    connections.pool.put_back(first)
-    connections.pool.put_back(second)
+    connections.pool.release(first)
+    connections.pool.release(second)
 
-    assert connections.pool.take_idle() is second
-    assert connections.pool.take_idle() is first
-    assert connections.pool.take_idle() is None
+    assert connections.pool.acquire_idle() is second
+    assert connections.pool.acquire_idle() is first
+    assert connections.pool.acquire_idle() is None
     assert first.is_reused
 
 
 async def test_an_idle_connection_the_server_has_closed_is_not_used(
     connections: Connections, server: Server
 ) -> None:
-    connections.pool.put_back(await connections.pool.connect())
+    connections.pool.release(await connections.pool.connect())
     await eventually(lambda: server.accepted)
 
     server.accepted[0].close()
     await eventually(lambda: server.open == 0)
 
-    assert connections.pool.take_idle() is None
+    assert connections.pool.acquire_idle() is None
 
 
 async def test_a_connection_that_is_being_closed_is_not_used(connections: Connections) -> None:
     first, second = await connections.pool.connect(), await connections.pool.connect()
-    connections.pool.put_back(first)
+    connections.pool.release(first)
 
     first.close()
     second.close()
-    connections.pool.put_back(second)
+    connections.pool.release(second)
 
-    assert connections.pool.take_idle() is None
+    assert connections.pool.acquire_idle() is None
 
 
 async def test_bytes_nobody_asked_for_end_an_idle_connection(
     connections: Connections, server: Server
 ) -> None:
     connection = await connections.pool.connect()
-    connections.pool.put_back(connection)
+    connections.pool.release(connection)
     await eventually(lambda: server.accepted)
 
     server.accepted[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
     await eventually(lambda: not connection.is_open)
 
-    assert connections.pool.take_idle() is None
+    assert connections.pool.acquire_idle() is None
     await eventually(lambda: server.open == 0)
 
 
@@ -160,23 +160,23 @@ async def test_a_connection_idle_for_too_long_is_closed(
     connections: Connections, server: Server
 ) -> None:
     old, young = await connections.pool.connect(), await connections.pool.connect()
-    connections.pool.put_back(old)
+    connections.pool.release(old)
     connections.clock.advance(IDLE_SECONDS / 2)
-    connections.pool.put_back(young)
+    connections.pool.release(young)
     connections.clock.advance(IDLE_SECONDS / 2 + 1)
 
     connections.pool.close_old()
 
     await eventually(lambda: server.open == 1)
-    assert connections.pool.take_idle() is young
-    assert connections.pool.take_idle() is None
+    assert connections.pool.acquire_idle() is young
+    assert connections.pool.acquire_idle() is None
 
 
 async def test_closing_closes_busy_connections_too(
     connections: Connections, server: Server
 ) -> None:
     await connections.pool.connect()
-    connections.pool.put_back(await connections.pool.connect())
+    connections.pool.release(await connections.pool.connect())
     await eventually(lambda: server.open == 2)
 
     connections.pool.close()
@@ -238,7 +238,7 @@ async def test_a_connection_whose_client_has_left_meanwhile_is_kept_for_the_next
 
     assert connecting.cancelled()
     await eventually(lambda: server.open == 1)
-    await eventually(lambda: connections.pool.take_idle() is not None)
+    await eventually(lambda: connections.pool.acquire_idle() is not None)
 
 
 async def test_stopping_leaves_no_half_open_connection(

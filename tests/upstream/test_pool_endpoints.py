@@ -90,14 +90,14 @@ async def test_what_is_idle_at_an_endpoint_that_failed_is_closed(
     connections: Connections, servers: list[Server]
 ) -> None:
     idle, busy = await connections.pool.connect(), await connections.pool.connect()
-    connections.pool.put_back(idle)
+    connections.pool.release(idle)
     servers[0]._server.close()
 
     await connections.pool.connect()
 
     assert not idle.is_open
     assert busy.is_open
-    assert connections.pool.take_idle() is None
+    assert connections.pool.acquire_idle() is None
 
 
 async def test_a_single_endpoint_that_failed_keeps_what_is_idle_there(
@@ -105,24 +105,24 @@ async def test_a_single_endpoint_that_failed_keeps_what_is_idle_there(
 ) -> None:
     connections = Connections(certificates, servers[0].port)
     idle = await connections.pool.connect()
-    connections.pool.put_back(idle)
+    connections.pool.release(idle)
     servers[0]._server.close()
 
     with pytest.raises(UpstreamUnavailable):
         await connections.pool.connect()
 
-    assert connections.pool.take_idle() is idle
+    assert connections.pool.acquire_idle() is idle
     await connections.stop()
 
 
 async def test_an_idle_connection_of_an_earlier_certificate_is_never_used(
     connections: Connections, servers: list[Server]
 ) -> None:
-    connections.pool.put_back(await connections.pool.connect())
+    connections.pool.release(await connections.pool.connect())
 
     connections.endpoints = connections.new_endpoints()
 
-    assert connections.pool.take_idle() is None
+    assert connections.pool.acquire_idle() is None
     await eventually(lambda: servers[0].open == 0)
 
 
@@ -130,15 +130,15 @@ async def test_idle_connections_of_an_earlier_certificate_are_closed_in_time(
     connections: Connections, servers: list[Server]
 ) -> None:
     old = await connections.pool.connect()
-    connections.pool.put_back(old)
+    connections.pool.release(old)
     connections.endpoints = connections.new_endpoints()
     young = await connections.pool.connect()
-    connections.pool.put_back(young)
+    connections.pool.release(young)
 
     connections.pool.close_old()
 
     assert not old.is_open
-    assert connections.pool.take_idle() is young
+    assert connections.pool.acquire_idle() is young
 
 
 async def test_a_busy_connection_of_an_earlier_certificate_is_not_kept(
@@ -149,10 +149,10 @@ async def test_a_busy_connection_of_an_earlier_certificate_is_not_kept(
     connections.pool.close_old()
     was_open = busy.is_open
 
-    connections.pool.put_back(busy)
+    connections.pool.release(busy)
 
     assert (was_open, busy.is_open) == (True, False)
-    assert connections.pool.take_idle() is None
+    assert connections.pool.acquire_idle() is None
 
 
 async def test_the_hundred_and_fiftieth_connection_is_opened_like_the_first(

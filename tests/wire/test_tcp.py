@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from proxy.wire.tcp import is_unreachable, keep_alive
+from proxy.wire.tcp import enable_tcp_keepalive, is_unreachable
 from tests.support.dead_peers import go_silent
 from tests.support.event_loops import eventually
 
@@ -39,7 +39,7 @@ async def pair() -> AsyncIterator[tuple[asyncio.Transport, socket.socket]]:
 
 async def test_the_kernel_probes_an_idle_connection() -> None:
     async with pair() as (transport, _):
-        keep_alive(transport)
+        enable_tcp_keepalive(transport)
 
         ours = transport.get_extra_info("socket")
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
@@ -71,7 +71,7 @@ async def test_a_peer_that_is_gone_with_bytes_on_the_way_is_found() -> None:
 @pytest.mark.parametrize("writes", [b"", b"x" * 30_000_000], ids=["idle", "reads nothing"])
 async def test_a_peer_that_is_only_slow_is_left_in_peace(writes: bytes) -> None:
     async with pair() as (transport, _peer):
-        keep_alive(transport)
+        enable_tcp_keepalive(transport)
         transport.write(writes)
 
         for _ in range(10):

@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from proxy.wire.tls_client import TLSStream
+from proxy.wire.tls_client import ClientTLS
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.processes import resident_bytes
 
@@ -25,19 +25,19 @@ def serving(certificates: Certificates) -> ssl.SSLContext:
     return context
 
 
-def shake_hands(client: TLSStream, server: TLSStream) -> None:
+def shake_hands(client: ClientTLS, server: ClientTLS) -> None:
     """Carry handshake messages to and fro until both are ready."""
     for _ in range(4):
         for one, other in ((client, server), (server, client)):
             if not one.is_ready:
                 one.handshake()
-            other.receive(one.take_output())
+            other.receive(one.read_output())
 
 
-def pair(certificates: Certificates, user: str | None = None) -> tuple[TLSStream, TLSStream]:
+def pair(certificates: Certificates, user: str | None = None) -> tuple[ClientTLS, ClientTLS]:
     """Return a client and a server that have shaken hands."""
-    client = TLSStream(certificates.client_context(user), server_hostname=HOST)
-    server = TLSStream(serving(certificates))
+    client = ClientTLS(certificates.client_context(user), server_hostname=HOST)
+    server = ClientTLS(serving(certificates))
     shake_hands(client, server)
     return client, server
 
@@ -150,7 +150,7 @@ def test_a_tampered_record_is_an_error(certificates: Certificates) -> None:
 
 
 def test_what_is_not_tls_is_an_error(certificates: Certificates) -> None:
-    server = TLSStream(serving(certificates))
+    server = ClientTLS(serving(certificates))
     server.receive(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
     with pytest.raises(ssl.SSLError):
@@ -159,10 +159,10 @@ def test_what_is_not_tls_is_an_error(certificates: Certificates) -> None:
 
 @pytest.mark.parametrize("hostname", ["localhost", "127.0.0.2"])
 def test_a_server_of_another_name_is_not_trusted(certificates: Certificates, hostname: str) -> None:
-    client = TLSStream(certificates.client_context(), server_hostname=hostname)
+    client = ClientTLS(certificates.client_context(), server_hostname=hostname)
 
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake_hands(client, TLSStream(serving(certificates)))
+        shake_hands(client, ClientTLS(serving(certificates)))
 
 
 def test_sessions_that_take_turns_do_not_meet(certificates: Certificates) -> None:
@@ -178,10 +178,10 @@ def test_sessions_that_take_turns_do_not_meet(certificates: Certificates) -> Non
 
 
 def test_handshakes_that_take_turns_do_not_meet(certificates: Certificates) -> None:
-    client = TLSStream(certificates.client_context(), server_hostname=HOST)
-    server = TLSStream(serving(certificates))
+    client = ClientTLS(certificates.client_context(), server_hostname=HOST)
+    server = ClientTLS(serving(certificates))
     client.handshake()
-    first_words = client.take_output()
+    first_words = client.read_output()
     for start in range(0, len(first_words), 50):
         server.receive(first_words[start : start + 50])
         server.handshake()
@@ -202,7 +202,7 @@ def test_a_fault_stays_with_its_session(certificates: Certificates, is_ready: bo
         with pytest.raises(ssl.SSLError):
             broken.decrypt(b"\x17\x03\x03\x00\x20" + bytes(32) + b"\x17\x03\x03")
     else:
-        broken = TLSStream(serving(certificates))
+        broken = ClientTLS(serving(certificates))
         broken.receive(b"\x16\x03\x01\x00\x05hello\x16\x03\x01")
         with pytest.raises(ssl.SSLError):
             broken.handshake()
@@ -210,7 +210,7 @@ def test_a_fault_stays_with_its_session(certificates: Certificates, is_ready: bo
     client.receive(server.write(b"as ever"))
 
     assert client.read() == b"as ever"
-    assert broken.take_output(), "no alert"
+    assert broken.read_output(), "no alert"
 
 
 def test_what_comes_after_a_goodbye_stays_with_its_session(certificates: Certificates) -> None:
@@ -226,14 +226,14 @@ def test_what_comes_after_a_goodbye_stays_with_its_session(certificates: Certifi
 def test_what_comes_with_the_end_of_a_handshake_is_read_after_it(
     certificates: Certificates,
 ) -> None:
-    client = TLSStream(certificates.client_context(), server_hostname=HOST)
-    server = TLSStream(serving(certificates))
+    client = ClientTLS(certificates.client_context(), server_hostname=HOST)
+    server = ClientTLS(serving(certificates))
     client.handshake()
-    server.receive(client.take_output())
+    server.receive(client.read_output())
     server.handshake()
-    client.receive(server.take_output())
+    client.receive(server.read_output())
     assert client.handshake()
-    server.receive(client.take_output() + client.write(b"at once"))
+    server.receive(client.read_output() + client.write(b"at once"))
 
     assert server.handshake()
     pair(certificates)

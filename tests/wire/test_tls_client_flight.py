@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from OpenSSL import SSL
 
-from proxy.wire.tls_client import TLSStream
-from proxy.wire.tls_client_flight import MOST_CERTIFICATES, ClientFlight
+from proxy.wire.tls_client import ClientTLS
+from proxy.wire.tls_client_flight import MAX_CERTIFICATES, ClientFlight
 from proxy.wire.tls_server import ServerTLS
 from tests.support import hostile_keys
 from tests.support.certificates import Certificates, new_certificates
@@ -60,12 +60,12 @@ def rsa_key() -> rsa.RSAPrivateKey:
 
 def refusal(context: ssl.SSLContext, serving: SSL.Context) -> tuple[float, str]:
     """Return the CPU time of the server until it refuses a client, and its reason."""
-    client, server = TLSStream(context, server_hostname=HOST), ServerTLS(serving)
+    client, server = ClientTLS(context, server_hostname=HOST), ServerTLS(serving)
     spent = 0.0
     for _ in range(3):
         if not client.is_ready:
             client.handshake()
-        output = client.take_output()
+        output = client.read_output()
         started = time.process_time()
         try:
             server.receive(output)
@@ -73,7 +73,7 @@ def refusal(context: ssl.SSLContext, serving: SSL.Context) -> tuple[float, str]:
         except ssl.SSLError as error:
             return spent + time.process_time() - started, str(error)
         spent += time.process_time() - started
-        client.receive(server.take_output())
+        client.receive(server.read_output())
     raise AssertionError("the handshake was not refused")
 
 
@@ -121,9 +121,9 @@ def test_number_of_certificates_is_bounded(
     def context(count: int) -> ssl.SSLContext:
         return showing(certificates, own, *[signer.der] * (count - 1), key=rsa_key)
 
-    assert len(pair(context(MOST_CERTIFICATES), serving)[1].peer_chain()) == MOST_CERTIFICATES
+    assert len(pair(context(MAX_CERTIFICATES), serving)[1].peer_chain()) == MAX_CERTIFICATES
     with pytest.raises(ssl.SSLError, match="excessive message size"):
-        pair(context(MOST_CERTIFICATES + 1), serving)
+        pair(context(MAX_CERTIFICATES + 1), serving)
 
 
 # --- by records --------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
-from proxy.wire.tls_client import TLSStream
-from proxy.wire.tls_connection import SecureConnection
+from proxy.wire.tls_client import ClientTLS
+from proxy.wire.tls_connection import TLSConnection
 from proxy.wire.tls_server import ServerTLS
-from proxy.wire.write_batcher import Outbox
+from proxy.wire.write_batcher import WriteBatcher
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.clock import FakeClock
 
@@ -46,10 +46,10 @@ class Wire:
         return taken
 
 
-class Listener(SecureConnection):
+class Listener(TLSConnection):
     """Notes what it hears."""
 
-    def __init__(self, tls: TLSStream | ServerTLS) -> None:
+    def __init__(self, tls: ClientTLS | ServerTLS) -> None:
         super().__init__(tls)
         self.heard: list[bytes] = []
 
@@ -61,25 +61,25 @@ class Listener(SecureConnection):
     def leave(self) -> None:
         self._abort()
 
-    def share(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def share(self, batcher: WriteBatcher) -> None:
+        self._batcher = batcher
 
 
 class Pair:
     """A listener, and the client's end of its session."""
 
     def __init__(self, certificates: Certificates, *, is_client: bool) -> None:
-        client = TLSStream(certificates.client_context(), server_hostname=HOST)
+        client = ClientTLS(certificates.client_context(), server_hostname=HOST)
         server = ServerTLS(certificates.listening_context())
         self.wire = Wire()
-        self.peer: TLSStream | ServerTLS = server if is_client else client
+        self.peer: ClientTLS | ServerTLS = server if is_client else client
         self.listener = Listener(client if is_client else server)
         self.listener.connection_made(cast("asyncio.Transport", self.wire))
         for _ in range(3):
             if sent := self.wire.take():
                 self.peer.receive(sent)
             self.peer.handshake()
-            if due := self.peer.take_output():
+            if due := self.peer.read_output():
                 self.listener.data_received(due)
 
 
@@ -142,7 +142,7 @@ async def test_who_is_alone_sends_at_once_and_who_comes_just_after_waits(
     pair: Pair,
 ) -> None:
     clock = FakeClock()
-    pair.listener.share(Outbox(clock))
+    pair.listener.share(WriteBatcher(clock))
     for _ in range(4):
         pair.listener.write(b"x")
         await asyncio.sleep(0)

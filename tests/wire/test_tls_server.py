@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from OpenSSL import SSL
 
-from proxy.wire.tls_client import TLSStream
+from proxy.wire.tls_client import ClientTLS
 from proxy.wire.tls_server import ServerTLS
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.forging import Draft, Forger, extension, pem_of
@@ -32,31 +32,31 @@ def serving(certificates: Certificates) -> SSL.Context:
     return certificates.listening_context()
 
 
-def shake_hands(client: TLSStream, server: ServerTLS) -> None:
+def shake_hands(client: ClientTLS, server: ServerTLS) -> None:
     """Carry handshake messages to and fro until both are ready."""
     for _ in range(4):
         if not client.is_ready:
             client.handshake()
-        server.receive(client.take_output())
+        server.receive(client.read_output())
         if not server.is_ready:
             server.handshake()
-        client.receive(server.take_output())
+        client.receive(server.read_output())
 
 
-def pair(context: ssl.SSLContext, serving: SSL.Context) -> tuple[TLSStream, ServerTLS]:
+def pair(context: ssl.SSLContext, serving: SSL.Context) -> tuple[ClientTLS, ServerTLS]:
     """Return a client and a server that have shaken hands."""
-    client = TLSStream(context, server_hostname=HOST)
+    client = ClientTLS(context, server_hostname=HOST)
     server = ServerTLS(serving)
     shake_hands(client, server)
     return client, server
 
 
 @pytest.fixture
-def both(certificates: Certificates, serving: SSL.Context) -> tuple[TLSStream, ServerTLS]:
+def both(certificates: Certificates, serving: SSL.Context) -> tuple[ClientTLS, ServerTLS]:
     return pair(certificates.client_context(), serving)
 
 
-def test_a_handshake_makes_both_sides_ready(both: tuple[TLSStream, ServerTLS]) -> None:
+def test_a_handshake_makes_both_sides_ready(both: tuple[ClientTLS, ServerTLS]) -> None:
     client, server = both
 
     assert client.is_ready
@@ -66,7 +66,7 @@ def test_a_handshake_makes_both_sides_ready(both: tuple[TLSStream, ServerTLS]) -
 @pytest.mark.parametrize(
     "size", [0, 1, 16 * 1024, 16 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 1024 * 1024]
 )
-def test_plaintext_crosses_in_both_directions(both: tuple[TLSStream, ServerTLS], size: int) -> None:
+def test_plaintext_crosses_in_both_directions(both: tuple[ClientTLS, ServerTLS], size: int) -> None:
     client, server = both
     there, back = b"a" * size, b"b" * size
 
@@ -77,7 +77,7 @@ def test_plaintext_crosses_in_both_directions(both: tuple[TLSStream, ServerTLS],
     assert not server.peer_closed
 
 
-def test_what_is_due_is_told_before_it_is_fetched(both: tuple[TLSStream, ServerTLS]) -> None:
+def test_what_is_due_is_told_before_it_is_fetched(both: tuple[ClientTLS, ServerTLS]) -> None:
     client, server = both
     assert server.outgoing.pending == 0
     server.receive(client.close())
@@ -88,7 +88,7 @@ def test_what_is_due_is_told_before_it_is_fetched(both: tuple[TLSStream, ServerT
     assert (len(goodbye) > 0, server.outgoing.pending) == (True, 0)
 
 
-def test_ciphertext_may_come_byte_by_byte(both: tuple[TLSStream, ServerTLS]) -> None:
+def test_ciphertext_may_come_byte_by_byte(both: tuple[ClientTLS, ServerTLS]) -> None:
     client, server = both
     plaintext = b""
 
@@ -100,7 +100,7 @@ def test_ciphertext_may_come_byte_by_byte(both: tuple[TLSStream, ServerTLS]) -> 
 
 
 def test_ciphertext_may_come_in_helpings_of_any_size_read_or_not(
-    both: tuple[TLSStream, ServerTLS],
+    both: tuple[ClientTLS, ServerTLS],
 ) -> None:
     client, server = both
     chance = random.Random(1)
@@ -135,7 +135,7 @@ def test_a_large_transfer_leaves_no_large_buffers_behind(
     assert resident_bytes() - before < 50 * 500_000
 
 
-def test_a_goodbye_is_told_from_silence(both: tuple[TLSStream, ServerTLS]) -> None:
+def test_a_goodbye_is_told_from_silence(both: tuple[ClientTLS, ServerTLS]) -> None:
     client, server = both
 
     server.receive(client.write(b"last words") + client.close())
@@ -145,7 +145,7 @@ def test_a_goodbye_is_told_from_silence(both: tuple[TLSStream, ServerTLS]) -> No
     assert server.peer_closed
 
 
-def test_two_goodbyes_may_cross(both: tuple[TLSStream, ServerTLS]) -> None:
+def test_two_goodbyes_may_cross(both: tuple[ClientTLS, ServerTLS]) -> None:
     client, server = both
     goodbye = server.close()
     server.receive(client.close())
@@ -156,7 +156,7 @@ def test_two_goodbyes_may_cross(both: tuple[TLSStream, ServerTLS]) -> None:
 
 
 def test_a_goodbye_before_the_handshake_is_none_and_harms_nobody(
-    both: tuple[TLSStream, ServerTLS], serving: SSL.Context
+    both: tuple[ClientTLS, ServerTLS], serving: SSL.Context
 ) -> None:
     client, server = both
 
@@ -227,7 +227,7 @@ def test_an_old_cipher_is_refused(certificates: Certificates, serving: SSL.Conte
 
 
 def test_without_a_certificate_there_is_nothing_to_tell(
-    both: tuple[TLSStream, ServerTLS],
+    both: tuple[ClientTLS, ServerTLS],
 ) -> None:
     _, server = both
 
@@ -279,14 +279,14 @@ def test_a_certificate_without_its_key_ends_the_handshake(
     """Whatever certificates are taken, the client's signature must fit the one it shows."""
     context = certificates.client_context("alice")
     context.maximum_version = ssl.TLSVersion.TLSv1_2  # where the signature can be seen, and spoilt
-    client, server = TLSStream(context, server_hostname=HOST), ServerTLS(serving)
+    client, server = ClientTLS(context, server_hostname=HOST), ServerTLS(serving)
     client.handshake()
-    server.receive(client.take_output())
+    server.receive(client.read_output())
     server.handshake()
-    client.receive(server.take_output())
+    client.receive(server.read_output())
     client.handshake()
 
-    server.receive(with_spoilt_signature(client.take_output()))
+    server.receive(with_spoilt_signature(client.read_output()))
 
     with pytest.raises(ssl.SSLError, match="signature"):
         server.handshake()
@@ -331,7 +331,7 @@ def connect(
         server.receive(outgoing.read())
         if not server.is_ready:
             server.handshake()
-        incoming.write(server.take_output())
+        incoming.write(server.read_output())
     incoming.write(server.write(b"x"))
     assert client.read() == b"x"
     chain = server.peer_chain()
@@ -375,7 +375,7 @@ def test_http_1_1_is_spoken_whatever_is_offered(
 
 
 def test_large_records_stay_as_they_are_until_they_are_sent(
-    both: tuple[TLSStream, ServerTLS],
+    both: tuple[ClientTLS, ServerTLS],
 ) -> None:
     """What is not copied must not be given to anybody else meanwhile."""
     client, server = both
@@ -390,7 +390,7 @@ def test_large_records_stay_as_they_are_until_they_are_sent(
     assert {len(ciphertext) for ciphertext in waiting} == {len(others[0])}
 
 
-def test_buffers_that_were_released_go_on(both: tuple[TLSStream, ServerTLS]) -> None:
+def test_buffers_that_were_released_go_on(both: tuple[ClientTLS, ServerTLS]) -> None:
     client, server = both
     client.receive(server.write(b"a" * 100_000))
     client.read()
@@ -402,7 +402,7 @@ def test_buffers_that_were_released_go_on(both: tuple[TLSStream, ServerTLS]) -> 
     assert client.read() == b"back"
 
 
-def test_half_a_record_outlives_its_buffer(both: tuple[TLSStream, ServerTLS]) -> None:
+def test_half_a_record_outlives_its_buffer(both: tuple[ClientTLS, ServerTLS]) -> None:
     client, server = both
     record = client.write(b"in two")
     assert server.decrypt(record[:9]) == b""
@@ -415,10 +415,10 @@ def test_half_a_record_outlives_its_buffer(both: tuple[TLSStream, ServerTLS]) ->
 def test_a_buffer_that_holds_something_is_not_released(
     serving: SSL.Context, certificates: Certificates
 ) -> None:
-    client = TLSStream(certificates.client_context(), server_hostname=HOST)
+    client = ClientTLS(certificates.client_context(), server_hostname=HOST)
     server = ServerTLS(serving)
     client.handshake()
-    first_words = client.take_output()
+    first_words = client.read_output()
     server.receive(first_words[:9])
     server.release_buffers()
     server.receive(first_words[9:])
@@ -491,7 +491,7 @@ def test_how_many_bytes_a_handshake_may_have_can_be_said(
 ) -> None:
     context = certificates.client_context("alice")
     for room, is_enough in ((4096, True), (700, False)):
-        client = TLSStream(context, server_hostname=HOST)
+        client = ClientTLS(context, server_hostname=HOST)
         server = ServerTLS(serving, handshake_bytes=room)
         if is_enough:
             shake_hands(client, server)
@@ -508,20 +508,20 @@ def test_what_follows_a_handshake_at_once_is_not_counted(
     """A client sends its first request with the last bytes of its handshake."""
     context = certificates.client_context("alice")
     context.minimum_version = context.maximum_version = version
-    client, server = TLSStream(context, server_hostname=HOST), ServerTLS(serving)
+    client, server = ClientTLS(context, server_hostname=HOST), ServerTLS(serving)
     request = b"x" * 60_000
     waiting = b""
     for _ in range(3):
         if not client.is_ready:
             client.handshake()
-        waiting += client.take_output()
+        waiting += client.read_output()
         if client.is_ready:
             waiting += bytes(client.write(request))
         server.receive(waiting)
         waiting = b""
         if not server.is_ready:
             server.handshake()
-        client.receive(server.take_output())
+        client.receive(server.read_output())
         if server.is_ready:
             break
     received = server.read()

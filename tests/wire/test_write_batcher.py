@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.wire.write_batcher import Outbox, current_outbox
+from proxy.wire.write_batcher import WriteBatcher, current_batcher
 from tests.support.clock import FakeClock
 
 
@@ -29,10 +29,10 @@ def told() -> list[str]:
 
 
 async def test_everybody_waits_for_the_end_of_the_turn_and_sends_in_order(told: list[str]) -> None:
-    outbox = Outbox()
+    batcher = WriteBatcher()
 
     for name in "abc":
-        outbox.add(Sender(told, name))
+        batcher.add(Sender(told, name))
     before = list(told)
     await asyncio.sleep(0)
 
@@ -40,20 +40,20 @@ async def test_everybody_waits_for_the_end_of_the_turn_and_sends_in_order(told: 
 
 
 async def test_the_next_turn_sends_as_well(told: list[str]) -> None:
-    outbox = Outbox()
+    batcher = WriteBatcher()
 
     for name in "ab":
-        outbox.add(Sender(told, name))
+        batcher.add(Sender(told, name))
         await asyncio.sleep(0)
 
     assert told == ["a", "b"]
 
 
 async def test_many_do_not_wait_for_the_end_of_a_long_turn(told: list[str]) -> None:
-    outbox = Outbox()
+    batcher = WriteBatcher()
 
     for number in range(40):
-        outbox.add(Sender(told, str(number)))
+        batcher.add(Sender(told, str(number)))
     early = len(told)
     await asyncio.sleep(0)
 
@@ -61,42 +61,42 @@ async def test_many_do_not_wait_for_the_end_of_a_long_turn(told: list[str]) -> N
     assert told == [str(number) for number in range(40)]
 
 
-async def take_turns(outbox: Outbox, count: int) -> None:
+async def take_turns(batcher: WriteBatcher, count: int) -> None:
     """Let one sender have each of some turns."""
     for _ in range(count):
-        outbox.add(Sender([], "alone"))
+        batcher.add(Sender([], "alone"))
         await asyncio.sleep(0)
 
 
 async def test_after_some_turns_with_one_sender_another_one_alone_is_expected() -> None:
-    outbox = Outbox()
+    batcher = WriteBatcher()
 
-    await take_turns(outbox, 3)
-    before = outbox.expects_one
-    await take_turns(outbox, 1)
+    await take_turns(batcher, 3)
+    before = batcher.expect_write
+    await take_turns(batcher, 1)
 
-    assert (before, outbox.expects_one) == (False, True)
+    assert (before, batcher.expect_write) == (False, True)
 
 
 async def test_a_turn_with_two_senders_ends_that() -> None:
-    outbox = Outbox()
-    await take_turns(outbox, 4)
+    batcher = WriteBatcher()
+    await take_turns(batcher, 4)
     for name in "ab":
-        outbox.add(Sender([], name))
+        batcher.add(Sender([], name))
     await asyncio.sleep(0)
-    await take_turns(outbox, 3)
+    await take_turns(batcher, 3)
 
-    assert not outbox.expects_one
+    assert not batcher.expect_write
 
 
 def test_who_asks_just_after_another_is_not_alone() -> None:
     clock = FakeClock()
-    outbox = Outbox(clock)
+    batcher = WriteBatcher(clock)
     answers = []
 
     for seconds in (0.0, 0.001, 0.00001, 0.00001, 0.001):
         clock.advance(seconds)
-        answers.append(outbox.is_alone())
+        answers.append(batcher.may_write_through())
 
     assert answers == [True, True, False, False, True]
 
@@ -104,10 +104,10 @@ def test_who_asks_just_after_another_is_not_alone() -> None:
 async def test_who_cannot_send_keeps_nobody_else_from_it(
     told: list[str], failures: Callable[[], list[BaseException]]
 ) -> None:
-    outbox = Outbox()
+    batcher = WriteBatcher()
 
     for name, fault in (("a", None), ("b", OSError("broken")), ("c", None)):
-        outbox.add(Sender(told, name, fault))
+        batcher.add(Sender(told, name, fault))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
@@ -129,13 +129,13 @@ async def failures() -> Callable[[], list[BaseException]]:
 
 
 async def test_an_event_loop_has_one_outbox_and_another_loop_another() -> None:
-    here = current_outbox()
+    here = current_batcher()
 
     there = await asyncio.to_thread(lambda: asyncio.run(_outbox()))
 
-    assert current_outbox() is here
+    assert current_batcher() is here
     assert there is not here
 
 
-async def _outbox() -> Outbox:
-    return current_outbox()
+async def _outbox() -> WriteBatcher:
+    return current_batcher()

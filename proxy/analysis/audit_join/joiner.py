@@ -12,7 +12,7 @@ from enum import StrEnum
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import generate_latest
 
-from proxy.analysis.audit_join.records import Record
+from proxy.analysis.audit_join.records import AuditRecord
 from proxy.core.truncation import Cut
 
 _FIRST_FAILURE = 300
@@ -21,7 +21,7 @@ _MOST_UNDECIDED = 100_000
 _LONGEST_SECONDS = 24 * 3600.0
 
 
-class Flag(StrEnum):
+class JoinFlag(StrEnum):
     """What an auditor should look at."""
 
     SAME_ID = "same-id"
@@ -36,16 +36,16 @@ class Flag(StrEnum):
     """The cluster was asked with our credential in our own name."""
 
 
-LOUD = frozenset((Flag.TARGET_DIFFERS, Flag.ALONE))
+LOUD = frozenset((JoinFlag.TARGET_DIFFERS, JoinFlag.ALONE))
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedRequest:
     """One request: as we tell it, as the cluster tells it, or both."""
 
-    ours: Record | None
-    cluster: Record | None
-    flags: tuple[Flag, ...]
+    proxy_record: AuditRecord | None
+    cluster_record: AuditRecord | None
+    flags: tuple[JoinFlag, ...]
 
 
 @dataclass(slots=True)
@@ -54,8 +54,8 @@ class _Group:
 
     begun: float
     touched: float
-    ours: list[Record] = field(default_factory=list)
-    cluster: list[Record] = field(default_factory=list)
+    ours: list[AuditRecord] = field(default_factory=list)
+    cluster: list[AuditRecord] = field(default_factory=list)
 
     def is_over(self, now: float) -> bool:
         """Tell whether each request has ended, as far as anybody will tell of it."""
@@ -64,35 +64,37 @@ class _Group:
         return all(record.is_over for record in self.ours + self.cluster)
 
 
-class Join:
+class AuditLogJoiner:
     """Takes the events of both logs, and gives requests as they are settled."""
 
-    def __init__(self, *, our_user: str | None, window_seconds: float, remembered_ids: int) -> None:
-        """`our_user` is the proxy's own name; where it is None, it is found out."""
-        self.our_user = our_user
+    def __init__(
+        self, *, proxy_user: str | None, window_seconds: float, remembered_ids: int
+    ) -> None:
+        """`proxy_user` is the proxy's own name; where it is None, it is found out."""
+        self.proxy_user = proxy_user
         self._window_seconds = window_seconds
         # Ordered ones, for a plain dict looks for its first entry among those long gone.
         self._groups: OrderedDict[str, _Group] = OrderedDict()
-        self._undecided: list[Record] = []
+        self._undecided: list[AuditRecord] = []
         self._seen_ids: OrderedDict[int, None] = OrderedDict()
         self._remembered_ids = remembered_ids
         self._now = 0.0
 
-    def take(self, record: Record, moment: float, *, is_ours: bool) -> Iterator[Joined]:
+    def add(self, record: AuditRecord, moment: float, *, is_ours: bool) -> Iterator[JoinedRequest]:
         """Learn what one event tells, and give what is settled by its time."""
         self._now = max(self._now, moment)
-        if is_ours or self.our_user in {None, record.user}:
+        if is_ours or self.proxy_user in {None, record.user}:
             self._add(record, is_ours=is_ours)
         yield from self._settled()
 
-    def finish(self) -> Iterator[Joined]:
+    def finish(self) -> Iterator[JoinedRequest]:
         """Give the rest."""
         for group in self._groups.values():
             yield from self._resolve(group)
         self._groups.clear()
         yield from self._decided()
 
-    def _add(self, record: Record, *, is_ours: bool) -> None:
+    def _add(self, record: AuditRecord, *, is_ours: bool) -> None:
         group = self._groups.pop(record.audit_id, None) or _Group(self._now, self._now)
         group.touched = self._now
         self._groups[record.audit_id] = group  # the last touched is last
@@ -102,11 +104,11 @@ class Join:
             # only as another request.
             is_same = _arrival(earlier) == _arrival(record)
             if is_same and not earlier.is_complete:
-                records[position] = earlier.followed_by(record)
+                records[position] = earlier.merge(record)
                 return
         records.append(record)
 
-    def _settled(self) -> Iterator[Joined]:
+    def _settled(self) -> Iterator[JoinedRequest]:
         for _ in range(len(self._groups)):
             audit_id, group = next(iter(self._groups.items()))
             if group.touched > self._now - self._window_seconds:
@@ -117,29 +119,31 @@ class Join:
             else:
                 group.touched = self._now  # a watch, say, whose end is yet to come
                 self._groups[audit_id] = group
-        if self._undecided and self.our_user is not None:
+        if self._undecided and self.proxy_user is not None:
             yield from self._decided()
 
-    def _resolve(self, group: _Group) -> Iterator[Joined]:
+    def _resolve(self, group: _Group) -> Iterator[JoinedRequest]:
         ours = group.ours
-        left = [one for one in group.cluster if self.our_user in {None, one.user}]
+        left = [one for one in group.cluster if self.proxy_user in {None, one.user}]
         was_seen = bool(ours) and self._was_seen(ours[0])
-        flags = (Flag.SAME_ID,) if was_seen or len(ours) > 1 else ()
+        flags = (JoinFlag.SAME_ID,) if was_seen or len(ours) > 1 else ()
         found = self._matches(ours, left)
         for record, match in zip(ours, found, strict=True):
-            yield Joined(record, match, flags + _flags(record, match))
+            yield JoinedRequest(record, match, flags + _flags(record, match))
         for record in left:
             yield from self._without_ours(record, is_known_id=bool(ours))
 
-    def _matches(self, ours: list[Record], left: list[Record]) -> list[Record | None]:
+    def _matches(
+        self, ours: list[AuditRecord], left: list[AuditRecord]
+    ) -> list[AuditRecord | None]:
         """Return the cluster's side of each request, taking it away from those that are left.
 
         Those that fit in all go first. Then, among requests with one id, a refusal of ours cannot
         take the place of one that was carried out.
         """
-        found: list[Record | None] = [None] * len(ours)
+        found: list[AuditRecord | None] = [None] * len(ours)
         for fits in (_fits_in_all, _fits_but_for_the_code, _fits_but_for_the_target):
-            if fits is _fits_but_for_the_target and self.our_user is None:
+            if fits is _fits_but_for_the_target and self.proxy_user is None:
                 break
             for position, record in enumerate(ours):
                 if found[position] is None:
@@ -154,28 +158,28 @@ class Join:
                         found[position] = match
                         # Anybody may send any id to the API server itself: only who has carried
                         # out just what we say we sent is taken for us.
-                        self.our_user = self.our_user or match.user
+                        self.proxy_user = self.proxy_user or match.user
         return found
 
-    def _without_ours(self, record: Record, *, is_known_id: bool) -> Iterator[Joined]:
-        if self.our_user is None:
+    def _without_ours(self, record: AuditRecord, *, is_known_id: bool) -> Iterator[JoinedRequest]:
+        if self.proxy_user is None:
             if len(self._undecided) < _MOST_UNDECIDED:
                 self._undecided.append(record)
             return
-        if record.user != self.our_user or not record.is_decided:
+        if record.user != self.proxy_user or not record.is_decided:
             return
         if record.target is not None:
-            yield Joined(None, record, (Flag.NOT_IN_OURS,))
+            yield JoinedRequest(None, record, (JoinFlag.NOT_IN_OURS,))
         elif is_known_id or not record.is_review:
-            yield Joined(None, record, (Flag.ALONE,))
+            yield JoinedRequest(None, record, (JoinFlag.ALONE,))
 
-    def _decided(self) -> Iterator[Joined]:
+    def _decided(self) -> Iterator[JoinedRequest]:
         """Judge what came before our name was known."""
         undecided, self._undecided = self._undecided, []
         for record in undecided:
             yield from self._without_ours(record, is_known_id=False)
 
-    def _was_seen(self, record: Record) -> bool:
+    def _was_seen(self, record: AuditRecord) -> bool:
         key = hash(record.audit_id)
         was_seen = key in self._seen_ids
         self._seen_ids.pop(key, None)
@@ -185,49 +189,49 @@ class Join:
         return was_seen
 
 
-def _flags(ours: Record, cluster: Record | None) -> tuple[Flag, ...]:
+def _flags(ours: AuditRecord, cluster: AuditRecord | None) -> tuple[JoinFlag, ...]:
     if cluster is None:
         # A refusal may be our own, of which the cluster knows nothing. A success never is.
         succeeded = ours.code is not None and ours.code < _FIRST_FAILURE
-        return (Flag.NOT_IN_CLUSTER,) if succeeded else ()
+        return (JoinFlag.NOT_IN_CLUSTER,) if succeeded else ()
     if not cluster.is_decided or ours.acts_as(cluster.target):
         return ()
-    return (Flag.ALONE,) if cluster.target is None else (Flag.TARGET_DIFFERS,)
+    return (JoinFlag.ALONE,) if cluster.target is None else (JoinFlag.TARGET_DIFFERS,)
 
 
-def _fits_in_all(ours: Record, cluster: Record) -> bool:
+def _fits_in_all(ours: AuditRecord, cluster: AuditRecord) -> bool:
     return _fits_but_for_the_code(ours, cluster) and cluster.code == ours.code
 
 
-def _fits_but_for_the_code(ours: Record, cluster: Record) -> bool:
+def _fits_but_for_the_code(ours: AuditRecord, cluster: AuditRecord) -> bool:
     # We may have given up before the API server answered.
     is_same = ours.verb == cluster.verb and ours.has_uri_of(cluster)
     return is_same and ours.acts_as(cluster.target)
 
 
-def _fits_but_for_the_target(ours: Record, cluster: Record) -> bool:
+def _fits_but_for_the_target(ours: AuditRecord, cluster: AuditRecord) -> bool:
     is_same = (ours.verb, ours.code) == (cluster.verb, cluster.code)
     return is_same and ours.has_uri_of(cluster)
 
 
-def _arrival(record: Record) -> tuple[str, str, Cut | None]:
+def _arrival(record: AuditRecord) -> tuple[str, str, Cut | None]:
     return record.received_at, record.uri, record.cut_uri
 
 
 @dataclass(slots=True)
-class Findings:
+class JoinSummary:
     """Counts the requests of one join."""
 
     requests: int = 0
     in_both: int = 0
     flagged: int = 0
     loud: int = 0
-    by_flag: Counter[Flag] = field(default_factory=Counter)
+    by_flag: Counter[JoinFlag] = field(default_factory=Counter)
 
-    def count(self, request: Joined) -> None:
+    def count(self, request: JoinedRequest) -> None:
         """Take one request in."""
         self.requests += 1
-        self.in_both += request.ours is not None and request.cluster is not None
+        self.in_both += request.proxy_record is not None and request.cluster_record is not None
         self.flagged += bool(request.flags)
         self.loud += not LOUD.isdisjoint(request.flags)
         self.by_flag.update(request.flags)
@@ -245,7 +249,7 @@ class Findings:
             ["flag"],
             registry=registry,
         )
-        for flag in Flag:
+        for flag in JoinFlag:
             flagged.labels(flag.value).set(self.by_flag[flag])
         Gauge(
             "understudy_audit_join_requests",

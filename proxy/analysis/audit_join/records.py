@@ -26,12 +26,12 @@ _OWN_REVIEWS = frozenset(
 _OWN_QUESTION = ("get", "/version")
 
 
-class UnreadableEvent(Exception):
+class InvalidAuditEvent(Exception):
     """A line is not an event of a request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class AuditRecord:
     """What is known of a request. Times are as written, in UTC, so that they sort as text."""
 
     audit_id: str
@@ -52,7 +52,7 @@ class Record:
     """One of the questions that the proxy asks in its own name."""
     cut_uri: Cut | None = None
     """Of what the URI is the beginning, if it is not whole. Only our log cuts."""
-    cut_acting: Cut | None = None
+    truncated_impersonated_user: Cut | None = None
     """The same of the name of whom the request was carried out as."""
 
     @property
@@ -61,11 +61,11 @@ class Record:
         return self.is_complete or (self.is_decided and (self.code or 0) >= _FIRST_ERROR)
 
     @property
-    def acting(self) -> str:
+    def impersonated_user(self) -> str:
         """Whom the request was carried out as."""
         return self.user if self.target is None else self.target
 
-    def has_uri_of(self, cluster: "Record") -> bool:
+    def has_uri_of(self, cluster: "AuditRecord") -> bool:
         """Return whether both are about one URI, of which this side may have the digest alone."""
         if self.cut_uri is not None:
             return is_cut_from(self.cut_uri, cluster.uri)
@@ -73,18 +73,20 @@ class Record:
 
     def acts_as(self, name: str | None) -> bool:
         """Return whether this is whom the request was carried out as, as this side tells it."""
-        if self.cut_acting is not None:
-            return name is not None and is_cut_from(self.cut_acting, name)
-        return self.acting == name
+        if self.truncated_impersonated_user is not None:
+            return name is not None and is_cut_from(self.truncated_impersonated_user, name)
+        return self.impersonated_user == name
 
-    def followed_by(self, later: "Record") -> "Record":
+    def merge(self, later: "AuditRecord") -> "AuditRecord":
         """Return what both stages together tell; the later one knows better."""
         keeps_target = later.target is None and self.target is not None
         return replace(
             later,
             user=later.user or self.user,
             target=self.target if keeps_target else later.target,
-            cut_acting=self.cut_acting if keeps_target else later.cut_acting,
+            truncated_impersonated_user=self.truncated_impersonated_user
+            if keeps_target
+            else later.truncated_impersonated_user,
             constraint=later.constraint or self.constraint,
             code=later.code if later.code is not None else self.code,
             is_decided=self.is_decided or later.is_decided,
@@ -92,23 +94,23 @@ class Record:
         )
 
 
-def read_record(event: object) -> Record:
-    """Return what one event tells; UnreadableEvent for what is none."""
+def read_record(event: object) -> AuditRecord:
+    """Return what one event tells; InvalidAuditEvent for what is none."""
     if not isinstance(event, dict):
-        raise UnreadableEvent
+        raise InvalidAuditEvent
     stage, audit_id = _text(event, "stage"), _text(event, "auditID")
     if event.get("kind", "Event") != "Event" or not stage or not audit_id:
-        raise UnreadableEvent
+        raise InvalidAuditEvent
     try:
         cuts = read_event_cuts(_mapping(event, "annotations"))
     except UnreadableCuts as error:
-        raise UnreadableEvent from error
+        raise InvalidAuditEvent from error
     impersonated = _mapping(event, "impersonatedUser")
     metadata = _mapping(event, "authenticationMetadata")
     code = _mapping(event, "responseStatus").get("code")
     reference = _mapping(event, "objectRef")
     verb = _text(event, "verb")
-    return Record(
+    return AuditRecord(
         audit_id=audit_id,
         received_at=_text(event, "requestReceivedTimestamp"),
         user=_text(_mapping(event, "user"), "username"),
@@ -123,18 +125,20 @@ def read_record(event: object) -> Record:
         is_review=(verb == "create" and reference.get("resource") in _OWN_REVIEWS)
         or (verb, _text(event, "requestURI")) == _OWN_QUESTION,
         cut_uri=cuts.get("requestURI"),
-        cut_acting=cuts.get(f"{'impersonatedUser' if impersonated else 'user'}.username"),
+        truncated_impersonated_user=cuts.get(
+            f"{'impersonatedUser' if impersonated else 'user'}.username"
+        ),
     )
 
 
 def read_time(event: object) -> float:
-    """Return when an event was written, in seconds since 1970, or fail with UnreadableEvent."""
+    """Return when an event was written, in seconds since 1970, or fail with InvalidAuditEvent."""
     if not isinstance(event, dict):
-        raise UnreadableEvent
+        raise InvalidAuditEvent
     try:
         return datetime.fromisoformat(_text(event, "stageTimestamp")).timestamp()
     except ValueError as error:
-        raise UnreadableEvent from error
+        raise InvalidAuditEvent from error
 
 
 def _thing(reference: Mapping[str, object]) -> str:

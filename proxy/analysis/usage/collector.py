@@ -8,14 +8,14 @@ apart, too: within one mode each identity goes with each action.
 from dataclasses import dataclass, field
 
 from proxy.analysis.usage.events import (
-    Impersonation,
+    ImpersonationEvent,
     ImpersonationReader,
+    InvalidAuditEvent,
     TruncatedEvent,
-    UnreadableEvent,
-    UsedAction,
+    UsedRequest,
     caller_groups,
 )
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 _LONGEST_TIME = 40
 _UNIT = 512
@@ -23,7 +23,7 @@ _UNIT = 512
 
 
 @dataclass(slots=True)
-class Count:
+class UsageCount:
     """How often, by which right."""
 
     legacy: int = 0
@@ -38,7 +38,7 @@ class Count:
         """Tell whether something would stop working without legacy, unless it is granted."""
         return self.is_open or self.legacy > self.forbidden
 
-    def add(self, seen: Impersonation) -> None:
+    def add(self, seen: ImpersonationEvent) -> None:
         """Count one event."""
         if not seen.is_legacy:
             self.constrained += seen.is_over
@@ -48,7 +48,7 @@ class Count:
         elif not seen.is_forbidden:
             self.is_open = True
 
-    def merge(self, other: "Count") -> None:
+    def merge(self, other: "UsageCount") -> None:
         """Count all that another one has counted."""
         self.legacy += other.legacy
         self.constrained += other.constrained
@@ -57,16 +57,16 @@ class Count:
 
 
 @dataclass(slots=True)
-class Places:
+class NamespaceUsage:
     """Where an action was done: by namespace, of which the empty one is all of them, or none."""
 
-    counts: dict[str, Count] = field(default_factory=dict)
+    counts: dict[str, UsageCount] = field(default_factory=dict)
     is_widened: bool = False
     """They were too many to be kept apart, so that the action counts for all namespaces."""
 
     def widen(self) -> None:
         """Keep them apart no longer."""
-        total = Count()
+        total = UsageCount()
         for count in self.counts.values():
             total.merge(count)
         self.counts = {"": total}
@@ -74,23 +74,23 @@ class Places:
 
 
 @dataclass(slots=True)
-class ModeUse:
+class ModeUsage:
     """What somebody used, or would use, in one mode."""
 
-    identities: dict[Identity, Count] = field(default_factory=dict)
-    actions: dict[UsedAction, Places] = field(default_factory=dict)
+    identities: dict[UserInfo, UsageCount] = field(default_factory=dict)
+    actions: dict[UsedRequest, NamespaceUsage] = field(default_factory=dict)
     paths: int = 0
     """How many of the actions are on paths of no resource."""
 
 
 @dataclass(slots=True)
-class Impersonator:
+class ImpersonatorUsage:
     """Everything about one user who acted as others; modes by name, `none` for what has none."""
 
     groups: tuple[str, ...] = ()
     """As its first event says."""
-    requests: Count = field(default_factory=Count)
-    modes: dict[str, ModeUse] = field(default_factory=dict)
+    requests: UsageCount = field(default_factory=UsageCount)
+    modes: dict[str, ModeUsage] = field(default_factory=dict)
     beyond: int = 0
     """Requests with something new that the bound left no room for."""
 
@@ -107,7 +107,7 @@ class UsageLimits:
     """Distinct paths of no resource that one impersonator used in a mode; discovery is few."""
 
 
-class Usage:
+class UsageCollector:
     """Takes events one by one and keeps what they add up to."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Usage:
         self._left_out = left_out
         self._room = self.limits.entries
         self._reader = ImpersonationReader()
-        self.impersonators: dict[str, Impersonator] = {}
+        self.impersonators: dict[str, ImpersonatorUsage] = {}
         self.beyond = 0
         """Requests of impersonators that the bound left no room for."""
         self.truncated = 0
@@ -131,10 +131,10 @@ class Usage:
         self.first = self.last = ""
         """When the first and the last of these requests came."""
 
-    def take(self, event: object) -> None:
-        """Count an event, if somebody acted as somebody else; UnreadableEvent if it is none."""
+    def add(self, event: object) -> None:
+        """Count an event, if somebody acted as somebody else; InvalidAuditEvent if it is none."""
         if not isinstance(event, dict):
-            raise UnreadableEvent
+            raise InvalidAuditEvent
         try:
             seen = self._reader.read(event)
         except TruncatedEvent:
@@ -149,11 +149,11 @@ class Usage:
                 self.beyond += seen.is_over
                 return
             groups = caller_groups(event)
-            somebody = self.impersonators[seen.caller] = Impersonator(groups)
+            somebody = self.impersonators[seen.caller] = ImpersonatorUsage(groups)
         somebody.requests.add(seen)
         use = somebody.modes.get(seen.mode)
         if use is None:
-            use = somebody.modes[seen.mode] = ModeUse()
+            use = somebody.modes[seen.mode] = ModeUsage()
         has_identity = self._count_identity(use, seen)
         has_action = self._count_action(use, seen)
         if seen.is_over and not (has_identity and has_action):
@@ -162,22 +162,22 @@ class Usage:
     def _is_meant(self, caller: str) -> bool:
         return caller not in self._left_out and (not self._only or caller in self._only)
 
-    def _count_identity(self, use: ModeUse, seen: Impersonation) -> bool:
-        count = use.identities.get(seen.wanted)
+    def _count_identity(self, use: ModeUsage, seen: ImpersonationEvent) -> bool:
+        count = use.identities.get(seen.wanted_user)
         if count is None:
-            if not self._takes_room(_length(seen.wanted)):
+            if not self._takes_room(_length(seen.wanted_user)):
                 return False
-            count = use.identities[seen.wanted] = Count()
+            count = use.identities[seen.wanted_user] = UsageCount()
         count.add(seen)
         return True
 
-    def _count_action(self, use: ModeUse, seen: Impersonation) -> bool:
-        places = use.actions.get(seen.action)
+    def _count_action(self, use: ModeUsage, seen: ImpersonationEvent) -> bool:
+        places = use.actions.get(seen.request_info)
         if places is None:
-            if not self._has_room_for(seen.action, use):
+            if not self._has_room_for(seen.request_info, use):
                 return False
-            use.paths += bool(seen.action.path)
-            places = use.actions[seen.action] = Places()
+            use.paths += bool(seen.request_info.path)
+            places = use.actions[seen.request_info] = NamespaceUsage()
         where = "" if places.is_widened else seen.namespace
         count = places.counts.get(where)
         if count is None:
@@ -187,11 +187,11 @@ class Usage:
                 where = ""
             elif not self._takes_room(len(where)):
                 return False
-            count = places.counts.setdefault(where, Count())
+            count = places.counts.setdefault(where, UsageCount())
         count.add(seen)
         return True
 
-    def _has_room_for(self, action: UsedAction, use: ModeUse) -> bool:
+    def _has_room_for(self, action: UsedRequest, use: ModeUsage) -> bool:
         if action.path and use.paths >= self.limits.paths:
             return False
         return self._takes_room(sum(map(len, action)))
@@ -212,6 +212,6 @@ class Usage:
             self.first = moment[:_LONGEST_TIME]
 
 
-def _length(identity: Identity) -> int:
-    extras = sum(len(key) + sum(map(len, values)) for key, values in identity.extra)
-    return len(identity.name) + len(identity.uid) + sum(map(len, identity.groups)) + extras
+def _length(user: UserInfo) -> int:
+    extras = sum(len(key) + sum(map(len, values)) for key, values in user.extra)
+    return len(user.name) + len(user.uid) + sum(map(len, user.groups)) + extras

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from proxy.core.audit.annotations import read_event_cuts
-from proxy.core.impersonation.checks import DecisionRules, plan_attempts
-from proxy.core.impersonation.evaluation import hopeless_reason
-from proxy.core.impersonation.modes import Mode, applicable_modes
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
+from proxy.core.impersonation.evaluation import unsatisfiable_reason
+from proxy.core.impersonation.modes import ImpersonationMode, applicable_modes
 from proxy.core.impersonation.permit import is_reserved_key
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import Action
+from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.truncation import UnreadableCuts
 from proxy.core.userinfo import (
     ANONYMOUS,
@@ -17,15 +17,15 @@ from proxy.core.userinfo import (
     NODE_NAME_KEY,
     UNAUTHENTICATED,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
     service_account,
     service_account_groups,
 )
 
 NO_MODE = "none"
 """Where no constrained mode can make the identity, whatever is granted."""
-OWN_NODE = Identity("system:node:*")
+ASSOCIATED_NODE = UserInfo("system:node:*")
 """Whichever node the impersonator runs on."""
 
 Event = Mapping[str, object]
@@ -33,26 +33,26 @@ Event = Mapping[str, object]
 _DECIDED_STAGES = frozenset(("ResponseStarted", "ResponseComplete", "Panic"))
 _STARTED = "ResponseStarted"
 _FORBIDDEN = 403
-_CONSTRAINTS = {mode.constraint: mode.value for mode in Mode if mode.constraint}
+_CONSTRAINTS = {mode.constraint: mode.value for mode in ImpersonationMode if mode.constraint}
 _DISCOVERY = ("/api", "/apis", "/openapi")
 PATTERNS = frozenset(f"{root}/*" for root in _DISCOVERY)
 """Paths that stand for all below them."""
-_WITHOUT_LEGACY = DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY))
-_ANYTHING = Action("get", "/")
+_WITHOUT_LEGACY = ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY))
+_ANYTHING = RequestInfo("get", "/")
 _GRANTED = ("user.", "impersonatedUser.", "objectRef")
 _MOST_REMEMBERED = 10_000
 _LONGEST_REMEMBERED = 1024
 
 
-class UnreadableEvent(ValueError):
+class InvalidAuditEvent(ValueError):
     """Something is no audit event."""
 
 
-class TruncatedEvent(UnreadableEvent):
+class TruncatedEvent(InvalidAuditEvent):
     """An event holds only a part of what a grant would have to name."""
 
 
-class UsedAction(NamedTuple):
+class UsedRequest(NamedTuple):
     """Something that was done while impersonating, wherever it was.
 
     Names of objects are left out: what is called so today is called otherwise tomorrow.
@@ -64,9 +64,9 @@ class UsedAction(NamedTuple):
     subresource: str = ""
     path: str = ""
 
-    def within(self, namespace: str) -> Action:
+    def within(self, namespace: str) -> RequestInfo:
         """Return it as an authorizer judges it, in one namespace or, without any, in all."""
-        return Action(
+        return RequestInfo(
             self.verb,
             self.path,
             is_resource=bool(self.resource),
@@ -77,14 +77,14 @@ class UsedAction(NamedTuple):
         )
 
 
-class Impersonation(NamedTuple):
+class ImpersonationEvent(NamedTuple):
     """Somebody acted as somebody else."""
 
     caller: str
-    wanted: Identity
+    wanted_user: UserInfo
     mode: str
     """The mode that allowed it; for legacy, the first one that could allow it, or `none`."""
-    action: UsedAction
+    request_info: UsedRequest
     namespace: str
     received_at: str
     is_legacy: bool
@@ -97,27 +97,27 @@ class ImpersonationReader:
     """Reads events; whom an identity means is worked out once for all that say the same."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], tuple[Identity, str]] = {}
+        self._known: dict[tuple[object, ...], tuple[UserInfo, str]] = {}
 
-    def read(self, event: Event) -> Impersonation | None:
+    def read(self, event: Event) -> ImpersonationEvent | None:
         """Return what an event tells; None if nobody acted as somebody else, or not yet."""
         stage = _text(event, "stage")
         if not stage or event.get("kind", "Event") != "Event":
-            raise UnreadableEvent
+            raise InvalidAuditEvent
         acting = event.get("impersonatedUser")
         if not isinstance(acting, dict) or stage not in _DECIDED_STAGES:
             return None
         user = _mapping(event, "user")
         if not _text(user, "username") or not _text(acting, "username"):
-            raise UnreadableEvent
+            raise InvalidAuditEvent
         if "annotations" in event:
             _check_whole(event)
         constraint = _text(_mapping(event, "authenticationMetadata"), "impersonationConstraint")
-        wanted, mode = self._resolved(user, acting, constraint)
+        wanted_user, mode = self._resolved(user, acting, constraint)
         action, namespace = _action(event)
-        return Impersonation(
+        return ImpersonationEvent(
             _text(user, "username"),
-            wanted,
+            wanted_user,
             mode,
             action,
             namespace,
@@ -127,7 +127,7 @@ class ImpersonationReader:
             is_forbidden=_mapping(event, "responseStatus").get("code") == _FORBIDDEN,
         )
 
-    def _resolved(self, user: Event, acting: Event, constraint: str) -> tuple[Identity, str]:
+    def _resolved(self, user: Event, acting: Event, constraint: str) -> tuple[UserInfo, str]:
         name, extra = _text(acting, "username"), _mapping(acting, "extra")
         groups = _texts(acting.get("groups"))
         caller = _text(user, "username")
@@ -149,7 +149,7 @@ def _check_whole(event: Event) -> None:
     try:
         cuts = read_event_cuts(_mapping(event, "annotations"))
     except UnreadableCuts as error:
-        raise UnreadableEvent from error
+        raise InvalidAuditEvent from error
     # The cut comes after the path where there is a query.
     is_path_cut = "requestURI" in cuts and "?" not in _text(event, "requestURI")
     is_path_used = "objectRef" not in event
@@ -162,31 +162,33 @@ def caller_groups(event: Event) -> tuple[str, ...]:
     return _texts(_mapping(event, "user").get("groups"))
 
 
-def reason_without_legacy(wanted: Identity) -> str | None:
+def reason_without_legacy(wanted_user: UserInfo) -> str | None:
     """Return why no grant can make this identity without legacy, or None if one can."""
-    somebody = Caller(Identity(""))
-    return hopeless_reason(plan_attempts(somebody, wanted, _ANYTHING, rules=_WITHOUT_LEGACY))
+    somebody = Caller(UserInfo(""))
+    return unsatisfiable_reason(
+        plan_attempts(somebody, wanted_user, _ANYTHING, rules=_WITHOUT_LEGACY)
+    )
 
 
 def _resolve(
     says: tuple[str, tuple[str, ...], str, str, tuple[str, ...], str], extra: Event
-) -> tuple[Identity, str]:
+) -> tuple[UserInfo, str]:
     caller_name, nodes, name, uid, groups, constraint = says
     told = {key: _texts(values) for key, values in extra.items() if not is_reserved_key(key)}
-    wanted = Identity(name, uid, _asked_groups(name, groups, constraint), extra_of(told))
+    wanted_user = UserInfo(name, uid, _asked_groups(name, groups, constraint), make_extra(told))
     if constraint:
         mode = _CONSTRAINTS.get(constraint, "")
         if not mode:
-            raise UnreadableEvent
+            raise InvalidAuditEvent
     else:
-        extra_of_caller = extra_of({NODE_NAME_KEY: nodes} if nodes else {})
-        mode = _first_mode(Identity(caller_name, extra=extra_of_caller), wanted)
-    return (OWN_NODE if mode == Mode.ASSOCIATED_NODE else wanted), mode
+        extra_of_caller = make_extra({NODE_NAME_KEY: nodes} if nodes else {})
+        mode = _first_mode(UserInfo(caller_name, extra=extra_of_caller), wanted_user)
+    return (ASSOCIATED_NODE if mode == ImpersonationMode.ASSOCIATED_NODE else wanted_user), mode
 
 
-def _first_mode(caller: Identity, wanted: Identity) -> str:
-    mode = applicable_modes(Caller(caller), wanted)[0]
-    if mode is Mode.LEGACY or reason_without_legacy(wanted) is not None:
+def _first_mode(caller: UserInfo, wanted_user: UserInfo) -> str:
+    mode = applicable_modes(Caller(caller), wanted_user)[0]
+    if mode is ImpersonationMode.LEGACY or reason_without_legacy(wanted_user) is not None:
         return NO_MODE
     return mode.value
 
@@ -207,11 +209,11 @@ def _asked_groups(name: str, groups: tuple[str, ...], constraint: str) -> tuple[
     return () if constraint and constraint.endswith("-node") else groups
 
 
-def _action(event: Event) -> tuple[UsedAction, str]:
+def _action(event: Event) -> tuple[UsedRequest, str]:
     verb = _text(event, "verb")
     reference = event.get("objectRef")
     if isinstance(reference, dict) and reference.get("resource"):
-        action = UsedAction(
+        action = UsedRequest(
             verb,
             _text(reference, "apiGroup"),
             _text(reference, "resource"),
@@ -220,8 +222,8 @@ def _action(event: Event) -> tuple[UsedAction, str]:
         return action, _text(reference, "namespace")
     path = _text(event, "requestURI").partition("?")[0]
     if not verb or not path:
-        raise UnreadableEvent
-    return UsedAction(verb, path=_folded_path(path)), ""
+        raise InvalidAuditEvent
+    return UsedRequest(verb, path=_folded_path(path)), ""
 
 
 def _folded_path(path: str) -> str:

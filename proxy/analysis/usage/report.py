@@ -3,23 +3,23 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from proxy.analysis.output import Ink, printable, table_lines
+from proxy.analysis.output import Colors, escape_control_characters, table_lines
 from proxy.analysis.usage.collector import (
-    Count,
-    Impersonator,
-    ModeUse,
-    Places,
-    Usage,
+    ImpersonatorUsage,
+    ModeUsage,
+    NamespaceUsage,
+    UsageCollector,
+    UsageCount,
 )
-from proxy.analysis.usage.events import NO_MODE, OWN_NODE, UsedAction
+from proxy.analysis.usage.events import ASSOCIATED_NODE, NO_MODE, UsedRequest
 from proxy.analysis.usage.grants import (
     Granted,
-    Outlook,
-    action_text,
-    identity_text,
-    outlook_of,
+    MigrationPlan,
+    describe_identity,
+    describe_request,
+    plan_migration,
 )
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 _MOST_ROWS = 20
 _MOST_NAMESPACES = 4
@@ -27,16 +27,16 @@ _MODE_ORDER = ("associated-node", "arbitrary-node", "serviceaccount", "user-info
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class UsageReport:
     """What is told: the usage, and how much was read for it."""
 
-    usage: Usage
+    usage: UsageCollector
     lines: int
     unreadable: int
     granted: Granted | None = None
     """What the cluster has granted to each already; None if it was not asked."""
 
-    def outlooks(self) -> Iterator[tuple[str, Impersonator, Outlook]]:
+    def outlooks(self) -> Iterator[tuple[str, ImpersonatorUsage, MigrationPlan]]:
         """Give each impersonator with what becomes of it; who used legacy most comes first.
 
         One after the other, so that no more than one has to be in memory.
@@ -44,10 +44,10 @@ class Report:
         everybody = self.usage.impersonators
         for name in sorted(everybody, key=lambda name: (-everybody[name].requests.legacy, name)):
             granted = None if self.granted is None else self.granted[name]
-            yield name, everybody[name], outlook_of(name, everybody[name], granted)
+            yield name, everybody[name], plan_migration(name, everybody[name], granted)
 
 
-def report_head(report: Report) -> dict[str, object]:
+def report_head(report: UsageReport) -> dict[str, object]:
     """Return what is told of the whole, for a program; its list of impersonators is empty."""
     usage = report.usage
     return {
@@ -64,7 +64,7 @@ def report_head(report: Report) -> dict[str, object]:
     }
 
 
-def report_texts(report: Report, ink: Ink) -> Iterator[str]:
+def report_texts(report: UsageReport, ink: Colors) -> Iterator[str]:
     """Give what matters most, for people."""
     is_empty = True
     for name, somebody, outlook in report.outlooks():
@@ -75,7 +75,9 @@ def report_texts(report: Report, ink: Ink) -> Iterator[str]:
     yield "\n".join([*_summary(report), ""])
 
 
-def impersonator_document(name: str, somebody: Impersonator, outlook: Outlook) -> dict[str, object]:
+def impersonator_document(
+    name: str, somebody: ImpersonatorUsage, outlook: MigrationPlan
+) -> dict[str, object]:
     """Return everything about one impersonator, for a program."""
     return {
         "name": name,
@@ -98,11 +100,12 @@ def impersonator_document(name: str, somebody: Impersonator, outlook: Outlook) -
     }
 
 
-def _mode_document(mode: str, use: ModeUse) -> dict[str, object]:
+def _mode_document(mode: str, use: ModeUsage) -> dict[str, object]:
     return {
         "mode": mode,
         "identities": [
-            {**_identity(wanted), **_counts(count)} for wanted, count in use.identities.items()
+            {**_identity(wanted_user), **_counts(count)}
+            for wanted_user, count in use.identities.items()
         ],
         "actions": [
             {**_action(action, namespace), **_counts(count)}
@@ -112,7 +115,7 @@ def _mode_document(mode: str, use: ModeUse) -> dict[str, object]:
     }
 
 
-def _counts(count: Count) -> dict[str, object]:
+def _counts(count: UsageCount) -> dict[str, object]:
     return {
         "legacy": count.legacy,
         "constrained": count.constrained,
@@ -120,36 +123,37 @@ def _counts(count: Count) -> dict[str, object]:
     }
 
 
-def _identity(wanted: Identity) -> dict[str, object]:
-    if wanted == OWN_NODE:
+def _identity(wanted_user: UserInfo) -> dict[str, object]:
+    if wanted_user == ASSOCIATED_NODE:
         return {"ownNode": True}
     told: dict[str, object] = {
-        "user": wanted.name,
-        "uid": wanted.uid,
-        "groups": list(wanted.groups),
-        "extra": {key: list(values) for key, values in wanted.extra},
+        "user": wanted_user.name,
+        "uid": wanted_user.uid,
+        "groups": list(wanted_user.groups),
+        "extra": {key: list(values) for key, values in wanted_user.extra},
     }
     return {key: value for key, value in told.items() if value or key == "user"}
 
 
-def _action(action: UsedAction, namespace: str) -> dict[str, object]:
+def _action(action: UsedRequest, namespace: str) -> dict[str, object]:
     told = {**action._asdict(), "namespace": namespace}
     names = {"group": "apiGroup"}
     return {names.get(key, key): value for key, value in told.items() if value}
 
 
-def _in_order(somebody: Impersonator) -> Iterator[tuple[str, ModeUse]]:
+def _in_order(somebody: ImpersonatorUsage) -> Iterator[tuple[str, ModeUsage]]:
     for mode in _MODE_ORDER:
         if mode in somebody.modes:
             yield mode, somebody.modes[mode]
 
 
 def _impersonator_lines(
-    name: str, somebody: Impersonator, outlook: Outlook, ink: Ink
+    name: str, somebody: ImpersonatorUsage, outlook: MigrationPlan, ink: Colors
 ) -> Iterator[str]:
     requests = somebody.requests
     yield (
-        f"{ink.strong(printable(name))}: {requests.legacy} requests by legacy impersonation, "
+        f"{ink.strong(escape_control_characters(name))}: "
+        f"{requests.legacy} requests by legacy impersonation, "
         f"{requests.constrained} by constrained modes"
     )
     for mode, use in _in_order(somebody):
@@ -161,20 +165,20 @@ def _impersonator_lines(
         yield from _indented(_outlook_lines(outlook, ink))
 
 
-def _identity_lines(use: ModeUse) -> list[str]:
+def _identity_lines(use: ModeUsage) -> list[str]:
     rows = sorted(use.identities.items(), key=lambda item: -item[1].legacy)
     return _shortened(
         table_lines(
             ("IDENTITY", "LEGACY", "CONSTRAINED"),
             (
-                (identity_text(wanted), str(count.legacy), str(count.constrained))
-                for wanted, count in rows
+                (describe_identity(wanted_user), str(count.legacy), str(count.constrained))
+                for wanted_user, count in rows
             ),
         )
     )
 
 
-def _action_lines(use: ModeUse) -> list[str]:
+def _action_lines(use: ModeUsage) -> list[str]:
     rows = [(action, places, _total(places)) for action, places in use.actions.items()]
     rows.sort(key=lambda row: -row[2].legacy)
     return _shortened(
@@ -183,7 +187,7 @@ def _action_lines(use: ModeUse) -> list[str]:
             (
                 (
                     action.verb,
-                    action_text(action),
+                    describe_request(action),
                     _namespaces_text(action, places),
                     str(total.legacy),
                     str(total.constrained),
@@ -195,14 +199,14 @@ def _action_lines(use: ModeUse) -> list[str]:
     )
 
 
-def _total(places: Places) -> Count:
-    total = Count()
+def _total(places: NamespaceUsage) -> UsageCount:
+    total = UsageCount()
     for count in places.counts.values():
         total.merge(count)
     return total
 
 
-def _namespaces_text(action: UsedAction, places: Places) -> str:
+def _namespaces_text(action: UsedRequest, places: NamespaceUsage) -> str:
     if action.path:
         return "-"
     if places.is_widened:
@@ -213,7 +217,7 @@ def _namespaces_text(action: UsedAction, places: Places) -> str:
     return ", ".join(shown) + (f" +{more}" if more > 0 else "")
 
 
-def _kept_lines(outlook: Outlook, ink: Ink) -> Iterator[str]:
+def _kept_lines(outlook: MigrationPlan, ink: Colors) -> Iterator[str]:
     missing = outlook.missing
     if missing is None and outlook.grants:
         yield f"{ink.good('kept')}     by {len(outlook.grants) // 2} roles (--grant-only)"
@@ -222,24 +226,25 @@ def _kept_lines(outlook: Outlook, ink: Ink) -> Iterator[str]:
     if not missing:
         yield f"{ink.good('kept')}     by what is granted already"
     for check in missing[:_MOST_ROWS]:
-        yield f"{ink.bad('missing')}  {printable(check)}"
+        yield f"{ink.bad('missing')}  {escape_control_characters(check)}"
     if len(missing) > _MOST_ROWS:
         yield f"... and {len(missing) - _MOST_ROWS} more (-o json)"
 
 
-def _outlook_lines(outlook: Outlook, ink: Ink) -> Iterator[str]:
+def _outlook_lines(outlook: MigrationPlan, ink: Colors) -> Iterator[str]:
     yield ink.strong("without legacy impersonation")
     yield from _kept_lines(outlook, ink)
     for broken in outlook.broken:
-        yield f"{ink.bad('broken')}   {printable(broken.what)}: {broken.requests} requests"
-        yield f"         {printable(broken.reason)}"
+        what = escape_control_characters(broken.what)
+        yield f"{ink.bad('broken')}   {what}: {broken.requests} requests"
+        yield f"         {escape_control_characters(broken.reason)}"
         if broken.remedy:
             yield f"         instead: {broken.remedy}"
     for note in outlook.notes:
-        yield ink.faint(f"note     {printable(note)}")
+        yield ink.faint(f"note     {escape_control_characters(note)}")
 
 
-def _summary(report: Report) -> Iterator[str]:
+def _summary(report: UsageReport) -> Iterator[str]:
     usage = report.usage
     period = f", {usage.first} to {usage.last}" if usage.last else ""
     yield f"{report.lines} events read{period}"

@@ -16,7 +16,7 @@ from proxy.telemetry.logs import fields
 log = logging.getLogger(__name__)
 
 
-class Mode(StrEnum):
+class BackendMode(StrEnum):
     """What a backend that cannot keep up means for requests; the names are kube-apiserver's."""
 
     BATCH = "batch"
@@ -31,7 +31,7 @@ class Mode(StrEnum):
 class BufferLimits:
     """How much may wait to be stored, and what follows when it does."""
 
-    mode: Mode
+    mode: BackendMode
     events: int
     bytes: int
 
@@ -52,7 +52,7 @@ class AuditCounter(Protocol):
         ...
 
 
-class Backlog:
+class EventBuffer:
     """The events that wait for one backend, in order."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Backlog:
         return len(self._waiting)
 
     @property
-    def has_room(self) -> bool:
+    def below_high_water(self) -> bool:
         """Tell whether less than half is taken; the rest is for requests that are under way."""
         limits = self._limits
         return (
@@ -91,9 +91,9 @@ class Backlog:
         )
 
     @property
-    def room(self) -> int:
+    def free_slots(self) -> int:
         """How many more events come before there is no room."""
-        if not self.has_room:
+        if not self.below_high_water:
             return 0
         return (self._limits.events + 1) // 2 - len(self)
 
@@ -107,7 +107,7 @@ class Backlog:
         came_bytes = self._came_bytes + len(line)
         limits = self._limits
         if self._came - self._went >= limits.events or came_bytes - self._went_bytes > limits.bytes:
-            self.refused("buffer-full")
+            self.drop("buffer-full")
             return
         self._came += 1
         self._came_bytes = came_bytes
@@ -116,7 +116,7 @@ class Backlog:
             self._is_idle = False
             self._wake()
 
-    def refused(self, reason: str) -> None:
+    def drop(self, reason: str) -> None:
         """Count one event as lost that never came in; tell the first of a row in the log."""
         self._counter.events_lost(self.name, reason, 1)
         if not self._is_losing:
@@ -153,18 +153,18 @@ class Backlog:
         self._counter.events_stored(self.name, count)
         if works and (self.is_failing or self._is_losing):
             self.is_failing = self._is_losing = False
-            log.info("audit backend works again", extra=fields(backend=self.name))
+            log.info("audit backend recovered", extra=fields(backend=self.name))
 
-    def lost(self, reason: str, count: int, size: int) -> None:
+    def discard(self, reason: str, count: int, size: int) -> None:
         """Learn that events are given up."""
         self._leave(count, size)
         self._counter.events_lost(self.name, reason, count)
         log.error("audit events lost", extra=fields(backend=self.name, reason=reason, events=count))
 
-    def give_up(self, reason: str) -> None:
+    def discard_all(self, reason: str) -> None:
         """Count all that is not stored as lost; nothing comes after this."""
         if count := len(self):
-            self.lost(reason, count, self._came_bytes - self._went_bytes)
+            self.discard(reason, count, self._came_bytes - self._went_bytes)
 
     def failed(self, reason: str, why: str) -> None:
         """Learn that an attempt failed; the backend keeps its events and tries again."""
@@ -172,7 +172,7 @@ class Backlog:
         if not self.is_failing:
             self.is_failing = True
             log.error(
-                "audit backend fails", extra=fields(backend=self.name, reason=reason, error=why)
+                "audit backend failed", extra=fields(backend=self.name, reason=reason, error=why)
             )
 
     def _leave(self, count: int, size: int) -> None:

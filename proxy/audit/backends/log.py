@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from proxy.audit.backends.buffer import AuditCounter, Backlog, BufferLimits
-from proxy.audit.backends.log_file import LogFile
+from proxy.audit.backends.buffer import AuditCounter, BufferLimits, EventBuffer
+from proxy.audit.backends.log_file import RotatingLogFile
 
 _EVENTS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 4 << 20
@@ -24,17 +24,17 @@ class LogBackend:
     """Takes events, and writes them to a file as they come."""
 
     def __init__(
-        self, open_file: Callable[[], LogFile], limits: BufferLimits, counter: AuditCounter
+        self, open_file: Callable[[], RotatingLogFile], limits: BufferLimits, counter: AuditCounter
     ) -> None:
         self._open_file = open_file
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._deadline = 0.0
-        self.backlog = Backlog("log", limits, counter, self._woken.set)
+        self.backlog = EventBuffer("log", limits, counter, self._woken.set)
         self._writer: threading.Thread | None = None
 
     def start(self) -> None:
-        """Open the file, and write from now on; SetupError when it cannot be opened. Blocks."""
+        """Open the file, and write from now on; OperatorError when it cannot be opened. Blocks."""
         file = self._open_file()
         self._writer = threading.Thread(
             target=self._run, args=(file,), name="audit-log", daemon=True
@@ -54,13 +54,13 @@ class LogBackend:
             self._writer.join(_LAST_RETRIES_SECONDS)
             if time.monotonic() > self._deadline + 2 * _LAST_RETRIES_SECONDS:
                 break
-        self.backlog.give_up("shutdown")
+        self.backlog.discard_all("shutdown")
 
-    def hurry(self) -> None:
+    def skip_flush(self) -> None:
         """Wait no longer while closing."""
         self._deadline = 0.0
 
-    def _run(self, file: LogFile) -> None:
+    def _run(self, file: RotatingLogFile) -> None:
         is_writable = True
         while is_writable and not self._closing.is_set():
             if self.backlog.becomes_idle():
@@ -73,7 +73,7 @@ class LogBackend:
             self._write_all(file)
         file.close()
 
-    def _write_all(self, file: LogFile) -> bool:
+    def _write_all(self, file: RotatingLogFile) -> bool:
         """Write what is waiting; return whether it was written in the end."""
         while lines := self.backlog.take(events=_EVENTS_AT_ONCE, size=_BYTES_AT_ONCE):
             count, size = len(lines), sum(map(len, lines))

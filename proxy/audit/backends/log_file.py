@@ -16,11 +16,11 @@ from pathlib import Path
 from proxy.audit.backends.log_rotation import (
     ALONE,
     SHARED,
-    is_named,
+    is_current_file,
     lock,
-    put_aside_name,
+    rotated_name,
 )
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 
 STANDARD_OUTPUT = Path("-")
 _STDOUT_DESCRIPTOR = 1
@@ -30,11 +30,11 @@ _OPENING_TRIES = 100
 _OPENING_SECONDS = 0.01
 
 
-class AuditFileError(SetupError):
+class AuditFileError(OperatorError):
     """The audit file cannot be opened."""
 
 
-class LogFile:
+class RotatingLogFile:
     """Appends lines, and begins a new file when the old one is full.
 
     Several processes may write to one file while one takes over from the other: each holds a
@@ -125,13 +125,13 @@ class LogFile:
         self._when_put_aside()
 
     def _successor(self) -> int:
-        if not is_named(self._descriptor, self._path):
+        if not is_current_file(self._descriptor, self._path):
             # Somebody else has put it aside: what we need is there, or will be made.
             return _opened(self._path, 0o600)
         if not lock(self._descriptor, ALONE):
             # Whoever shares the file would go on writing to what we compress or delete.
             raise BlockingIOError(None, "another process writes to it")
-        aside = put_aside_name(self._path, datetime.now(UTC))
+        aside = rotated_name(self._path, datetime.now(UTC))
         mode = stat.S_IMODE(os.fstat(self._descriptor).st_mode)
         self._path.rename(aside)
         try:
@@ -146,7 +146,7 @@ def _opened(path: Path, mode: int) -> int:
     for _ in range(_OPENING_TRIES):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
         # Another process may just be putting it aside: then the next try finds its successor.
-        if lock(descriptor, SHARED) and is_named(descriptor, path):
+        if lock(descriptor, SHARED) and is_current_file(descriptor, path):
             return descriptor
         os.close(descriptor)
         time.sleep(_OPENING_SECONDS)

@@ -36,7 +36,7 @@ def lock(descriptor: int, kind: int) -> bool:
     return True
 
 
-def is_named(descriptor: int, path: Path) -> bool:
+def is_current_file(descriptor: int, path: Path) -> bool:
     """Tell whether an open file is the one that has this name now."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
@@ -53,7 +53,7 @@ _PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class RetentionPolicy:
     """What is kept of the files put aside; 0 keeps all."""
 
     days: int = 0
@@ -61,14 +61,14 @@ class Keeping:
     compress: bool = False
 
 
-class OldLogFiles:
+class LogRetention:
     """Compresses and deletes what was put aside, in a thread of its own.
 
     A big file takes seconds, in which the writer's thread goes on writing.
     """
 
     def __init__(
-        self, path: Path, keeping: Keeping, *, when_failed: Callable[[OSError], None]
+        self, path: Path, keeping: RetentionPolicy, *, when_failed: Callable[[OSError], None]
     ) -> None:
         self._path = path
         self._keeping = keeping
@@ -77,7 +77,7 @@ class OldLogFiles:
         self._thread = threading.Thread(target=self._run, name="audit-files", daemon=True)
         self._thread.start()
 
-    def tidy(self) -> None:
+    def apply(self) -> None:
         """Look at the files soon; returns at once."""
         self._due.set()
 
@@ -91,7 +91,7 @@ class OldLogFiles:
                 self._when_failed(error)
 
 
-def put_aside_name(path: Path, now: datetime) -> Path:
+def rotated_name(path: Path, now: datetime) -> Path:
     """Return a name that no file has, and that sorts after those given before."""
     moment = now
     while True:
@@ -102,7 +102,7 @@ def put_aside_name(path: Path, now: datetime) -> Path:
         moment += timedelta(milliseconds=1)
 
 
-def tidy(path: Path, keeping: Keeping, *, now: datetime) -> None:
+def tidy(path: Path, keeping: RetentionPolicy, *, now: datetime) -> None:
     """Delete what is too old or too much, and compress the rest if that is wanted."""
     aside = sorted(_put_aside(path).items(), reverse=True)
     oldest = now - timedelta(days=keeping.days)
@@ -142,7 +142,7 @@ def _compress(file: Path) -> None:
     """Put a compressed file in the place of a plain one; there is always a whole one."""
     with contextlib.suppress(FileNotFoundError), file.open("rb") as plain:
         # Another process may be at it, or still write to it; or it is done in the meantime.
-        if not lock(plain.fileno(), ALONE) or not is_named(plain.fileno(), file):
+        if not lock(plain.fileno(), ALONE) or not is_current_file(plain.fileno(), file):
             return
         unfinished = file.with_name(file.name + _UNFINISHED)
         try:

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from proxy.audit.backends.buffer import Backlog, Mode
+from proxy.audit.backends.buffer import BackendMode, EventBuffer
 from proxy.audit.backends.log import LogBackend
 from proxy.audit.backends.webhook import WebhookBackend
 from proxy.core.errors import AuditUnavailable
@@ -15,7 +15,7 @@ _LOOK_SECONDS = 0.05
 _EVENTS_OF_A_REQUEST = 3
 
 
-class AuditRoom:
+class AuditBackpressure:
     """Holds requests back while a backend in a blocking mode is slow, or refuses them.
 
     In `blocking` nobody is refused: whoever has waited long enough goes on, and what the buffer
@@ -23,21 +23,21 @@ class AuditRoom:
     meets a backend that fails, is refused before anything was done.
     """
 
-    def __init__(self, backlogs: Sequence[Backlog], when_refused: Callable[[], None]) -> None:
-        self._backlogs = [one for one in backlogs if one.mode is not Mode.BATCH]
-        self._strict = [one for one in backlogs if one.mode is Mode.BLOCKING_STRICT]
+    def __init__(self, backlogs: Sequence[EventBuffer], when_refused: Callable[[], None]) -> None:
+        self._backlogs = [one for one in backlogs if one.mode is not BackendMode.BATCH]
+        self._strict = [one for one in backlogs if one.mode is BackendMode.BLOCKING_STRICT]
         self._when_refused = when_refused
         # By their deadlines, the next one first: everybody is equally patient.
         self._waiting: deque[tuple[float, asyncio.Future[bool]]] = deque()
         self._is_looking = False
 
-    def is_free(self) -> bool:
+    def has_capacity(self) -> bool:
         """Tell whether nobody has to wait; costs next to nothing."""
         for backlog in self._backlogs:
             if backlog.is_failing:
-                if backlog.mode is Mode.BLOCKING_STRICT:
+                if backlog.mode is BackendMode.BLOCKING_STRICT:
                     return False
-            elif not backlog.has_room:
+            elif not backlog.below_high_water:
                 return False
         # Whoever waits goes first: there may be as many as there is room for.
         return not self._waiting
@@ -51,7 +51,7 @@ class AuditRoom:
             self._waiting.append((loop.time() + _PATIENCE_SECONDS, turn))
             self._look_later()
             has_place = await turn
-        is_too_slow = not has_place and any(not one.has_room for one in self._strict)
+        is_too_slow = not has_place and any(not one.below_high_water for one in self._strict)
         if is_too_slow or self._is_refusing():
             self._when_refused()
             raise AuditUnavailable
@@ -79,7 +79,7 @@ class AuditRoom:
 
     def _places(self) -> int:
         # In `blocking` a backend that fails holds nobody up.
-        rooms = [one.room for one in self._backlogs if not one.is_failing]
+        rooms = [one.free_slots for one in self._backlogs if not one.is_failing]
         if not rooms:
             return len(self._waiting)
         return -(-min(rooms) // _EVENTS_OF_A_REQUEST)
@@ -100,7 +100,7 @@ class AuditBackends:
     ) -> None:
         self.log = log
         self.webhook = webhook
-        self.backlogs: Sequence[Backlog] = [one.backlog for one in self.all]
+        self.backlogs: Sequence[EventBuffer] = [one.backlog for one in self.all]
         self._when_refused = when_refused
         self._is_closed = False
 
@@ -110,7 +110,7 @@ class AuditBackends:
         return [one for one in (self.log, self.webhook) if one is not None]
 
     @property
-    def sink(self) -> "Backlog | AuditBackends | None":
+    def sink(self) -> "EventBuffer | AuditBackends | None":
         """What takes events; None when nobody does."""
         match self.backlogs:
             case []:
@@ -121,16 +121,16 @@ class AuditBackends:
                 return self
 
     @property
-    def room(self) -> AuditRoom | None:
+    def backpressure(self) -> AuditBackpressure | None:
         """What is asked before a request is forwarded; None when no backend holds anybody up."""
-        if all(backlog.mode is Mode.BATCH for backlog in self.backlogs):
+        if all(backlog.mode is BackendMode.BATCH for backlog in self.backlogs):
             return None
-        return AuditRoom(self.backlogs, self._when_refused)
+        return AuditBackpressure(self.backlogs, self._when_refused)
 
-    def fault(self) -> str | None:
+    def health_error(self) -> str | None:
         """Tell why requests are refused; None if they are not."""
         for backlog in self.backlogs:
-            if backlog.mode is Mode.BLOCKING_STRICT and backlog.is_failing:
+            if backlog.mode is BackendMode.BLOCKING_STRICT and backlog.is_failing:
                 return f"{backlog.name} cannot store events"
         return None
 
@@ -140,7 +140,7 @@ class AuditBackends:
             backlog.write(line)
 
     async def start(self, *, beside: "AuditBackends | None" = None) -> None:
-        """Let events go out; SetupError when a backend cannot be used.
+        """Let events go out; OperatorError when a backend cannot be used.
 
         Those that are `beside` us as well were started before.
         """
@@ -165,10 +165,10 @@ class AuditBackends:
                 else:
                     group.create_task(backend.close(seconds))
 
-    def hurry(self) -> None:
+    def skip_flush(self) -> None:
         """Wait no longer, if it is being closed."""
         for backend in self.all:
-            backend.hurry()
+            backend.skip_flush()
 
     def _but_those_of(self, others: "AuditBackends | None") -> list[Backend]:
         kept = others.all if others is not None else []

@@ -15,11 +15,15 @@ from http import HTTPStatus
 
 import aiohttp
 
-from proxy.audit.backends.buffer import AuditCounter, Backlog, BufferLimits
-from proxy.audit.backends.webhook_config import Target, WebhookError, WebhookTarget
-from proxy.concurrency.rate_limit import Throttle
-from proxy.concurrency.task_set import Tasks
-from proxy.kubeclient.bounded_session import AnswerTooLarge, bounded_session
+from proxy.audit.backends.buffer import AuditCounter, BufferLimits, EventBuffer
+from proxy.audit.backends.webhook_config import (
+    WebhookConfigError,
+    WebhookConfigLoader,
+    WebhookEndpoint,
+)
+from proxy.concurrency.rate_limit import CallPacer
+from proxy.concurrency.task_set import TaskSet
+from proxy.kubeclient.bounded_session import ResponseTooLarge, bounded_session
 from proxy.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
@@ -46,10 +50,10 @@ _OWN_KIND = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1",'
 
 
 @dataclass(frozen=True, slots=True)
-class Batching:
+class BatchConfig:
     """How events are put together, and how often calls are made."""
 
-    most_events: int
+    max_events: int
     longest_wait_seconds: float
     calls_per_second: float
     burst: int
@@ -61,9 +65,9 @@ class WebhookBackend:
 
     def __init__(
         self,
-        target: WebhookTarget,
+        target: WebhookConfigLoader,
         limits: BufferLimits,
-        batching: Batching,
+        batching: BatchConfig,
         counter: AuditCounter,
     ) -> None:
         self._reader = target
@@ -71,16 +75,16 @@ class WebhookBackend:
         self._counter = counter
         self._woken = asyncio.Event()
         self._closing = asyncio.Event()
-        self._tasks = Tasks(_report)
+        self._tasks = TaskSet(_report)
         self._clock = asyncio.get_running_loop().time
-        self._throttle = Throttle(batching.calls_per_second, batching.burst, self._clock)
+        self._throttle = CallPacer(batching.calls_per_second, batching.burst, self._clock)
         self._target_read_at = self._clock()
         self._sending: asyncio.Task[None] | None = None
-        self.backlog = Backlog("webhook", limits, counter, self._woken.set)
+        self.backlog = EventBuffer("webhook", limits, counter, self._woken.set)
 
     async def start(self) -> None:
-        """Read where the receiver is, and send from now on; WebhookError when it cannot be read."""
-        self._target: Target = await self._reader.read()
+        """Load the configuration and start sending; WebhookConfigError if it is invalid."""
+        self._target: WebhookEndpoint = await self._reader.read()
         self._session = bounded_session(
             answer_bytes=_MOST_ANSWER_BYTES,
             connections=1,
@@ -96,9 +100,9 @@ class WebhookBackend:
             await asyncio.wait([self._sending], timeout=seconds)
             await self._tasks.stop()
             await self._session.close()
-        self.backlog.give_up("shutdown")
+        self.backlog.discard_all("shutdown")
 
-    def hurry(self) -> None:
+    def skip_flush(self) -> None:
         """Wait no longer while closing."""
         if self._sending is not None and self._closing.is_set():
             self._sending.cancel()
@@ -115,7 +119,7 @@ class WebhookBackend:
             await self._woken.wait()
             self._woken.clear()
         deadline = self._clock() + self._batching.longest_wait_seconds
-        most = self._batching.most_events
+        most = self._batching.max_events
         while self.backlog.waiting < most and not self._closing.is_set():
             left = deadline - self._clock()
             if left <= 0:
@@ -136,7 +140,7 @@ class WebhookBackend:
                 return
             bad_requests += status in _BAD_REQUESTS
             if bad_requests >= _MOST_BAD_REQUESTS:
-                self.backlog.lost("refused", len(batch), size)
+                self.backlog.discard("refused", len(batch), size)
                 return
             await self._pause(delay * random.uniform(1, 1 + _JITTER))  # noqa: S311 - not a secret
             delay = min(delay * _BACKOFF_FACTOR, _LONGEST_BACKOFF_SECONDS)
@@ -173,9 +177,9 @@ class WebhookBackend:
         self._target_read_at = self._clock()
         try:
             self._target = await self._reader.read()
-        except WebhookError as error:
+        except WebhookConfigError as error:
             self._counter.backend_failed("webhook", "credential")
-            log.warning("audit webhook not read again", extra=fields(reason=str(error)))
+            log.warning("audit webhook configuration not reloaded", extra=fields(reason=str(error)))
 
     async def _pause(self, seconds: float) -> None:
         """Wait; no longer than a moment when it is the end."""
@@ -191,7 +195,7 @@ def _reason(error: Exception) -> str:
 
     Errors of parsing quote the answer, and a receiver can put the token of the call into it.
     """
-    is_own = isinstance(error, aiohttp.ClientConnectorError | AnswerTooLarge)
+    is_own = isinstance(error, aiohttp.ClientConnectorError | ResponseTooLarge)
     return str(error) if is_own else type(error).__name__
 
 

@@ -11,14 +11,14 @@ from urllib.parse import SplitResult, urlsplit
 
 from kubernetes_asyncio.config import ConfigException
 
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 from proxy.wire.tls_client import client_context
 
 _TOKEN = "BearerToken"  # noqa: S105 - the name of it, in the library
 _LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 
-class WebhookError(SetupError):
+class WebhookConfigError(OperatorError):
     """The receiver's description cannot be used."""
 
 
@@ -40,7 +40,7 @@ class ConfigurationSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookEndpoint:
     """One state of the description."""
 
     url: str
@@ -50,26 +50,28 @@ class Target:
     server_name: str | None
 
 
-class WebhookTarget:
+class WebhookConfigLoader:
     """The receiver; what is written about it may change."""
 
     def __init__(self, source: ConfigurationSource) -> None:
         self._source = source
         self._reading: Reading | None = None
 
-    async def read(self) -> Target:
-        """Return what is written now; WebhookError when it cannot be used."""
+    async def read(self) -> WebhookEndpoint:
+        """Return what is written now; WebhookConfigError when it cannot be used."""
         try:
             reading = await self._source.read(self._reading)
             target = await asyncio.to_thread(_target, reading.configuration)
         except (ConfigException, OSError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise WebhookError(f"cannot use {self._source} for audit events: {reason}") from error
+            raise WebhookConfigError(
+                f"cannot use {self._source} for audit events: {reason}"
+            ) from error
         self._reading = reading
         return target
 
 
-def _target(configuration: Any) -> Target:
+def _target(configuration: Any) -> WebhookEndpoint:
     url = urlsplit(configuration.host)
     if url.username is not None:
         raise ValueError("a credential in the server's URL is not supported")
@@ -81,7 +83,7 @@ def _target(configuration: Any) -> Target:
     authorization = token.strip() if token else None
     if authorization and not (authorization.isascii() and authorization.isprintable()):
         raise ValueError("its token is not printable ASCII")
-    return Target(
+    return WebhookEndpoint(
         url.geturl(), authorization, _context(url, configuration), configuration.tls_server_name
     )
 

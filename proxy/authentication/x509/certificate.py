@@ -185,8 +185,8 @@ def _extensions(signed: DerReader, version: int, budget: Budget) -> Extensions:
     extensions: dict[bytes, RawExtension] = {}
     while not items.is_empty:
         # An extension takes as long as two names. Certificates have about ten.
-        budget.spend()
-        budget.spend()
+        budget.take()
+        budget.take()
         item = items.read(SEQUENCE)
         oid = item.read_object_identifier()
         is_critical = item.read_boolean() if item.next_tag == BOOLEAN else False

@@ -42,7 +42,7 @@ class Budget:
     def __init__(self, items: int) -> None:
         self._left = items
 
-    def spend(self) -> None:
+    def take(self) -> None:
         """Take one item from the budget; DerError if there is none left."""
         self._left -= 1
         if self._left < 0:

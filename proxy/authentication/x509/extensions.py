@@ -160,13 +160,13 @@ def _name_constraints(extension: RawExtension, draft: _Draft) -> bool:
 def _distribution_points(extension: RawExtension, draft: _Draft) -> bool:
     points = DerReader(extension.value).read(SEQUENCE)
     while not points.is_empty:
-        draft.budget.spend()
+        draft.budget.take()
         name = points.read(SEQUENCE).read_optional(CONTEXT_CONSTRUCTED)
         if name is None:
             continue
         uris = name.read(CONTEXT_CONSTRUCTED)
         while uris.next_tag == CONTEXT + 6:
-            draft.budget.spend()
+            draft.budget.take()
             uris.read(CONTEXT + 6)
     return True
 
@@ -199,7 +199,7 @@ def _extended_key_usage(extension: RawExtension, draft: _Draft) -> bool:
     usages = DerReader(extension.value).read(SEQUENCE)
     found: set[bytes] = set()
     while not usages.is_empty:
-        draft.budget.spend()
+        draft.budget.take()
         found.add(usages.read_object_identifier())
     is_for_clients = not found or not found.isdisjoint((_CLIENT_AUTH, _ANY_USAGE))
     draft.said = replace(draft.said, is_for_clients=is_for_clients)
@@ -210,7 +210,7 @@ def _policies(extension: RawExtension, draft: _Draft) -> bool:
     policies = DerReader(extension.value).read(SEQUENCE)
     found: set[bytes] = set()
     while not policies.is_empty:
-        draft.budget.spend()
+        draft.budget.take()
         policy = policies.read(SEQUENCE).read_bytes(OBJECT_IDENTIFIER)
         check_policy_identifier(policy)
         if policy in found:
@@ -222,7 +222,7 @@ def _policies(extension: RawExtension, draft: _Draft) -> bool:
 def _policy_mappings(extension: RawExtension, draft: _Draft) -> bool:
     mappings = DerReader(extension.value).read(SEQUENCE)
     while not mappings.is_empty:
-        draft.budget.spend()
+        draft.budget.take()
         mapping = mappings.read(SEQUENCE)
         mapping.read(OBJECT_IDENTIFIER)
         mapping.read(OBJECT_IDENTIFIER)
@@ -241,7 +241,7 @@ def _authority_information(extension: RawExtension, draft: _Draft) -> bool:
         raise DerError("authority information that is critical")
     items = DerReader(extension.value).read(SEQUENCE)
     while not items.is_empty:
-        draft.budget.spend()
+        draft.budget.take()
         item = items.read(SEQUENCE)
         item.read_object_identifier()
         item.read_optional(CONTEXT + 6)

@@ -85,7 +85,7 @@ def read_general_names(extension: DerReader, budget: Budget) -> GeneralNames:
     found: dict[int, list[bytes]] = {_DNS: [], _EMAIL: [], _URI: [], _IP: []}
     others = 0
     while not names.is_empty:
-        budget.spend()
+        budget.take()
         tag, value = names.read_value()
         if tag in found:
             found[tag].append(value)
@@ -112,7 +112,7 @@ def read_subtrees(subtrees: DerReader | None, budget: Budget) -> Subtrees:
     networks: list[Network] = []
     others = 0
     while not subtrees.is_empty:
-        budget.spend()
+        budget.take()
         tag, value = subtrees.read(SEQUENCE).read_value()
         if tag == _DNS:
             dns.append(_domain_constraint(_ascii(value)))
@@ -142,7 +142,7 @@ def _domain_constraint(domain: str) -> str:
 def _email_constraint(constraint: str, budget: Budget) -> str:
     if "@" not in constraint:
         return _domain_constraint(constraint)
-    budget.spend()  # it takes as long as to read another one
+    budget.take()  # it takes as long as to read another one
     if mailbox(constraint) is None:
         raise DerError("a constraint that is not an email address")
     return constraint
@@ -150,7 +150,7 @@ def _email_constraint(constraint: str, budget: Budget) -> str:
 
 def _host_constraint(domain: str, budget: Budget) -> str:
     if ":" in domain:
-        budget.spend()  # to tell it from an address takes as long
+        budget.take()  # to tell it from an address takes as long
     if is_address(domain):
         raise DerError("a constraint of URIs that is an address")
     return _domain_constraint(domain)

@@ -32,7 +32,7 @@ class ComparisonBudget:
     def __init__(self) -> None:
         self._left = _MOST_COMPARISONS
 
-    def spend(self, path: Sequence[Certificate]) -> None:
+    def take(self, path: Sequence[Certificate]) -> None:
         """Take what a path costs; ConstraintError if there is not that much left."""
         for position, one in enumerate(path):
             constraints = one.extensions.name_constraints

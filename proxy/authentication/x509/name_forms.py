@@ -100,7 +100,7 @@ def read_host(uri: str, budget: Budget) -> str:
     plain = _PLAIN_URI.fullmatch(uri)
     if plain is not None:
         return (plain["host"] or "") + (plain["port"] or "")
-    budget.spend()
+    budget.take()
     if not _is_parsed_by_go(uri):
         raise DerError("a URI that Go does not parse")
     return ""

@@ -33,9 +33,9 @@ def read_name(name: bytes, budget: Budget) -> tuple[Attribute, ...]:
     while not parts.is_empty:
         part = parts.read(SET)
         if part.is_empty:
-            budget.spend()
+            budget.take()
         while not part.is_empty:
-            budget.spend()
+            budget.take()
             attribute = part.read(SEQUENCE)
             kind = attribute.read_object_identifier()
             attributes.append((kind, text(*attribute.read_value())))

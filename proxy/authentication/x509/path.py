@@ -160,7 +160,7 @@ def _is_within_rules(path: Sequence[Certificate], budget: ComparisonBudget) -> b
     if any(one.extensions.has_policy_rules for one in path[:-1]):
         return False
     try:
-        budget.spend(path)
+        budget.take(path)
         check_name_constraints(path)
     except ConstraintError:
         return False

@@ -4,9 +4,9 @@ import argparse
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from proxy.analysis.cluster import Cluster, open_cluster, runs_in_pod
+from proxy.analysis.cluster import Cluster, is_in_cluster, open_cluster
 from proxy.analysis.output import OUTPUTS
-from proxy.cli.kubeconfig_source import SourceError, find_context
+from proxy.cli.kubeconfig_source import KubeconfigSourceError, find_context
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -24,11 +24,11 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_cluster(options: argparse.Namespace) -> AbstractAsyncContextManager[Cluster]:
-    """Return the cluster that the options name, to be entered; SetupError if there is none."""
+    """Return the cluster that the options name, to be entered; OperatorError if there is none."""
     try:
         found = find_context(options.context, options.kubeconfig)
-    except SourceError:
-        if options.context or options.kubeconfig or not runs_in_pod():
+    except KubeconfigSourceError:
+        if options.context or options.kubeconfig or not is_in_cluster():
             raise
         return open_cluster(None)
     document = {

@@ -4,14 +4,14 @@ import argparse
 import os
 from pathlib import Path
 
-from proxy.core.errors import SetupError
-from proxy.settings.types import read_address, read_server
+from proxy.core.errors import OperatorError
+from proxy.settings.types import parse_address, parse_server
 
 
 def listen_address(text: str) -> tuple[str, int]:
     """Return the two halves of ADDRESS:PORT."""
     try:
-        return read_address(text)
+        return parse_address(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -19,7 +19,7 @@ def listen_address(text: str) -> tuple[str, int]:
 def server_address(text: str) -> tuple[str, int]:
     """Return host and port of https://HOST[:PORT]."""
     try:
-        return read_server(text)
+        return parse_server(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -35,7 +35,7 @@ LOG_LEVEL_VARIABLE = "UNDERSTUDY_LOG_LEVEL"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-class EnvironmentVariableError(SetupError):
+class EnvironmentVariableError(OperatorError):
     """An environment variable is not what it could be."""
 
 

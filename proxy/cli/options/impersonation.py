@@ -3,12 +3,12 @@
 import argparse
 from collections.abc import Iterable
 
-from proxy.core.errors import Forbidden, SetupError
+from proxy.core.errors import Forbidden, OperatorError
 from proxy.core.http.headers import check_header_safe
 from proxy.core.userinfo import (
     Extra,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
     node_name,
     service_account,
 )
@@ -16,7 +16,7 @@ from proxy.core.userinfo import (
 _UNEXPANDED = "$("
 
 
-class WantedError(SetupError):
+class ImpersonationOptionError(OperatorError):
     """Nobody can be acted as by these options."""
 
 
@@ -44,22 +44,22 @@ def add_impersonation_options(parser: argparse.ArgumentParser, *, required: bool
     )
 
 
-def wanted_identity(options: argparse.Namespace) -> Identity | None:
-    """Return whom the options name, None without a name; WantedError for what never works."""
-    wanted = named_identity(options)
-    if wanted is not None:
-        _check(wanted)
-    return wanted
+def wanted_user_from(options: argparse.Namespace) -> UserInfo | None:
+    """Return the user that the options name, or None; ImpersonationOptionError if invalid."""
+    wanted_user = named_user(options)
+    if wanted_user is not None:
+        _check(wanted_user)
+    return wanted_user
 
 
-def named_identity(options: argparse.Namespace) -> Identity | None:
+def named_user(options: argparse.Namespace) -> UserInfo | None:
     """Return whom the options name, None without a name, whatever may come of it."""
     if options.as_user is None:
         if options.as_group or options.as_uid or options.as_user_extra:
-            raise WantedError("--as-group, --as-uid and --as-user-extra need --as")
+            raise ImpersonationOptionError("--as-group, --as-uid and --as-user-extra need --as")
         return None
     extra = collected_extra(options.as_user_extra)
-    return Identity(options.as_user, options.as_uid, tuple(options.as_group), extra)
+    return UserInfo(options.as_user, options.as_uid, tuple(options.as_group), extra)
 
 
 def collected_extra(pairs: Iterable[tuple[str, str]]) -> Extra:
@@ -67,24 +67,29 @@ def collected_extra(pairs: Iterable[tuple[str, str]]) -> Extra:
     extra: dict[str, list[str]] = {}
     for key, value in pairs:
         extra.setdefault(key, []).append(value)
-    return extra_of(extra)
+    return make_extra(extra)
 
 
-def _check(wanted: Identity) -> None:
+def _check(wanted_user: UserInfo) -> None:
     """Refuse at the start what the proxy would refuse with every request."""
     try:
-        check_header_safe(wanted)
+        check_header_safe(wanted_user)
     except Forbidden as refusal:
-        raise WantedError(refusal.message) from refusal
-    texts = [wanted.name, wanted.uid, *wanted.groups]
-    texts += [value for _, values in wanted.extra for value in values]
+        raise ImpersonationOptionError(refusal.message) from refusal
+    texts = [wanted_user.name, wanted_user.uid, *wanted_user.groups]
+    texts += [value for _, values in wanted_user.extra for value in values]
     if any(_UNEXPANDED in text for text in texts):
         # Kubernetes leaves $(NAME) as it is when the container has no such variable.
-        raise WantedError("$(...) was not expanded: is the variable in the container's env?")
-    if wanted.name.startswith("system:node:") and node_name(wanted.name) is None:
-        raise WantedError(f"--as {wanted.name}: no node has that name")
-    if wanted.name.startswith("system:serviceaccount:") and service_account(wanted.name) is None:
-        raise WantedError(f"--as {wanted.name}: no service account has that name")
+        raise ImpersonationOptionError(
+            "$(...) was not expanded: is the variable in the container's env?"
+        )
+    if wanted_user.name.startswith("system:node:") and node_name(wanted_user.name) is None:
+        raise ImpersonationOptionError(f"--as {wanted_user.name}: no node has that name")
+    if (
+        wanted_user.name.startswith("system:serviceaccount:")
+        and service_account(wanted_user.name) is None
+    ):
+        raise ImpersonationOptionError(f"--as {wanted_user.name}: no service account has that name")
 
 
 def extra_pair(text: str) -> tuple[str, str]:

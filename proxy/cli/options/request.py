@@ -7,21 +7,26 @@ from pathlib import Path
 from typing import NoReturn
 
 from proxy.analysis.cluster import Cluster
-from proxy.analysis.discovery import find_kind, literal_kind
-from proxy.analysis.explain import Settings
+from proxy.analysis.discovery import find_resource, resource_from_name
+from proxy.analysis.explain import DecisionSettings
 from proxy.cli.options.impersonation import (
     add_impersonation_options,
     collected_extra,
     extra_pair,
-    named_identity,
+    named_user,
 )
-from proxy.core.errors import Refusal, SetupError
-from proxy.core.explain.explanation import Request
-from proxy.core.impersonation.checks import DecisionRules
-from proxy.core.requestinfo.request_info import Action, Place, named_action, parse_action
+from proxy.core.errors import OperatorError, StatusError
+from proxy.core.explain.explanation import ExplainRequest
+from proxy.core.impersonation.checks import ImpersonationRules
+from proxy.core.requestinfo.request_info import (
+    ObjectRef,
+    RequestInfo,
+    parse_request_info,
+    request_info_for,
+)
 from proxy.core.userinfo import (
     Caller,
-    Identity,
+    UserInfo,
     authenticated_groups,
     service_account,
     service_account_groups,
@@ -30,7 +35,7 @@ from proxy.core.userinfo import (
 _NAMELESS = {"get": "list", "delete": "deletecollection"}
 
 
-class RequestError(SetupError):
+class RequestOptionError(OperatorError):
     """No such request can be made."""
 
 
@@ -38,7 +43,7 @@ class UsageError(Exception):
     """The options do not go together; the text says how."""
 
 
-def add_action_options(parser: argparse.ArgumentParser) -> None:
+def add_verb_resource_options(parser: argparse.ArgumentParser) -> None:
     """Add everything that describes what a request does."""
     parser.add_argument("verb", nargs="?", metavar="VERB", help="get, list, create, ...")
     parser.add_argument(
@@ -65,7 +70,7 @@ def add_action_options(parser: argparse.ArgumentParser) -> None:
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     """Add everything that describes a request."""
-    add_action_options(parser)
+    add_verb_resource_options(parser)
     group = parser.add_argument_group("who is calling")
     group.add_argument("--user", metavar="USER", help="the caller's user name")
     group.add_argument(
@@ -106,10 +111,10 @@ def check_usage(options: argparse.Namespace) -> None:
         raise UsageError("say who is calling: --user")
     if not options.user:
         raise UsageError("--user: nobody is called that")
-    check_action_usage(options)
+    check_request_usage(options)
 
 
-def check_action_usage(options: argparse.Namespace) -> None:
+def check_request_usage(options: argparse.Namespace) -> None:
     """Refuse options that do not say one action."""
     if (options.raw is None) == (options.resource is None):
         raise UsageError("say what is asked for: VERB RESOURCE, or --raw PATH")
@@ -119,34 +124,36 @@ def check_action_usage(options: argparse.Namespace) -> None:
         raise UsageError("either --namespace or --all-namespaces")
 
 
-async def described_request(options: argparse.Namespace, cluster: Cluster) -> Request:
+async def described_request(options: argparse.Namespace, cluster: Cluster) -> ExplainRequest:
     """Return the request that the options describe."""
-    return Request(
-        _caller(options), named_identity(options), await described_action(options, cluster)
+    return ExplainRequest(
+        _caller(options), named_user(options), await request_info_from(options, cluster)
     )
 
 
-def decision_settings(options: argparse.Namespace) -> Settings:
+def decision_settings(options: argparse.Namespace) -> DecisionSettings:
     """Return the settings of a config file, or what a proxy does without any."""
     if options.config is None:
-        return Settings(DecisionRules())
+        return DecisionSettings(ImpersonationRules())
     # Only here, because these know every room.
     from proxy.runtime.builders import (  # noqa: PLC0415
+        base_restrictions,
         decision_rules,
-        nameless_guards,
     )
     from proxy.settings.loader import load_settings  # noqa: PLC0415
 
     settings = load_settings(options.config)
-    return Settings(decision_rules(settings.impersonation), nameless_guards(settings))
+    return DecisionSettings(decision_rules(settings.impersonation), base_restrictions(settings))
 
 
-def notes_on(request: Request) -> list[str]:
+def notes_on(request: ExplainRequest) -> list[str]:
     """Return what somebody may have meant otherwise."""
-    action = request.action
-    if action.is_resource and not action.name and action.verb in _NAMELESS:
-        meant = _NAMELESS[action.verb]
-        return [f"no request has the verb {action.verb} without a name; did you mean {meant}?"]
+    request_info = request.request_info
+    if request_info.is_resource and not request_info.name and request_info.verb in _NAMELESS:
+        meant = _NAMELESS[request_info.verb]
+        return [
+            f"no request has the verb {request_info.verb} without a name; did you mean {meant}?"
+        ]
     return []
 
 
@@ -157,22 +164,24 @@ def _caller(options: argparse.Namespace) -> Caller:
         groups = service_account_groups(account.namespace)
     extra = collected_extra(options.extra)
     groups = authenticated_groups(options.user, groups)
-    return Caller(Identity(options.user, options.uid, groups, extra))
+    return Caller(UserInfo(options.user, options.uid, groups, extra))
 
 
-async def described_action(options: argparse.Namespace, cluster: Cluster) -> Action:
+async def request_info_from(options: argparse.Namespace, cluster: Cluster) -> RequestInfo:
     """Return the action that the options describe."""
     try:
         if options.raw is not None:
-            return parse_action(options.method.upper().encode(), os.fsencode(options.raw))
+            return parse_request_info(options.method.upper().encode(), os.fsencode(options.raw))
         resource, _, subresource = options.resource.partition("/")
-        kind = await find_kind(cluster, resource)
+        kind = await find_resource(cluster, resource)
         if kind is None:
             print(f"understudy: the API server has no resource {resource}", file=sys.stderr)
-            kind = literal_kind(resource)
+            kind = resource_from_name(resource)
         namespace = ""
         if kind.is_namespaced and not options.all_namespaces:
             namespace = options.namespace or cluster.namespace
-        return named_action(options.verb, kind, Place(namespace, options.name or "", subresource))
-    except Refusal as refusal:
-        raise RequestError(f"refused before anybody is asked: {refusal.message}") from refusal
+        return request_info_for(
+            options.verb, kind, ObjectRef(namespace, options.name or "", subresource)
+        )
+    except StatusError as refusal:
+        raise RequestOptionError(f"refused before anybody is asked: {refusal.message}") from refusal

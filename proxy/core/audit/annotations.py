@@ -8,23 +8,23 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from proxy.core.audit.event import go_duration, quoted
-from proxy.core.audit.limits import ANNOTATION_BYTES, WANTED_BYTES
+from proxy.core.audit.limits import ANNOTATION_BYTES, WANTED_USER_BYTES
 from proxy.core.audit.users import user_text
-from proxy.core.errors import BadRequest, Refusal
-from proxy.core.impersonation.modes import Mode
-from proxy.core.impersonation.permit import Admission
+from proxy.core.errors import BadRequest, StatusError
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.impersonation.permit import Permit
 from proxy.core.truncation import (
     NO_CUTS,
+    BoundedText,
     Cut,
     Cuts,
-    Piece,
     cut_of,
     cuts_text,
     json_size,
     read_cuts,
     shortened,
 )
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 DOMAIN = "kube-understudy.io"
 _LATENCY = "apiserver.latency.k8s.io"
@@ -34,10 +34,10 @@ _SECOND = timedelta(seconds=1)
 _TRUNCATED = '"audit.k8s.io/truncated":"true"'
 """As kube-apiserver marks an event whose bodies it left out because of its size."""
 _CUTS = f"{DOMAIN}/truncated"
-_MODES = {mode: f'"{DOMAIN}/mode":"{mode.value}"' for mode in Mode}
+_MODES = {mode: f'"{DOMAIN}/mode":"{mode.value}"' for mode in ImpersonationMode}
 
 
-class Ending(NamedTuple):
+class ResponseOutcome(NamedTuple):
     """How a request ended. `upstream_code` is 0 if the API server did not answer it."""
 
     upstream_code: int
@@ -59,33 +59,33 @@ class Latencies(NamedTuple):
     impersonation: float | None
 
 
-def annotations_text(
-    admission: Admission | None,
-    refusal: Refusal | None,
+def format_annotations(
+    permit: Permit | None,
+    error: StatusError | None,
     *,
     reviews: int,
-    ending: Ending | None,
-    wanted: Identity | None = None,
+    ending: ResponseOutcome | None,
+    wanted_user: UserInfo | None = None,
     cuts: Cuts = NO_CUTS,
-) -> Piece:
+) -> BoundedText:
     """Return the annotations as a member of an event, in the order of their keys, and all cuts.
 
     `wanted` is whom a refused request asked for: its event names nobody whom it became. `cuts` is
     what was cut elsewhere in the event.
     """
     members = _Members(cuts)
-    mode = None if admission is None else admission.mode
+    mode = None if permit is None else permit.mode
     if mode is not None or reviews:
         members.texts.append(f'"{DOMAIN}/cache":"{"miss" if reviews else "hit"}"')
         members.texts.append(f'"{DOMAIN}/reviews":"{reviews}"')
     if mode is not None:
         members.texts.append(_MODES[mode])
-    if refusal is not None and refusal.failed_check:
-        members.add("first-failed-check", refusal.failed_check)
-    if admission is not None and admission.warning is not None:
-        members.add("warning", admission.warning)
-    if wanted is not None:
-        members.add_identity("wanted", wanted)
+    if error is not None and error.failed_check:
+        members.add("first-failed-check", error.failed_check)
+    if permit is not None and permit.warning is not None:
+        members.add("warning", permit.warning)
+    if wanted_user is not None:
+        members.add_identity("wanted", wanted_user)
     if ending is not None:
         _add_ending(members, ending)
     return members.piece()
@@ -111,23 +111,23 @@ class _Members:
             value = shortened(value, ANNOTATION_BYTES)
         self.texts.append(f'"{DOMAIN}/{name}":{quoted(value)}')
 
-    def add_identity(self, name: str, identity: Identity) -> None:
+    def add_identity(self, name: str, user: UserInfo) -> None:
         """Add an identity as JSON, which stays JSON when it is cut."""
-        text, cuts = user_text(identity, path=f"annotations.{name}", most=WANTED_BYTES)
+        text, cuts = user_text(user, path=f"annotations.{name}", most=WANTED_USER_BYTES)
         self._cuts += cuts
         self.texts.append(f'"{DOMAIN}/{name}":{quoted(text)}')
 
-    def piece(self) -> Piece:
+    def piece(self) -> BoundedText:
         """Return them all, in the order of their keys."""
         if self._cuts:
             self.texts += [_TRUNCATED, f'"{_CUTS}":{quoted(cuts_text(self._cuts))}']
         # Each begins with its key, and no key is the beginning of another.
         self.texts.sort()
         text = f',"annotations":{{{",".join(self.texts)}}}' if self.texts else ""
-        return Piece(text, self._cuts)
+        return BoundedText(text, self._cuts)
 
 
-def _add_ending(members: _Members, ending: Ending) -> None:
+def _add_ending(members: _Members, ending: ResponseOutcome) -> None:
     members.texts.append(f'"{DOMAIN}/response-bytes":"{ending.body_bytes}"')
     if ending.upstream_code:
         members.texts.append(f'"{DOMAIN}/upstream-code":"{ending.upstream_code}"')
@@ -141,7 +141,7 @@ def _add_ending(members: _Members, ending: Ending) -> None:
         members.texts.append(ending.latencies)
 
 
-def latencies_text(latencies: Latencies, *, verb: str) -> str:
+def format_latencies(latencies: Latencies, *, verb: str) -> str:
     """Return where the time of a long request went, as far as we know; never for a watch."""
     total, authentication, impersonation = latencies
     if total <= LONG or verb == "watch":
@@ -158,13 +158,13 @@ def latencies_text(latencies: Latencies, *, verb: str) -> str:
     )
 
 
-def plain_annotations(admission: Admission) -> str:
+def annotations_template(permit: Permit) -> str:
     """Return the annotations of a request of which nothing special is to be told, as a pattern.
 
     `%d` are the bytes of the answer and the code of the API server, in this order.
     """
     code, size = 111222333, 444555666
-    text = annotations_text(admission, None, reviews=0, ending=Ending(code, size)).text
+    text = format_annotations(permit, None, reviews=0, ending=ResponseOutcome(code, size)).text
     return text.replace("%", "%%").replace(str(size), "%d").replace(str(code), "%d")
 
 
@@ -173,7 +173,7 @@ _NAME = b"audit-id"
 _NAME_LENGTH = len(_NAME)
 
 
-def adopted_audit_id(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+def client_audit_id(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
     """Return the client's own id if it is fit for a header and a log; else one must be made.
 
     Two ids are refused: the API server would take the first and drop the other unseen.

@@ -17,16 +17,16 @@ from proxy.core.audit.limits import (
     WRITTEN_AGENT_BYTES,
 )
 from proxy.core.audit.users import user_text
-from proxy.core.errors import Refusal
+from proxy.core.errors import StatusError
 from proxy.core.gocompat.json import go_json
 from proxy.core.gocompat.quote import MARKER
 from proxy.core.gocompat.url import request_uri
-from proxy.core.impersonation.permit import Admission
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.timestamps import SECOND, SecondText
+from proxy.core.impersonation.permit import Permit
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.timestamps import SECOND, SecondFormatter
 from proxy.core.truncation import (
     NO_CUTS,
-    Piece,
+    BoundedText,
     cut_of,
     encoded_size,
     json_size,
@@ -54,7 +54,7 @@ class Stage(StrEnum):
     PANIC = "Panic"
 
 
-class EventText(NamedTuple):
+class EventFields(NamedTuple):
     """The parts of an event in their order. What may be missing begins with its comma, or is empty.
 
     `audit_id` and `user` are whole JSON values, `request` is two members.
@@ -81,7 +81,7 @@ _LINE = (
 )
 
 
-def event_line(event: EventText) -> bytes:
+def event_line(event: EventFields) -> bytes:
     """Return an event as one line of an audit log."""
     return (_LINE % event).encode()
 
@@ -89,7 +89,7 @@ def event_line(event: EventText) -> bytes:
 # An event of which nothing special is to be told: first for what equal requests have in common, and
 # then once more for the id, the code and two moments. Made from the other pattern, so that both
 # cannot come apart.
-PLAIN_LINE = _LINE % EventText(
+PLAIN_LINE = _LINE % EventFields(
     level="%s",
     audit_id="%%s",
     stage=Stage.RESPONSE_COMPLETE.value,
@@ -106,14 +106,16 @@ PLAIN_LINE = _LINE % EventText(
 )
 
 
-def request_text(action: Action | None, method: bytes, target: bytes, *, most: int) -> Piece:
+def request_text(
+    request_info: RequestInfo | None, method: bytes, target: bytes, *, most: int
+) -> BoundedText:
     """Return what was asked for: the target as Go shows it, at most `most` bytes, and the verb."""
-    return _asked(action, method, request_uri(target), most)
+    return _asked(request_info, method, request_uri(target), most)
 
 
 def unauthenticated_request_text(
-    action: Action | None, method: bytes, target: bytes, *, most: int
-) -> Piece:
+    request_info: RequestInfo | None, method: bytes, target: bytes, *, most: int
+) -> BoundedText:
     """Return the same for a request of no known caller.
 
     Of a target that is cut the path is not escaped anew: nobody else has it to compare with, and
@@ -121,29 +123,29 @@ def unauthenticated_request_text(
     """
     is_long = len(target) > most
     uri = target.decode("utf-8", "surrogateescape") if is_long else request_uri(target)
-    return _asked(action, method, uri, most)
+    return _asked(request_info, method, uri, most)
 
 
-def _asked(action: Action | None, method: bytes, uri: str, most: int) -> Piece:
-    verb = method.decode("ascii").lower() if action is None else action.verb
+def _asked(request_info: RequestInfo | None, method: bytes, uri: str, most: int) -> BoundedText:
+    verb = method.decode("ascii").lower() if request_info is None else request_info.verb
     if len(uri) <= most:  # Only what may fit is encoded as a whole.
         text = go_json(uri)
         if encoded_size(text) <= most + _QUOTES:
-            return Piece(f'"requestURI":{text},"verb":{quoted(verb)}')
+            return BoundedText(f'"requestURI":{text},"verb":{quoted(verb)}')
     text = go_json(shortened(uri, most))
-    return Piece(f'"requestURI":{text},"verb":{quoted(verb)}', (cut_of("requestURI", uri),))
+    return BoundedText(f'"requestURI":{text},"verb":{quoted(verb)}', (cut_of("requestURI", uri),))
 
 
-def decision_text(admission: Admission | None, *, most: int) -> Piece:
+def decision_text(permit: Permit | None, *, most: int) -> BoundedText:
     """Return whom the caller became and by which constraint, if it became somebody else."""
-    if admission is None or admission.mode is None:
-        return Piece("")
-    user, cuts = user_text(admission.acting, path="impersonatedUser", most=most)
+    if permit is None or permit.mode is None:
+        return BoundedText("")
+    user, cuts = user_text(permit.user, path="impersonatedUser", most=most)
     text = f',"impersonatedUser":{user}'
-    if admission.constraint is None:
-        return Piece(text, cuts)
-    constraint = go_json({"impersonationConstraint": admission.constraint})
-    return Piece(f'{text},"authenticationMetadata":{constraint}', cuts)
+    if permit.constraint is None:
+        return BoundedText(text, cuts)
+    constraint = go_json({"impersonationConstraint": permit.constraint})
+    return BoundedText(f'{text},"authenticationMetadata":{constraint}', cuts)
 
 
 def origin_text(addresses: Sequence[str], agent: bytes) -> str:
@@ -152,66 +154,68 @@ def origin_text(addresses: Sequence[str], agent: bytes) -> str:
     return f'{text},"userAgent":{go_json(_agent(agent))}' if agent else text
 
 
-def object_text(action: Action | None, metadata: Mapping[str, str] | None = None) -> Piece:
+def object_text(
+    request_info: RequestInfo | None, metadata: Mapping[str, str] | None = None
+) -> BoundedText:
     """Return which object is meant; what the target does not say may be in the body's metadata."""
-    if action is None or not action.is_resource:
-        return Piece("")
+    if request_info is None or not request_info.is_resource:
+        return BoundedText("")
     known = metadata or {}
     reference = {
-        "resource": action.resource,
-        "namespace": action.namespace or known.get("namespace", ""),
-        "name": action.name or known.get("name", ""),
+        "resource": request_info.resource,
+        "namespace": request_info.namespace or known.get("namespace", ""),
+        "name": request_info.name or known.get("name", ""),
         "uid": known.get("uid", ""),
-        "apiGroup": action.group,
-        "apiVersion": action.version,
+        "apiGroup": request_info.group,
+        "apiVersion": request_info.version,
         "resourceVersion": known.get("resourceVersion", ""),
-        "subresource": action.subresource,
+        "subresource": request_info.subresource,
     }
     # Not by an encoder of whole objects, which takes three times as long for few short words.
     words = [f'"{name}":{quoted(value)}' for name, value in reference.items() if value]
     text = f"{{{','.join(words)}}}"
     if encoded_size(text) <= OBJECT_BYTES:
-        return Piece(f',"objectRef":{text}')
+        return BoundedText(f',"objectRef":{text}')
     short = go_json({name: _name(value) for name, value in reference.items() if value})
-    return Piece(f',"objectRef":{short}', (cut_of("objectRef", text),))
+    return BoundedText(f',"objectRef":{short}', (cut_of("objectRef", text),))
 
 
 def response_text(
     code: int,
-    refusal: Refusal | None = None,
+    error: StatusError | None = None,
     status: Mapping[str, object] | None = None,
     *,
     most: int,
-) -> Piece:
+) -> BoundedText:
     """Return how a request was answered: by our refusal, by a Status of the API server, or plainly.
 
     Code 0 means that nothing was sent at all, for which the API server has words of its own.
     """
-    if refusal is not None and not refusal.is_plain_text:
+    if error is not None and not error.is_plain_text:
         told: dict[str, object] = {
             "status": "Failure",
-            "message": refusal.message,
-            "reason": refusal.reason,
+            "message": error.message,
+            "reason": error.reason,
         }
-        details: dict[str, object] = dict(refusal.details or {})
-        if refusal.retry_after_seconds is not None:
-            details["retryAfterSeconds"] = refusal.retry_after_seconds
-        if details or refusal.details is not None:
+        details: dict[str, object] = dict(error.details or {})
+        if error.retry_after_seconds is not None:
+            details["retryAfterSeconds"] = error.retry_after_seconds
+        if details or error.details is not None:
             told["details"] = details
-        return _response(code or refusal.code, told, most)
+        return _response(code or error.code, told, most)
     if code == 0:
         return _response(_OK, _NOTHING_SENT, most)
     if status is None:
-        return Piece(f',"responseStatus":{{"metadata":{{}},"code":{code}}}')
+        return BoundedText(f',"responseStatus":{{"metadata":{{}},"code":{code}}}')
     return _response(code, {name: status[name] for name in _STATUS_MEMBERS if name in status}, most)
 
 
-def _response(code: int, told: Mapping[str, object], most: int) -> Piece:
+def _response(code: int, told: Mapping[str, object], most: int) -> BoundedText:
     text, cuts = _written({"metadata": {}, **told, "code": code}), NO_CUTS
     if not text or encoded_size(text) > most:
         cuts = (cut_of("responseStatus", text),)
         text = go_json({"metadata": {}, **_short_status(told, most), "code": code})
-    return Piece(f',"responseStatus":{text}', cuts)
+    return BoundedText(f',"responseStatus":{text}', cuts)
 
 
 def _written(document: Mapping[str, object]) -> str:
@@ -256,15 +260,15 @@ def quoted(text: str) -> str:
     return f'"{text}"' if is_plain else go_json(text)
 
 
-class Timestamps:
+class TimestampFormatter:
     """Writes moments down as Go does, most of which are in the same second as the one before."""
 
     __slots__ = ("_seconds",)
 
     def __init__(self) -> None:
-        self._seconds = SecondText()
+        self._seconds = SecondFormatter()
 
-    def of_both(self, earlier: int, later: int) -> tuple[str, str]:
+    def format_pair(self, earlier: int, later: int) -> tuple[str, str]:
         """Return the timestamps of two moments of one request."""
         # Not by an f-string, which takes twice as long for digits.
         second, rest = divmod(earlier, SECOND)

@@ -7,9 +7,9 @@ nothing that an event would not say anyway.
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from proxy.core.audit.annotations import plain_annotations
+from proxy.core.audit.annotations import annotations_template
 from proxy.core.audit.event import (
-    Timestamps,
+    TimestampFormatter,
     decision_text,
     object_text,
     origin_text,
@@ -19,9 +19,9 @@ from proxy.core.audit.event import (
 )
 from proxy.core.audit.limits import EventLimits
 from proxy.core.audit.users import user_text
-from proxy.core.impersonation.permit import Admission
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.truncation import NO_CUTS, Cuts, Piece
+from proxy.core.impersonation.permit import Permit
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.truncation import NO_CUTS, BoundedText, Cuts
 from proxy.core.userinfo import Caller
 
 _MOST_REMEMBERED = 4096
@@ -36,7 +36,7 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
-class RequestPieces(NamedTuple):
+class RequestFragments(NamedTuple):
     """What a request asks for, and the object it names."""
 
     request: str
@@ -45,7 +45,7 @@ class RequestPieces(NamedTuple):
     cuts: Cuts = NO_CUTS
 
 
-class PeoplePieces(NamedTuple):
+class UserFragments(NamedTuple):
     """Who calls, and whom the caller becomes."""
 
     user: str
@@ -55,34 +55,36 @@ class PeoplePieces(NamedTuple):
     cuts: Cuts = NO_CUTS
 
 
-class AuditPieces:
+class EventFragmentCache:
     """Remembers the parts of events."""
 
     def __init__(self, limits: EventLimits | None = None) -> None:
         self.limits = limits or EventLimits()
-        self._requests: dict[tuple[bytes, bytes], RequestPieces] = {}
-        self._people: dict[int, tuple[Admission | Caller, PeoplePieces]] = {}
+        self._requests: dict[tuple[bytes, bytes], RequestFragments] = {}
+        self._people: dict[int, tuple[Permit | Caller, UserFragments]] = {}
         self._origins: dict[tuple[str, bytes], str] = {}
-        self.timestamps = Timestamps()
+        self.timestamps = TimestampFormatter()
 
-    def request(self, action: Action | None, method: bytes, target: bytes) -> RequestPieces:
+    def request(
+        self, request_info: RequestInfo | None, method: bytes, target: bytes
+    ) -> RequestFragments:
         """Return what a request asks for; the action must be the one read from method and target.
 
         Without an action nothing is known of the object, and nothing is remembered.
         """
         key = (method, target)
         known = self._requests.get(key)
-        if known is None or action is None:
-            asked = request_text(action, method, target, most=self.limits.uri_bytes)
-            known = _pieces(action, asked)
-            if action is not None and len(target) <= _LONGEST_REMEMBERED:
+        if known is None or request_info is None:
+            asked = request_text(request_info, method, target, most=self.limits.uri_bytes)
+            known = _pieces(request_info, asked)
+            if request_info is not None and len(target) <= _LONGEST_REMEMBERED:
                 _make_room(self._requests)
                 self._requests[key] = known
         return known
 
     def unauthenticated_request(
-        self, action: Action | None, method: bytes, target: bytes
-    ) -> RequestPieces:
+        self, request_info: RequestInfo | None, method: bytes, target: bytes
+    ) -> RequestFragments:
         """Return the same of a request that no known caller has made, which may say less.
 
         Nothing is remembered: the action may lack what its selectors say, and the pieces of an
@@ -90,10 +92,12 @@ class AuditPieces:
         """
         most = self.limits.unauthenticated.uri
         if _LONGEST_ESCAPE * len(target) <= most:
-            return _pieces(action, request_text(action, method, target, most=most))
-        return _pieces(action, unauthenticated_request_text(action, method, target, most=most))
+            return _pieces(request_info, request_text(request_info, method, target, most=most))
+        return _pieces(
+            request_info, unauthenticated_request_text(request_info, method, target, most=most)
+        )
 
-    def people(self, known_by: Admission | Caller) -> PeoplePieces:
+    def people(self, known_by: Permit | Caller) -> UserFragments:
         """Return who calls and whom the caller becomes, as far as that is decided.
 
         Found by the very object, which is quicker than to compare all that is in it. It is kept
@@ -108,15 +112,15 @@ class AuditPieces:
             self._people[id(known_by)] = (known_by, people)
         return people
 
-    def _people_of(self, known_by: Admission | Caller) -> PeoplePieces:
+    def _people_of(self, known_by: Permit | Caller) -> UserFragments:
         most = self.limits.user_bytes
-        if isinstance(known_by, Admission):
-            user = user_text(known_by.caller.identity, path="user", most=most)
+        if isinstance(known_by, Permit):
+            user = user_text(known_by.caller.user, path="user", most=most)
             decision = decision_text(known_by, most=most)
-            annotations = plain_annotations(known_by)
-            return PeoplePieces(user.text, decision.text, annotations, user.cuts + decision.cuts)
-        user = user_text(known_by.identity, path="user", most=most)
-        return PeoplePieces(user.text, "", "", user.cuts)
+            annotations = annotations_template(known_by)
+            return UserFragments(user.text, decision.text, annotations, user.cuts + decision.cuts)
+        user = user_text(known_by.user, path="user", most=most)
+        return UserFragments(user.text, "", "", user.cuts)
 
     def origin(self, headers: Sequence[tuple[bytes, bytes]], address: str) -> str:
         """Return where a request came from, and by which program."""
@@ -135,10 +139,10 @@ class AuditPieces:
         return known
 
 
-def _pieces(action: Action | None, asked: Piece) -> RequestPieces:
-    named = object_text(action)
-    is_long_running = action is not None and action.is_long_running
-    return RequestPieces(asked.text, named.text, is_long_running, asked.cuts + named.cuts)
+def _pieces(request_info: RequestInfo | None, asked: BoundedText) -> RequestFragments:
+    named = object_text(request_info)
+    is_long_running = request_info is not None and request_info.is_long_running
+    return RequestFragments(asked.text, named.text, is_long_running, asked.cuts + named.cuts)
 
 
 def _make_room(memory: dict[_Key, _Value]) -> None:

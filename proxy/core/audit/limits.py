@@ -12,7 +12,7 @@ OBJECT_BYTES = 2560
 """Of an object reference: eight names, each of which may be as long as above."""
 ANNOTATION_BYTES = 1024
 """Of each annotation that may repeat what a client or the API server sent."""
-WANTED_BYTES = 8192
+WANTED_USER_BYTES = 8192
 """Of the identity that a refused request asked for, before it is quoted."""
 _FIXED_BYTES = 2048
 """Names of members, timestamps, ids, codes, the annotations that are words or numbers of ours."""
@@ -57,14 +57,14 @@ class EventLimits:
         )
 
     @property
-    def most_authenticated_bytes(self) -> int:
+    def max_authenticated_bytes(self) -> int:
         """The size that no event of a known caller exceeds, its bodies left out."""
-        annotations = 2 * WANTED_BYTES + _REPEATING_ANNOTATIONS * ANNOTATION_BYTES
+        annotations = 2 * WANTED_USER_BYTES + _REPEATING_ANNOTATIONS * ANNOTATION_BYTES
         told = _MOST_CUTS * _CUT_BYTES
         return _most_bytes(self.authenticated) + 2 * self.user_bytes + annotations + told
 
     @property
-    def most_unauthenticated_bytes(self) -> int:
+    def max_unauthenticated_bytes(self) -> int:
         """The size that no event without a user exceeds."""
         told = _MOST_UNAUTHENTICATED_CUTS * _CUT_BYTES
         return _most_bytes(self.unauthenticated) + ANNOTATION_BYTES + told

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.core.http.headers import Header
-from proxy.core.requestinfo.request_info import Action
+from proxy.core.requestinfo.request_info import RequestInfo
 
 _JSON_TYPES = frozenset(
     (
@@ -66,7 +66,7 @@ class MediaType(NamedTuple):
         return any(word in self.name for word in _OTHER_OBJECT_TYPES) or bool(self.encoding)
 
 
-class Body(NamedTuple):
+class JSONBody(NamedTuple):
     """A body of JSON as it was sent, and what it says."""
 
     sent: str
@@ -91,19 +91,23 @@ def media_type(headers: Sequence[Header]) -> MediaType:
     return MediaType(name, encoding)
 
 
-def has_request_object(action: Action) -> bool:
+def has_request_object(request_info: RequestInfo) -> bool:
     """Tell whether a body of this request would be an object or a patch."""
-    is_connecting = action.verb == "proxy" or action.subresource in _CONNECTING
-    return action.is_resource and not is_connecting
+    is_connecting = request_info.verb == "proxy" or request_info.subresource in _CONNECTING
+    return request_info.is_resource and not is_connecting
 
 
-def has_response_object(action: Action, status: int) -> bool:
+def has_response_object(request_info: RequestInfo, status: int) -> bool:
     """Tell whether an answer to this request is an object that the API server itself has made."""
     if status >= _FIRST_FAILURE:
         return True
-    if not action.is_resource:
-        return action.path == "/api" or action.path.startswith(("/api/", "/apis"))
-    return has_request_object(action) and action.verb != "watch" and action.subresource != "log"
+    if not request_info.is_resource:
+        return request_info.path == "/api" or request_info.path.startswith(("/api/", "/apis"))
+    return (
+        has_request_object(request_info)
+        and request_info.verb != "watch"
+        and request_info.subresource != "log"
+    )
 
 
 def may_be_status(payload: bytes) -> bool:
@@ -111,7 +115,7 @@ def may_be_status(payload: bytes) -> bool:
     return _STATUS.match(payload) is not None
 
 
-def read_body(raw: bytes, media: MediaType, *, limit: int) -> Body | None:
+def read_body(raw: bytes, media: MediaType, *, limit: int) -> JSONBody | None:
     """Return a body of JSON, or None if it is none or longer than the limit."""
     if media.encoding == b"gzip":
         unpacked = _unzip(raw, limit)
@@ -124,7 +128,7 @@ def read_body(raw: bytes, media: MediaType, *, limit: int) -> Body | None:
         document: object = _decode(text)
     except (ValueError, RecursionError):
         return None
-    return Body(text, document)
+    return JSONBody(text, document)
 
 
 def _unzip(raw: bytes, limit: int) -> bytes | None:
@@ -136,7 +140,7 @@ def _unzip(raw: bytes, limit: int) -> bytes | None:
     return unpacked if unpacker.eof else None
 
 
-def without_managed_fields(body: Body) -> str | None:
+def without_managed_fields(body: JSONBody) -> str | None:
     """Return the text without managedFields: of the object, or of each in a list or table.
 
     None for what can be read and not be written: nested too deep, or with a number like 1e999.
@@ -176,7 +180,7 @@ def _replaced_metadata(member: Mapping[str, object]) -> dict[str, object]:
     return {"metadata": kept}
 
 
-def metadata_of(body: Body | None) -> Mapping[str, str]:
+def metadata_of(body: JSONBody | None) -> Mapping[str, str]:
     """Return what a body says about which object it is."""
     document = body.document if body is not None else None
     metadata = document.get("metadata") if isinstance(document, dict) else None
@@ -186,7 +190,7 @@ def metadata_of(body: Body | None) -> Mapping[str, str]:
     return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
-def status_of(body: Body | None) -> Mapping[str, object] | None:
+def status_of(body: JSONBody | None) -> Mapping[str, object] | None:
     """Return a body that is a Status, or None."""
     document = body.document if body is not None else None
     if not isinstance(document, dict) or document.get("kind") != "Status":
@@ -194,7 +198,7 @@ def status_of(body: Body | None) -> Mapping[str, object] | None:
     return document
 
 
-def was_read(code: int, status: Mapping[str, object] | None) -> bool:
+def request_body_was_read(code: int, status: Mapping[str, object] | None) -> bool:
     """Tell whether the API server had come so far as to read the request's body.
 
     What it refuses before that leaves no body in its events either: whoever may not do it, and

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from proxy.core.audit.event import Stage
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.userinfo import Identity
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import UserInfo
 
 _MOST_REMEMBERED = 8192
 _LONGEST_REMEMBERED_PATH = 256
@@ -26,14 +26,14 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RequestAuditConfig:
     """What is recorded of one request. The flags follow from level and stages."""
 
     level: Level
     omitted_stages: frozenset[Stage] = frozenset()
     omits_managed_fields: bool = False
     level_text: str = field(init=False)
-    is_silent: bool = field(init=False)
+    is_none: bool = field(init=False)
     has_request_body: bool = field(init=False)
     has_response_body: bool = field(init=False)
     writes_received: bool = field(init=False)
@@ -71,19 +71,19 @@ class GroupResources:
     resources: tuple[str, ...] = ()
     resource_names: tuple[str, ...] = ()
 
-    def matches(self, action: Action) -> bool:
+    def matches(self, request_info: RequestInfo) -> bool:
         """Tell whether the action's object is among these."""
-        if self.group not in (action.group, "*"):
+        if self.group not in (request_info.group, "*"):
             return False
         if not self.resources:
             return True
-        if self.resource_names and action.name not in self.resource_names:
+        if self.resource_names and request_info.name not in self.resource_names:
             return False
-        return any(_is_resource(pattern, action) for pattern in self.resources)
+        return any(_is_resource(pattern, request_info) for pattern in self.resources)
 
 
-def _is_resource(pattern: str, action: Action) -> bool:
-    resource, subresource = action.resource, action.subresource
+def _is_resource(pattern: str, request_info: RequestInfo) -> bool:
+    resource, subresource = request_info.resource, request_info.subresource
     if pattern in ("*", f"{resource}/{subresource}" if subresource else resource):
         return True
     if subresource and pattern.startswith("*/") and pattern[2:] == subresource:
@@ -107,7 +107,7 @@ class PolicyRule:
     omit_managed_fields: bool | None = None
     """None leaves it to the policy."""
 
-    def matches(self, caller: Identity | None, action: Action) -> bool:
+    def matches(self, caller: UserInfo | None, request_info: RequestInfo) -> bool:
         """Tell whether the rule is about this request; nobody is in no list of callers."""
         if self.users and (caller is None or caller.name not in self.users):
             return False
@@ -115,23 +115,23 @@ class PolicyRule:
             caller is None or not any(group in self.user_groups for group in caller.groups)
         ):
             return False
-        if self.verbs and action.verb not in self.verbs:
+        if self.verbs and request_info.verb not in self.verbs:
             return False
         if self.namespaces or self.resources:
-            return self._matches_resource(action)
-        return not self.non_resource_urls or self._matches_path(action)
+            return self._matches_resource(request_info)
+        return not self.non_resource_urls or self._matches_path(request_info)
 
-    def _matches_resource(self, action: Action) -> bool:
-        if not action.is_resource:
+    def _matches_resource(self, request_info: RequestInfo) -> bool:
+        if not request_info.is_resource:
             return False
-        if self.namespaces and action.namespace not in self.namespaces:
+        if self.namespaces and request_info.namespace not in self.namespaces:
             return False
-        return not self.resources or any(each.matches(action) for each in self.resources)
+        return not self.resources or any(each.matches(request_info) for each in self.resources)
 
-    def _matches_path(self, action: Action) -> bool:
-        if action.is_resource:
+    def _matches_path(self, request_info: RequestInfo) -> bool:
+        if request_info.is_resource:
             return False
-        return any(_is_path(spec, action.path) for spec in self.non_resource_urls)
+        return any(_is_path(spec, request_info.path) for spec in self.non_resource_urls)
 
 
 def _is_path(spec: str, path: str) -> bool:
@@ -153,7 +153,7 @@ class AuditPolicy:
         self._rules = [
             (
                 rule,
-                Recording(
+                RequestAuditConfig(
                     rule.level,
                     omit_stages | rule.omit_stages,
                     omit_managed_fields
@@ -163,7 +163,7 @@ class AuditPolicy:
             )
             for rule in rules
         ]
-        self._otherwise = Recording(Level.NONE, omit_stages, omit_managed_fields)
+        self._otherwise = RequestAuditConfig(Level.NONE, omit_stages, omit_managed_fields)
         # A policy that treats all alike need not look at anybody.
         is_same_for_all = bool(rules) and rules[0] == PolicyRule(
             rules[0].level,
@@ -173,9 +173,9 @@ class AuditPolicy:
         self._always = self._rules[0][1] if is_same_for_all else None
         self._looks_at_users = any(rule.users for rule in rules)
         self._looks_at_groups = any(rule.user_groups for rule in rules)
-        self._remembered: dict[tuple[object, ...], Recording] = {}
+        self._remembered: dict[tuple[object, ...], RequestAuditConfig] = {}
 
-    def recording_of(self, caller: Identity | None, action: Action) -> Recording:
+    def evaluate(self, caller: UserInfo | None, request_info: RequestInfo) -> RequestAuditConfig:
         """Return what is recorded of a request; the caller is None when nobody logged in."""
         if self._always is not None:
             return self._always
@@ -183,20 +183,23 @@ class AuditPolicy:
         # caller nothing is remembered that no rule asks for.
         name = caller.name if caller is not None and self._looks_at_users else None
         groups = caller.groups if caller is not None and self._looks_at_groups else None
-        key = (name, groups, action.verb, action.path, action.name)
+        key = (name, groups, request_info.verb, request_info.path, request_info.name)
         known = self._remembered.get(key)
         if known is not None:
             return known
-        recording = self._judge(caller, action)
-        is_short = len(action.path) + len(action.name) + len(name or "") <= _LONGEST_REMEMBERED_PATH
+        audit_config = self._judge(caller, request_info)
+        is_short = (
+            len(request_info.path) + len(request_info.name) + len(name or "")
+            <= _LONGEST_REMEMBERED_PATH
+        )
         if is_short and len(groups or ()) <= _MOST_REMEMBERED_GROUPS:
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()
-            self._remembered[key] = recording
-        return recording
+            self._remembered[key] = audit_config
+        return audit_config
 
-    def _judge(self, caller: Identity | None, action: Action) -> Recording:
-        for rule, recording in self._rules:
-            if rule.matches(caller, action):
-                return recording
+    def _judge(self, caller: UserInfo | None, request_info: RequestInfo) -> RequestAuditConfig:
+        for rule, audit_config in self._rules:
+            if rule.matches(caller, request_info):
+                return audit_config
         return self._otherwise

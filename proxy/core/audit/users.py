@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from proxy.core.gocompat.json import go_json
 from proxy.core.gocompat.quote import MARKER
 from proxy.core.truncation import (
-    Piece,
+    BoundedText,
     cut_of,
     encoded_size,
     json_size,
     shortened,
 )
-from proxy.core.userinfo import Extra, Identity
+from proxy.core.userinfo import Extra, UserInfo
 
 _MEMBER_BYTES = 64
 """The four names of members, and what is between them."""
@@ -19,37 +19,37 @@ _ITEM_BYTES = 3
 """Two quotes and a comma."""
 
 
-def user_text(identity: Identity | None, *, path: str, most: int) -> Piece:
+def user_text(user: UserInfo | None, *, path: str, most: int) -> BoundedText:
     """Return a user as JSON of at most `most` bytes; nobody is an empty one.
 
     Above that each of name, uid, groups and extras is cut to a quarter. Groups and extras are
     recorded whole or not at all, so that no part of a name passes for another name.
     """
-    if identity is None:
-        return Piece("{}")
-    text = go_json(_user(identity))
+    if user is None:
+        return BoundedText("{}")
+    text = go_json(_user(user))
     if encoded_size(text) <= most:
-        return Piece(text)
-    return _cut(identity, path, (most - _MEMBER_BYTES) // 4)
+        return BoundedText(text)
+    return _cut(user, path, (most - _MEMBER_BYTES) // 4)
 
 
-def _user(identity: Identity) -> dict[str, object]:
+def _user(user_info: UserInfo) -> dict[str, object]:
     user = {
-        "username": identity.name,
-        "uid": identity.uid,
-        "groups": list(identity.groups),
-        "extra": {key: list(values) for key, values in identity.extra},
+        "username": user_info.name,
+        "uid": user_info.uid,
+        "groups": list(user_info.groups),
+        "extra": {key: list(values) for key, values in user_info.extra},
     }
     return {name: value for name, value in user.items() if value}
 
 
-def _cut(identity: Identity, path: str, most: int) -> Piece:
-    whole = _user(identity)
+def _cut(user: UserInfo, path: str, most: int) -> BoundedText:
+    whole = _user(user)
     kept: dict[str, object] = {
-        "username": _text(identity.name, most),
-        "uid": _text(identity.uid, most),
-        "groups": _first_groups(identity.groups, most),
-        "extra": _first_extras(identity.extra, most),
+        "username": _text(user.name, most),
+        "uid": _text(user.uid, most),
+        "groups": _first_groups(user.groups, most),
+        "extra": _first_extras(user.extra, most),
     }
     kept = {name: value for name, value in kept.items() if value}
     cuts = tuple(
@@ -57,7 +57,7 @@ def _cut(identity: Identity, path: str, most: int) -> Piece:
         for name, value in whole.items()
         if kept[name] != value
     )
-    return Piece(go_json(kept), cuts)
+    return BoundedText(go_json(kept), cuts)
 
 
 def _text(text: str, most: int) -> str:

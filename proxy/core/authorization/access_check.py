@@ -7,10 +7,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from proxy.core.requestinfo.selectors import FieldRequirement, LabelRequirement
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 
-class Answer(NamedTuple):
+class CheckResult(NamedTuple):
     """The reply to a question. Anything but a clear yes is a no."""
 
     allowed: bool
@@ -36,7 +36,7 @@ _LABEL_OPERATORS = {
 class AccessCheck:
     """May this user do this? Either a resource is named, or only a path is."""
 
-    user: Identity
+    user: UserInfo
     verb: str
     is_resource: bool = True
     group: str = ""
@@ -50,7 +50,7 @@ class AccessCheck:
     labels: tuple[LabelRequirement, ...] = ()
 
 
-class ReviewRequirement(NamedTuple):
+class SelectorRequirement(NamedTuple):
     """A selector requirement as a SubjectAccessReview carries it."""
 
     key: str
@@ -58,15 +58,15 @@ class ReviewRequirement(NamedTuple):
     values: tuple[str, ...]
 
 
-def field_review(fields: Iterable[FieldRequirement]) -> list[ReviewRequirement]:
+def field_requirements(fields: Iterable[FieldRequirement]) -> list[SelectorRequirement]:
     """Return field requirements for a review; an empty list must be left out of it."""
     return [
-        ReviewRequirement(field, _FIELD_OPERATORS[operator], (value,))
+        SelectorRequirement(field, _FIELD_OPERATORS[operator], (value,))
         for field, operator, value in fields
     ]
 
 
-def raw_field_review(fields: Iterable[FieldRequirement]) -> str:
+def raw_field_selector(fields: Iterable[FieldRequirement]) -> str:
     """Return field requirements as one text, for those that have no other form in a review.
 
     An empty field is refused there as a requirement, while the API server itself reads and
@@ -78,13 +78,13 @@ def raw_field_review(fields: Iterable[FieldRequirement]) -> str:
     )
 
 
-def label_review(labels: Iterable[LabelRequirement]) -> list[ReviewRequirement]:
+def label_requirements(labels: Iterable[LabelRequirement]) -> list[SelectorRequirement]:
     """Return label requirements for a review; an empty list must be left out of it.
 
     Comparisons with numbers have no form there. Dropping one only makes the question broader.
     """
     return [
-        ReviewRequirement(key, _LABEL_OPERATORS[operator], values)
+        SelectorRequirement(key, _LABEL_OPERATORS[operator], values)
         for key, operator, values in labels
         if operator in _LABEL_OPERATORS
     ]
@@ -92,7 +92,7 @@ def label_review(labels: Iterable[LabelRequirement]) -> list[ReviewRequirement]:
 
 REVIEWS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
-REFUSED_REVIEW = frozenset((400, 413, 414, 422, 431))
+REVIEW_TOO_LARGE = frozenset((400, 413, 414, 422, 431))
 """Statuses by which an API server refuses a review for what is in it. It answers, so they are no
 failure of it. Other statuses are about the account that asks, or about the server."""
 
@@ -105,7 +105,7 @@ _REQUIREMENT_BYTES = len('{"key": "", "operator": "DoesNotExist", "values": []},
 _DOCUMENT_BYTES = 512
 
 
-def review_document(check: AccessCheck) -> dict[str, object]:
+def subject_access_review(check: AccessCheck) -> dict[str, object]:
     """Return the review that asks about a check."""
     user = check.user
     specification: dict[str, object] = {"user": user.name, "groups": list(user.groups)}
@@ -159,10 +159,10 @@ def _bytes_of(texts: Iterable[str]) -> int:
     )
 
 
-def read_answer(review: Mapping[str, Mapping[str, object]]) -> Answer:
+def parse_review_status(review: Mapping[str, Mapping[str, object]]) -> CheckResult:
     """Return what the authorizers said; fails with whatever it meets if that is not a review."""
     status = review["status"]
-    return Answer(
+    return CheckResult(
         # Who says both yes and no has not said yes.
         allowed=status.get("allowed") is True and not status.get("denied"),
         reason=str(status.get("reason", "")),
@@ -182,15 +182,15 @@ def _resource_attributes(check: AccessCheck) -> dict[str, object]:
     }
     # An empty list of requirements is refused by the API, so an empty selector stays out.
     if any(not requirement.field for requirement in check.fields):
-        attributes["fieldSelector"] = {"rawSelector": raw_field_review(check.fields)}
-    elif fields := field_review(check.fields):
+        attributes["fieldSelector"] = {"rawSelector": raw_field_selector(check.fields)}
+    elif fields := field_requirements(check.fields):
         attributes["fieldSelector"] = _requirements(fields)
-    if labels := label_review(check.labels):
+    if labels := label_requirements(check.labels):
         attributes["labelSelector"] = _requirements(labels)
     return attributes
 
 
-def _requirements(requirements: list[ReviewRequirement]) -> dict[str, object]:
+def _requirements(requirements: list[SelectorRequirement]) -> dict[str, object]:
     return {
         "requirements": [
             {"key": one.key, "operator": one.operator, "values": list(one.values)}

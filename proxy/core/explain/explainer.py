@@ -6,135 +6,141 @@
 from collections.abc import Generator
 from typing import assert_never
 
-from proxy.core.authorization.access_check import AccessCheck, Answer
-from proxy.core.errors import Forbidden, Refusal
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
+from proxy.core.errors import Forbidden, StatusError
 from proxy.core.explain.explanation import (
-    Asked,
-    Circumstances,
+    CheckOutcome,
+    ClientResponse,
+    DecisionContext,
+    ExplainRequest,
     Explanation,
-    Outcome,
-    Request,
-    Told,
-    Trial,
+    ModeAttempt,
+    ModeOutcome,
     why_it_applies,
     why_it_does_not,
 )
 from proxy.core.impersonation.checks import (
     Attempt,
-    RefusedStep,
-    StarCheck,
-    action_checks,
-    check_on,
+    ForbiddenStep,
+    WildcardCheck,
+    access_check_for,
     identity_steps,
-    opens_terminal,
+    is_pod_stream_get,
     plan_attempts,
+    request_checks,
 )
 from proxy.core.impersonation.evaluation import (
     Allowed,
     Ask,
     Denied,
-    Verdict,
+    ImpersonationDecision,
     evaluate,
-    forbidden,
+    forbidden_error,
     forbidden_message,
 )
-from proxy.core.impersonation.modes import Mode, acting_identity
-from proxy.core.impersonation.permit import admit_as, admit_self, check_names
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.userinfo import Identity
+from proxy.core.impersonation.modes import ImpersonationMode, impersonated_user
+from proxy.core.impersonation.permit import check_proxy_identity, permit_impersonation, permit_self
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import UserInfo
 
-_NO = Answer(allowed=False)
+_NO = CheckResult(allowed=False)
 NO_MODE = "no constrained mode applies to this identity, so no constrained grant can allow it"
 SWITCHED_OFF = "constrained impersonation is switched off here, so no constrained grant counts"
 
-Telling = Generator[AccessCheck, Answer, Explanation]
+ExplainSteps = Generator[AccessCheck, CheckResult, Explanation]
 
 
-def explain(request: Request, circumstances: Circumstances) -> Telling:
+def explain(request: ExplainRequest, circumstances: DecisionContext) -> ExplainSteps:
     """Ask whatever serving would ask, then the target's own right and what a grant would lack."""
-    told = _Notes(request, circumstances)
-    if request.wanted is None:
+    told = _ExplainState(request, circumstances)
+    if request.wanted_user is None:
         return (yield from _explain_self(request, circumstances))
-    yield from told.decide(request.wanted)
+    yield from told.decide(request.wanted_user)
     yield from told.look_for_grant()
-    own = yield from _ask_own(told.acting, request.action, circumstances)
+    own = yield from _ask_own(told.impersonated_user, request.request_info, circumstances)
     return Explanation(
         request,
-        trials=told.trials(request.wanted),
+        trials=told.trials(request.wanted_user),
         mode=told.mode,
-        acting=told.acting,
-        own=own,
-        told=told.refusal or _told_by_server(own),
+        impersonated_user=told.impersonated_user,
+        target_check=own,
+        response=told.refusal or _told_by_server(own),
         grant_mode=told.grant_mode,
         missing=tuple(told.missing),
-        hopeless=told.hopeless,
+        unsatisfiable_reason=told.hopeless,
     )
 
 
-def _explain_self(request: Request, circumstances: Circumstances) -> Telling:
-    refusal, acting = None, request.caller.identity
+def _explain_self(request: ExplainRequest, circumstances: DecisionContext) -> ExplainSteps:
+    refusal, acting = None, request.caller.user
     try:
-        acting = admit_self(request.caller, guards=circumstances.guards).acting
+        acting = permit_self(request.caller, restrictions=circumstances.restrictions).user
     except Forbidden as refused:
         refusal = _told_by_us(refused)
-    own = yield from _ask_own(acting, request.action, circumstances)
-    told = refusal or _told_by_server(own)
-    return Explanation(request, trials=(), mode=None, acting=acting, own=own, told=told)
+    own = yield from _ask_own(acting, request.request_info, circumstances)
+    response = refusal or _told_by_server(own)
+    return Explanation(
+        request, trials=(), mode=None, impersonated_user=acting, target_check=own, response=response
+    )
 
 
-class _Notes:
+class _ExplainState:
     """What is found out on the way to an explanation. No check is asked twice."""
 
-    def __init__(self, request: Request, circumstances: Circumstances) -> None:
+    def __init__(self, request: ExplainRequest, circumstances: DecisionContext) -> None:
         self._request = request
         self._circumstances = circumstances
         self._attempts: list[Attempt] = []
-        self._answers: dict[AccessCheck, Answer] = {}
-        self._asked: dict[Mode, list[Asked]] = {}
-        self._beyond: list[Asked] = []
-        self.mode: Mode | None = None
-        self.acting = request.caller.identity
-        self.refusal: Told | None = None
-        self.grant_mode: Mode | None = None
+        self._answers: dict[AccessCheck, CheckResult] = {}
+        self._asked: dict[ImpersonationMode, list[CheckOutcome]] = {}
+        self._beyond: list[CheckOutcome] = []
+        self.mode: ImpersonationMode | None = None
+        self.impersonated_user = request.caller.user
+        self.refusal: ClientResponse | None = None
+        self.grant_mode: ImpersonationMode | None = None
         self.missing: list[AccessCheck] = []
         self.hopeless = ""
 
-    def decide(self, wanted: Identity) -> Generator[AccessCheck, Answer, None]:
+    def decide(self, wanted_user: UserInfo) -> Generator[AccessCheck, CheckResult, None]:
         """Drive the evaluation to its verdict, and take down what the client is told of it."""
-        caller, guards = self._request.caller, self._circumstances.guards
+        caller, restrictions = self._request.caller, self._circumstances.restrictions
         # A stream by GET is an upgrade, or it is nothing.
         self._attempts = list(
             plan_attempts(
                 caller,
-                wanted,
-                self._request.action,
+                wanted_user,
+                self._request.request_info,
                 rules=self._circumstances.rules,
                 is_upgrade=True,
             )
         )
         # Whom a denied request would have become: as the first mode makes it.
         modes = [attempt.mode for attempt in self._attempts]
-        self.acting = acting_identity(modes[0] if modes else Mode.USER_INFO, wanted)
+        self.impersonated_user = impersonated_user(
+            modes[0] if modes else ImpersonationMode.USER_INFO, wanted_user
+        )
         try:
-            check_names(caller, wanted, guards=guards)
+            check_proxy_identity(caller, wanted_user, restrictions=restrictions)
         except Forbidden as refused:
             self.refusal, self.hopeless = _told_by_us(refused), refused.message
             return
-        verdict = yield from self._evaluate()
-        match verdict:
+        decision = yield from self._evaluate()
+        match decision:
             case Allowed():
-                self.mode = verdict.mode
-                self._admit(verdict)
+                self.mode = decision.mode
+                self._admit(decision)
             case Denied():
-                self.refusal = _told_by_us(forbidden(verdict))
+                self.refusal = _told_by_us(forbidden_error(decision))
             case _:
-                assert_never(verdict)
+                assert_never(decision)
 
-    def look_for_grant(self) -> Generator[AccessCheck, Answer, None]:
+    def look_for_grant(self) -> Generator[AccessCheck, CheckResult, None]:
         """Find out what the narrowest constrained mode still lacks, or why none can ever do."""
-        if self.hopeless or self.mode not in {None, Mode.LEGACY}:
+        if self.hopeless or self.mode not in {None, ImpersonationMode.LEGACY}:
             return
-        attempt = next((one for one in self._attempts if one.mode is not Mode.LEGACY), None)
+        attempt = next(
+            (one for one in self._attempts if one.mode is not ImpersonationMode.LEGACY), None
+        )
         if attempt is None:
             is_on = self._circumstances.rules.constrained
             self.hopeless = NO_MODE if is_on else SWITCHED_OFF
@@ -148,113 +154,117 @@ class _Notes:
             self.grant_mode = attempt.mode
             yield from self._complete(attempt)
 
-    def trials(self, wanted: Identity) -> tuple[Trial, ...]:
+    def trials(self, wanted_user: UserInfo) -> tuple[ModeAttempt, ...]:
         """Return what became of each mode, in the order of trial."""
-        return tuple(self._trial(mode, wanted) for mode in Mode)
+        return tuple(self._trial(mode, wanted_user) for mode in ImpersonationMode)
 
-    def _trial(self, mode: Mode, wanted: Identity) -> Trial:
+    def _trial(self, mode: ImpersonationMode, wanted_user: UserInfo) -> ModeAttempt:
         attempt = next((one for one in self._attempts if one.mode is mode), None)
         if attempt is None:
             caller, rules = self._request.caller, self._circumstances.rules
-            reason = why_it_does_not(mode, caller, wanted, rules)
-            return Trial(mode, Outcome.NOT_APPLICABLE, reason)
+            reason = why_it_does_not(mode, caller, wanted_user, rules)
+            return ModeAttempt(mode, ModeOutcome.NOT_APPLICABLE, reason)
         refused = _refused_step(attempt)
         asked = tuple(self._asked.get(mode, ()))
-        outcome = Outcome.DENIED
+        outcome = ModeOutcome.DENIED
         if self.mode is mode:
-            outcome = Outcome.ALLOWED
+            outcome = ModeOutcome.ALLOWED
         elif self.mode is not None and not asked and refused is None:
-            outcome = Outcome.NOT_NEEDED
-        reason = why_it_applies(mode, wanted)
+            outcome = ModeOutcome.NOT_NEEDED
+        reason = why_it_applies(mode, wanted_user)
         beyond = tuple(self._beyond) if mode is self.grant_mode else ()
-        return Trial(mode, outcome, reason, asked, beyond, refused.reason if refused else "")
+        return ModeAttempt(mode, outcome, reason, asked, beyond, refused.reason if refused else "")
 
-    def _evaluate(self) -> Generator[AccessCheck, Answer, Verdict]:
+    def _evaluate(self) -> Generator[AccessCheck, CheckResult, ImpersonationDecision]:
         evaluation = evaluate(self._attempts)
         try:
             question = next(evaluation)
             while True:
                 # Nothing is known from a moment ago: an explanation is of the rules as they are.
-                answer = _NO
+                result = _NO
                 if isinstance(question, Ask):
-                    answer = yield from self._ask(question.check)
+                    result = yield from self._ask(question.check)
                     asked = self._asked.setdefault(question.mode, [])
-                    asked.append(Asked(question.check, answer))
-                question = evaluation.send(answer)
+                    asked.append(CheckOutcome(question.check, result))
+                question = evaluation.send(result)
         except StopIteration as decided:
-            verdict: Verdict = decided.value
-            return verdict
+            decision: ImpersonationDecision = decided.value
+            return decision
 
-    def _ask(self, check: AccessCheck) -> Generator[AccessCheck, Answer, Answer]:
-        answer = self._answers.get(check)
-        if answer is None:
-            answer = yield check
-            self._answers[check] = answer
-        return answer
+    def _ask(self, check: AccessCheck) -> Generator[AccessCheck, CheckResult, CheckResult]:
+        result = self._answers.get(check)
+        if result is None:
+            result = yield check
+            self._answers[check] = result
+        return result
 
-    def _ask_beyond(self, mode: Mode, check: AccessCheck) -> Generator[AccessCheck, Answer, Answer]:
-        answer = yield from self._ask(check)
+    def _ask_beyond(
+        self, mode: ImpersonationMode, check: AccessCheck
+    ) -> Generator[AccessCheck, CheckResult, CheckResult]:
+        result = yield from self._ask(check)
         known = [*self._asked.get(mode, ()), *self._beyond]
         if all(check != one for one, _ in known):
-            self._beyond.append(Asked(check, answer))
-        return answer
+            self._beyond.append(CheckOutcome(check, result))
+        return result
 
-    def _complete(self, attempt: Attempt) -> Generator[AccessCheck, Answer, None]:
+    def _complete(self, attempt: Attempt) -> Generator[AccessCheck, CheckResult, None]:
         """Ask what the evaluation left out because it had stopped, and keep every no."""
-        for step in (*action_checks(attempt), *identity_steps(attempt)):
-            if isinstance(step, StarCheck):
+        for step in (*request_checks(attempt), *identity_steps(attempt)):
+            if isinstance(step, WildcardCheck):
                 # Everything of a kind is more than what is asked for here: each is granted alone.
                 star = yield from self._ask_beyond(attempt.mode, step.check)
                 wave = () if star.allowed else step.individual_checks()
             else:
-                assert not isinstance(step, RefusedStep)  # `look_for_grant` has looked
+                assert not isinstance(step, ForbiddenStep)  # `look_for_grant` has looked
                 wave = (step,)
             for check in wave:
-                answer = yield from self._ask_beyond(attempt.mode, check)
-                if not answer.allowed and check not in self.missing:
+                result = yield from self._ask_beyond(attempt.mode, check)
+                if not result.allowed and check not in self.missing:
                     self.missing.append(check)
 
     def _admit(self, allowed: Allowed) -> None:
         """Take down whom the request becomes, or why it goes no further in spite of its rights."""
-        guards = self._circumstances.guards
+        restrictions = self._circumstances.restrictions
         try:
-            self.acting = admit_as(self._request.caller, allowed, guards=guards).acting
+            self.impersonated_user = permit_impersonation(
+                self._request.caller, allowed, restrictions=restrictions
+            ).user
         except Forbidden as refused:
-            self.acting = allowed.acting
+            self.impersonated_user = allowed.impersonated_user
             self.refusal, self.hopeless = _told_by_us(refused), refused.message
 
     def _try_out(self, attempt: Attempt) -> None:
         """Find out what would hinder the request if the rights were there."""
-        known = self.refusal, self.acting
-        self._admit(Allowed(attempt, acting_identity(attempt.mode, attempt.wanted)))
-        self.refusal, self.acting = known
+        known = self.refusal, self.impersonated_user
+        self._admit(Allowed(attempt, impersonated_user(attempt.mode, attempt.wanted_user)))
+        self.refusal, self.impersonated_user = known
 
 
-def _refused_step(attempt: Attempt) -> RefusedStep | None:
+def _refused_step(attempt: Attempt) -> ForbiddenStep | None:
     steps = identity_steps(attempt)
-    return next((step for step in steps if isinstance(step, RefusedStep)), None)
+    return next((step for step in steps if isinstance(step, ForbiddenStep)), None)
 
 
 def _ask_own(
-    user: Identity, action: Action, circumstances: Circumstances
-) -> Generator[AccessCheck, Answer, tuple[Asked, ...]]:
-    verbs = [action.verb]
-    if circumstances.streams_need_create and opens_terminal(action):
+    user: UserInfo, request_info: RequestInfo, circumstances: DecisionContext
+) -> Generator[AccessCheck, CheckResult, tuple[CheckOutcome, ...]]:
+    verbs = [request_info.verb]
+    if circumstances.streams_need_create and is_pod_stream_get(request_info):
         verbs.append("create")
     asked = []
     for verb in verbs:
-        check = check_on(action, verb, user=user)
-        asked.append(Asked(check, (yield check)))
+        check = access_check_for(request_info, verb, user=user)
+        asked.append(CheckOutcome(check, (yield check)))
     return tuple(asked)
 
 
-def _told_by_us(refusal: Refusal) -> Told:
-    return Told(refusal.code, refusal.message, is_ours=True)
+def _told_by_us(error: StatusError) -> ClientResponse:
+    return ClientResponse(error.code, error.message, is_from_proxy=True)
 
 
-def _told_by_server(own: tuple[Asked, ...]) -> Told | None:
-    for check, answer in own:
-        if not answer.allowed:
-            message = forbidden_message(check, answer.reason)
-            return Told(Forbidden.code, message, is_ours=False)
+def _told_by_server(own: tuple[CheckOutcome, ...]) -> ClientResponse | None:
+    for check, result in own:
+        if not result.allowed:
+            message = forbidden_message(check, result.reason)
+            return ClientResponse(Forbidden.code, message, is_from_proxy=False)
     return None

@@ -4,47 +4,47 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
-from proxy.core.authorization.access_check import AccessCheck, Answer
-from proxy.core.impersonation.checks import DecisionRules
-from proxy.core.impersonation.modes import Mode, pod_without_node
-from proxy.core.impersonation.permit import DEFAULT_GUARDS, Guards
-from proxy.core.requestinfo.request_info import Action
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
+from proxy.core.impersonation.checks import ImpersonationRules
+from proxy.core.impersonation.modes import ImpersonationMode, pod_bound_without_node
+from proxy.core.impersonation.permit import DEFAULT_GUARDS, IdentityRestrictions
+from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import (
     NODE_NAME_KEY,
     Caller,
-    Identity,
+    UserInfo,
     node_name,
     service_account,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExplainRequest:
     """What is to be explained. `wanted` is None for somebody who acts as themselves."""
 
     caller: Caller
-    wanted: Identity | None
-    action: Action
+    wanted_user: UserInfo | None
+    request_info: RequestInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class DecisionContext:
     """What else counts: how the proxy is set, and what the API server demands of streams by GET."""
 
-    rules: DecisionRules
-    guards: Guards = DEFAULT_GUARDS
+    rules: ImpersonationRules
+    restrictions: IdentityRestrictions = DEFAULT_GUARDS
     streams_need_create: bool = True
     """As API servers from 1.35 on: exec, attach and port-forward by GET need create, too."""
 
 
-class Asked(NamedTuple):
+class CheckOutcome(NamedTuple):
     """A check and the answer to it."""
 
     check: AccessCheck
-    answer: Answer
+    result: CheckResult
 
 
-class Outcome(StrEnum):
+class ModeOutcome(StrEnum):
     """What became of a mode."""
 
     ALLOWED = "allowed"
@@ -54,25 +54,25 @@ class Outcome(StrEnum):
     NOT_APPLICABLE = "not applicable"
 
 
-class Trial(NamedTuple):
+class ModeAttempt(NamedTuple):
     """One mode: whether it applies and why, what was asked, and what came of it."""
 
-    mode: Mode
-    outcome: Outcome
+    mode: ImpersonationMode
+    outcome: ModeOutcome
     reason: str
-    asked: tuple[Asked, ...] = ()
-    beyond: tuple[Asked, ...] = ()
+    checks: tuple[CheckOutcome, ...] = ()
+    beyond: tuple[CheckOutcome, ...] = ()
     """What serving does not come to ask, and a grant must allow as well."""
-    refused: str = ""
+    forbidden: str = ""
     """What no permission opens in this mode, if anything."""
 
 
-class Told(NamedTuple):
+class ClientResponse(NamedTuple):
     """The answer that the client gets instead of what it wants."""
 
     code: int
     message: str
-    is_ours: bool
+    is_from_proxy: bool
     """Said by the proxy; otherwise by the API server, about the target."""
 
 
@@ -84,26 +84,26 @@ class Explanation:
     nothing is missing or no grant helps, and `hopeless` says why.
     """
 
-    request: Request
-    trials: tuple[Trial, ...]
-    mode: Mode | None
-    acting: Identity
-    own: tuple[Asked, ...]
+    request: ExplainRequest
+    trials: tuple[ModeAttempt, ...]
+    mode: ImpersonationMode | None
+    impersonated_user: UserInfo
+    target_check: tuple[CheckOutcome, ...]
     """The target's own right, or the caller's who acts as themselves."""
-    told: Told | None
-    grant_mode: Mode | None = None
+    response: ClientResponse | None
+    grant_mode: ImpersonationMode | None = None
     missing: tuple[AccessCheck, ...] = ()
-    hopeless: str = ""
+    unsatisfiable_reason: str = ""
 
     @property
     def may_act(self) -> bool:
         """Tell whether the proxy lets the request through."""
-        return self.told is None or not self.told.is_ours
+        return self.response is None or not self.response.is_from_proxy
 
     @property
     def may_do(self) -> bool:
         """Tell whether the target itself may do it."""
-        return all(answer.allowed for _, answer in self.own)
+        return all(result.allowed for _, result in self.target_check)
 
     @property
     def is_allowed(self) -> bool:
@@ -115,65 +115,71 @@ _ONLY_BARE = "only legacy impersonation takes a {kind} together with {parts}"
 _SWITCHED_OFF = "constrained impersonation is switched off (impersonation.constrained)"
 
 
-def why_it_applies(mode: Mode, wanted: Identity) -> str:
+def why_it_applies(mode: ImpersonationMode, wanted_user: UserInfo) -> str:
     """Return why a mode that applies does."""
     match mode:
-        case Mode.ASSOCIATED_NODE:
-            return f"{wanted.name} is the node that the caller runs on"
-        case Mode.ARBITRARY_NODE:
-            return f"{wanted.name} is a node"
-        case Mode.SERVICE_ACCOUNT:
-            return f"{wanted.name} is a service account"
-        case Mode.USER_INFO:
-            return f"{wanted.name} is neither a node nor a service account"
-        case Mode.LEGACY:
+        case ImpersonationMode.ASSOCIATED_NODE:
+            return f"{wanted_user.name} is the node that the caller runs on"
+        case ImpersonationMode.ARBITRARY_NODE:
+            return f"{wanted_user.name} is a node"
+        case ImpersonationMode.SERVICE_ACCOUNT:
+            return f"{wanted_user.name} is a service account"
+        case ImpersonationMode.USER_INFO:
+            return f"{wanted_user.name} is neither a node nor a service account"
+        case ImpersonationMode.LEGACY:
             return "it can make anybody, and is tried last"
         case _:
             assert_never(mode)
 
 
-def why_it_does_not(mode: Mode, caller: Caller, wanted: Identity, rules: DecisionRules) -> str:
+def why_it_does_not(
+    mode: ImpersonationMode, caller: Caller, wanted_user: UserInfo, rules: ImpersonationRules
+) -> str:
     """Return why a mode that does not apply does not."""
-    if mode is Mode.LEGACY:
+    if mode is ImpersonationMode.LEGACY:
         return "legacy impersonation is denied to this caller (impersonation.legacy)"
     if not rules.constrained:
         return _SWITCHED_OFF
-    node = node_name(wanted.name)
-    if mode is Mode.USER_INFO:
+    node = node_name(wanted_user.name)
+    if mode is ImpersonationMode.USER_INFO:
         kind = "node" if node is not None else "service account"
-        return f"{wanted.name} is a {kind}, which has a mode of its own"
-    wants_account = service_account(wanted.name) is not None
-    if mode is Mode.SERVICE_ACCOUNT:
+        return f"{wanted_user.name} is a {kind}, which has a mode of its own"
+    wants_account = service_account(wanted_user.name) is not None
+    if mode is ImpersonationMode.SERVICE_ACCOUNT:
         return (
-            _not_bare("service account", wanted)
+            _not_bare("service account", wanted_user)
             if wants_account
-            else _is_no("service account", wanted)
+            else _is_no("service account", wanted_user)
         )
     if node is None:
-        return _is_no("node", wanted)
-    return _not_bare("node", wanted) if not wanted.is_bare else _elsewhere(caller, node)
+        return _is_no("node", wanted_user)
+    return (
+        _not_bare("node", wanted_user)
+        if not wanted_user.has_only_name
+        else _elsewhere(caller, node)
+    )
 
 
-def _is_no(kind: str, wanted: Identity) -> str:
+def _is_no(kind: str, wanted_user: UserInfo) -> str:
     prefix = "system:node:" if kind == "node" else "system:serviceaccount:"
-    if wanted.name.startswith(prefix):
-        return f"{wanted.name} has the prefix of a {kind}, but what follows is no valid name of one"
-    return f"{wanted.name} is not a {kind}"
+    if wanted_user.name.startswith(prefix):
+        return f"{wanted_user.name} has the prefix of a {kind}, but the rest is not a valid name"
+    return f"{wanted_user.name} is not a {kind}"
 
 
-def _not_bare(kind: str, wanted: Identity) -> str:
-    parts = {"groups": wanted.groups, "a uid": wanted.uid, "extras": wanted.extra}
+def _not_bare(kind: str, wanted_user: UserInfo) -> str:
+    parts = {"groups": wanted_user.groups, "a uid": wanted_user.uid, "extras": wanted_user.extra}
     return _ONLY_BARE.format(kind=kind, parts=" and ".join(name for name in parts if parts[name]))
 
 
 def _elsewhere(caller: Caller, node: str) -> str:
-    identity = caller.identity
-    if service_account(identity.name) is None:
+    user = caller.user
+    if service_account(user.name) is None:
         return "the caller is not a service account, so it runs on no node"
-    named = dict(identity.extra).get(NODE_NAME_KEY)
+    named = dict(user.extra).get(NODE_NAME_KEY)
     if named is None and caller.found_node is None:
         reason = f"the caller's token names no node (its extra {NODE_NAME_KEY})"
-        if pod_without_node(identity) is not None:
+        if pod_bound_without_node(user) is not None:
             reason += "; its pod's node counts if impersonation.boundPodLookup is on"
         return reason
     if named is not None and len(named) != 1:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.core.audit.annotations import DOMAIN, read_event_cuts
-from proxy.core.errors import Refusal
-from proxy.core.explain.explanation import Request
+from proxy.core.errors import StatusError
+from proxy.core.explain.explanation import ExplainRequest
 from proxy.core.impersonation.permit import is_reserved_key
-from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.truncation import UnreadableCuts
 from proxy.core.userinfo import (
     ANONYMOUS,
@@ -16,8 +16,8 @@ from proxy.core.userinfo import (
     NODES,
     UNAUTHENTICATED,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
     node_name,
     service_account,
     service_account_groups,
@@ -31,12 +31,12 @@ _METHODS = (b"GET", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"HEAD")
 Event = Mapping[str, object]
 
 
-class UnreadableEvent(ValueError):
+class InvalidAuditEvent(ValueError):
     """An event does not tell of a request that can be judged; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedOutcome:
     """What an event says became of a request."""
 
     audit_id: str
@@ -49,14 +49,14 @@ class Recorded:
     """Ours, without their domain."""
 
 
-def read_recorded(event: Event) -> Recorded:
-    """Return what became of a request; UnreadableEvent if that is no event at all."""
+def read_recorded(event: Event) -> RecordedOutcome:
+    """Return what became of a request; InvalidAuditEvent if that is no event at all."""
     if not _text(event, "auditID") or not _text(event, "requestURI"):
-        raise UnreadableEvent("this is not an audit event: it has no auditID or no requestURI")
+        raise InvalidAuditEvent("this is not an audit event: it has no auditID or no requestURI")
     status = _mapping(event, "responseStatus")
     code = status.get("code")
     annotations = _mapping(event, "annotations")
-    return Recorded(
+    return RecordedOutcome(
         audit_id=_text(event, "auditID"),
         received_at=_text(event, "requestReceivedTimestamp"),
         code=code if isinstance(code, int) else None,
@@ -70,39 +70,39 @@ def read_recorded(event: Event) -> Recorded:
     )
 
 
-def read_request(event: Event) -> Request:
+def read_request(event: Event) -> ExplainRequest:
     """Return the request that an event is about, to be judged anew."""
     cut = _cut_paths(event)
     if incomplete := [path for path in cut if path.startswith(_JUDGED)]:
-        raise UnreadableEvent(
+        raise InvalidAuditEvent(
             f"its {', '.join(incomplete)} was cut when it was recorded; the API server's own event "
             "with this auditID, if there is one, has all of it"
         )
     caller = _identity(_mapping(event, "user"))
     if caller is None:
-        raise UnreadableEvent("nobody was authenticated, so there is nobody to be judged")
+        raise InvalidAuditEvent("nobody was authenticated, so there is nobody to be judged")
     is_told = "responseStatus" not in cut
-    return Request(Caller(caller), _wanted(event, is_told=is_told), _action(event))
+    return ExplainRequest(Caller(caller), _wanted(event, is_told=is_told), _action(event))
 
 
 def _cut_paths(event: Event) -> list[str]:
     try:
         return list(read_event_cuts(_mapping(event, "annotations")))
     except UnreadableCuts as error:
-        raise UnreadableEvent(f"its annotation {DOMAIN}/truncated cannot be read") from error
+        raise InvalidAuditEvent(f"its annotation {DOMAIN}/truncated cannot be read") from error
 
 
-def wanted_from(acting: Identity) -> Identity:
+def wanted_user_from_event(impersonated_user: UserInfo) -> UserInfo:
     """Return whom a client asks for in order to become somebody: without what is implied.
 
     Who asks for an implied group by name becomes the same, so the two cannot be told apart.
     """
-    implied = UNAUTHENTICATED if acting.name == ANONYMOUS else AUTHENTICATED
-    groups = tuple(group for group in acting.groups if group != implied)
-    if groups == _fixed_groups(acting.name):
+    implied = UNAUTHENTICATED if impersonated_user.name == ANONYMOUS else AUTHENTICATED
+    groups = tuple(group for group in impersonated_user.groups if group != implied)
+    if groups == _fixed_groups(impersonated_user.name):
         groups = ()
-    extra = tuple(pair for pair in acting.extra if not is_reserved_key(pair[0]))
-    return Identity(acting.name, acting.uid, groups, extra)
+    extra = tuple(pair for pair in impersonated_user.extra if not is_reserved_key(pair[0]))
+    return UserInfo(impersonated_user.name, impersonated_user.uid, groups, extra)
 
 
 def _fixed_groups(name: str) -> tuple[str, ...]:
@@ -112,49 +112,51 @@ def _fixed_groups(name: str) -> tuple[str, ...]:
     return (NODES,) if node_name(name) is not None else ()
 
 
-def _wanted(event: Event, *, is_told: bool) -> Identity | None:
+def _wanted(event: Event, *, is_told: bool) -> UserInfo | None:
     """Return whom a request asked for; `is_told` is whether its response status is whole."""
     asked_for = _text(_mapping(event, "annotations"), f"{DOMAIN}/wanted")
     if asked_for:
         try:
             told = json.loads(asked_for)
         except ValueError as error:
-            raise UnreadableEvent(f"its annotation {DOMAIN}/wanted is not JSON") from error
+            raise InvalidAuditEvent(f"its annotation {DOMAIN}/wanted is not JSON") from error
         return _identity(told) if isinstance(told, dict) else None
     became = _identity(_mapping(event, "impersonatedUser"))
     if became is not None:
-        return wanted_from(became)
+        return wanted_user_from_event(became)
     # Who is taken for acting as themselves here would be told a wrong story.
     status = _mapping(event, "responseStatus")
     is_unclear = not is_told and status.get("code") == _FORBIDDEN
     if is_unclear or " cannot impersonate" in _text(status, "message"):
-        raise UnreadableEvent("an impersonation was denied, and the event does not say of whom")
+        raise InvalidAuditEvent("an impersonation was denied, and the event does not say of whom")
     return None
 
 
-def _action(event: Event) -> Action:
+def _action(event: Event) -> RequestInfo:
     verb, target = _text(event, "verb"), _text(event, "requestURI").encode()
     # The method is not in an event. It is the one by which the target means that verb.
     for method in _METHODS:
         try:
-            action = parse_action(method, target)
-        except Refusal as refusal:
-            raise UnreadableEvent(f"its requestURI cannot be read: {refusal.message}") from refusal
-        if action.verb == verb:
-            return action
-    raise UnreadableEvent(f"no request for its requestURI has the verb {verb}")
+            request_info = parse_request_info(method, target)
+        except StatusError as refusal:
+            raise InvalidAuditEvent(
+                f"its requestURI cannot be read: {refusal.message}"
+            ) from refusal
+        if request_info.verb == verb:
+            return request_info
+    raise InvalidAuditEvent(f"no request for its requestURI has the verb {verb}")
 
 
-def _identity(user: Mapping[str, object]) -> Identity | None:
+def _identity(user: Mapping[str, object]) -> UserInfo | None:
     name = _text(user, "username")
     if not name:
         return None
     extra = _mapping(user, "extra")
-    return Identity(
+    return UserInfo(
         name,
         _text(user, "uid"),
         _texts(user.get("groups")),
-        extra_of({key: _texts(values) for key, values in extra.items()}),
+        make_extra({key: _texts(values) for key, values in extra.items()}),
     )
 
 

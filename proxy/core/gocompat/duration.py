@@ -38,7 +38,7 @@ def _quoted_byte(byte: int) -> str:
 _QUOTED_BYTES = [_quoted_byte(byte) for byte in range(256)]
 
 
-def duration_fault(text: bytes) -> str | None:
+def parse_duration_error(text: bytes) -> str | None:
     """Return what Go's `time.ParseDuration` says against a text, or None when it is a duration.
 
     A text that is longer than any client writes is refused unread: each unit costs a step.

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from proxy.core.gocompat.url import path_unescape
 from proxy.core.http.headers import Header
-from proxy.core.userinfo import Identity, authenticated_groups, extra_of
+from proxy.core.userinfo import UserInfo, authenticated_groups, make_extra
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteHeaders:
+class FrontProxyHeaderNames:
     """The names of the headers, in lower case, in the order in which they are looked at."""
 
     user: tuple[bytes, ...]
@@ -26,7 +26,9 @@ class RemoteHeaders:
         return frozenset((*self.user, *self.uid, *self.group))
 
 
-def read_remote_user(headers: Sequence[Header], names: RemoteHeaders) -> Identity | None:
+def parse_front_proxy_user(
+    headers: Sequence[Header], names: FrontProxyHeaderNames
+) -> UserInfo | None:
     """Return who is spoken for, read as the API server reads it; None when nobody is named.
 
     Of a user or a uid the first line of a name counts, and if that is empty the next name's; every
@@ -40,11 +42,11 @@ def read_remote_user(headers: Sequence[Header], names: RemoteHeaders) -> Identit
     groups = [
         _text(value) for wanted in names.group for name, value in lines if name == wanted and value
     ]
-    return Identity(
+    return UserInfo(
         name=user,
         uid=_first_value(lines, names.uid),
         groups=authenticated_groups(user, groups),
-        extra=extra_of(_extra(lines, names.extra_prefixes)),
+        extra=make_extra(_extra(lines, names.extra_prefixes)),
     )
 
 

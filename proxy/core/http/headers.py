@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import TypeVar, cast
 
 from proxy.core.errors import Forbidden
-from proxy.core.userinfo import ANONYMOUS, UNAUTHENTICATED, Identity
+from proxy.core.userinfo import ANONYMOUS, UNAUTHENTICATED, UserInfo
 
 Header = tuple[bytes, bytes]
 _MOST_QUESTIONS = 32
 T = TypeVar("T")
 
 
-class HeaderLines(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have slots of its own
+class HeaderList(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have slots of its own
     """Header lines in the order they came, as a tuple of names and values."""
 
     _found: dict[object, object]
@@ -26,7 +26,7 @@ class HeaderLines(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have sl
     def __init__(self, _lines: Iterable[Header] = ()) -> None:
         self._found = {}
 
-    def derive(self, question: "Callable[[HeaderLines], T]") -> T:
+    def memoize(self, question: "Callable[[HeaderList], T]") -> T:
         """Return what a question answers about these lines.
 
         The question must be pure: equal lines, equal answer, for as long as the question exists.
@@ -40,12 +40,12 @@ class HeaderLines(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have sl
         answer = found[question] = question(self)
         return answer
 
-    def forget(self) -> None:
+    def clear_memo(self) -> None:
         """Let go of what was found; whoever asks again is answered anew."""
         self._found.clear()
 
 
-NO_LINES = HeaderLines()
+NO_LINES = HeaderList()
 
 
 def header_lines(head: bytes) -> list[Header]:
@@ -66,7 +66,7 @@ def encoded_lines(lines: Sequence[Header]) -> bytes:
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def text_fault(text: str) -> str | None:
+def unsafe_text_reason(text: str) -> str | None:
     """Return what would change a text on its way upstream, or None when nothing would."""
     if text.isascii() and text.isprintable():
         return "has outer blanks" if text != text.strip(" ") else None
@@ -79,45 +79,45 @@ def text_fault(text: str) -> str | None:
     return "has outer blanks" if text != text.strip(" ") else None
 
 
-def key_fault(key: str) -> str | None:
+def unsafe_key_reason(key: str) -> str | None:
     """Return what is wrong with an extra key, or None. Blanks are safe: they travel encoded."""
-    return text_fault(key.replace(" ", "_"))
+    return unsafe_text_reason(key.replace(" ", "_"))
 
 
-def check_caller(identity: Identity) -> None:
+def check_caller(user: UserInfo) -> None:
     """Refuse a caller that upstream would take for another one, or put into another group."""
-    if identity.name == ANONYMOUS and UNAUTHENTICATED not in identity.groups:
+    if user.name == ANONYMOUS and UNAUTHENTICATED not in user.groups:
         # The API server adds the group to whoever is impersonated under this name.
         raise Forbidden(
             f"an identity named {ANONYMOUS} without {UNAUTHENTICATED} cannot be forwarded"
         )
-    check_header_safe(identity)
+    check_header_safe(user)
 
 
-def check_header_safe(identity: Identity) -> None:
+def check_header_safe(user: UserInfo) -> None:
     """Refuse an identity that upstream would read differently from how it was authenticated.
 
     An empty group or extra value survives as an empty header line; an empty name does not, and an
     extra key without values has no line to travel on.
     """
-    if not identity.name:
+    if not user.name:
         raise Forbidden("an identity without a user name cannot be forwarded")
-    if _is_plain(identity):
+    if _is_plain(user):
         return
-    _refuse(text_fault(identity.name), "user name")
-    _refuse(text_fault(identity.uid), "uid")
-    for group in identity.groups:
-        _refuse(text_fault(group), "group")
-    for key, values in identity.extra:
-        _refuse(key_fault(key) if values else "has no values", "extra key")
+    _refuse(unsafe_text_reason(user.name), "user name")
+    _refuse(unsafe_text_reason(user.uid), "uid")
+    for group in user.groups:
+        _refuse(unsafe_text_reason(group), "group")
+    for key, values in user.extra:
+        _refuse(unsafe_key_reason(key) if values else "has no values", "extra key")
         for value in values:
-            _refuse(text_fault(value), "extra value")
+            _refuse(unsafe_text_reason(value), "extra value")
 
 
-def _is_plain(identity: Identity) -> bool:
+def _is_plain(user: UserInfo) -> bool:
     """Tell in one look that nothing can be wrong, which is so for nearly everyone."""
-    texts = [identity.name, identity.uid, *identity.groups]
-    for key, values in identity.extra:
+    texts = [user.name, user.uid, *user.groups]
+    for key, values in user.extra:
         if not values:
             return False
         texts += (key, *values)
@@ -135,13 +135,13 @@ _BARE_KEY_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789!#$&'*+-.^_`|~
 _LONGEST_REMEMBERED_KEY = 128
 
 
-def identity_headers(identity: Identity) -> list[Header]:
+def impersonation_header_lines(user: UserInfo) -> list[Header]:
     """Return the complete impersonation of an identity, one line per value, the user first."""
-    lines = [(b"Impersonate-User", identity.name.encode())]
-    if identity.uid:
-        lines.append((b"Impersonate-Uid", identity.uid.encode()))
-    lines += [(b"Impersonate-Group", group.encode()) for group in identity.groups]
-    for key, values in identity.extra:
+    lines = [(b"Impersonate-User", user.name.encode())]
+    if user.uid:
+        lines.append((b"Impersonate-Uid", user.uid.encode()))
+    lines += [(b"Impersonate-Group", group.encode()) for group in user.groups]
+    for key, values in user.extra:
         name = b"Impersonate-Extra-" + encoded_extra_key(key)
         lines += [(name, value.encode()) for value in values]
     return lines

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proxy.core.errors import Refusal
+from proxy.core.errors import StatusError
 from proxy.core.gocompat.json import go_json
 from proxy.core.gocompat.url import first_values
 from proxy.core.http.headers import Header
@@ -129,39 +129,39 @@ _NOT_STORED = (b"Cache-Control", b"no-cache, private")
 _NOT_GUESSED = (b"X-Content-Type-Options", b"nosniff")
 
 
-def refusal_response(
-    refusal: Refusal, request_headers: Sequence[Header], target: bytes, *, audit_id: bytes
+def status_response(
+    error: StatusError, request_headers: Sequence[Header], target: bytes, *, audit_id: bytes
 ) -> tuple[list[Header], bytes]:
     """Return the headers (without framing) and the body that tell a client of a refusal."""
     headers = [(b"Audit-Id", audit_id)]
-    if refusal.is_plain_text:
-        body = f"{without_html(refusal.message)}\n".encode("utf-8", "surrogateescape")
+    if error.is_plain_text:
+        body = f"{without_html(error.message)}\n".encode("utf-8", "surrogateescape")
         return [*headers, _TEXT, _NOT_GUESSED], body
     headers += [_NOT_STORED, _JSON]
-    if refusal.forbids_guessing:
+    if error.forbids_guessing:
         headers.append(_NOT_GUESSED)
-    if refusal.retry_after_seconds is not None:
-        headers.append((b"Retry-After", b"%d" % refusal.retry_after_seconds))
+    if error.retry_after_seconds is not None:
+        headers.append((b"Retry-After", b"%d" % error.retry_after_seconds))
     query = target.partition(b"?")[2]
-    return headers, status_body(refusal, pretty=wants_pretty(request_headers, query))
+    return headers, status_body(error, pretty=wants_pretty(request_headers, query))
 
 
-def status_body(refusal: Refusal, *, pretty: bool = False) -> bytes:
+def status_body(error: StatusError, *, pretty: bool = False) -> bytes:
     """Return the JSON of a refusal: compact with a final newline, or indented without one."""
     document: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": refusal.message,
-        "reason": refusal.reason,
+        "message": error.message,
+        "reason": error.reason,
     }
-    details: dict[str, object] = dict(refusal.details or {})
-    if refusal.retry_after_seconds is not None:
-        details["retryAfterSeconds"] = refusal.retry_after_seconds
-    if details or refusal.details is not None:
+    details: dict[str, object] = dict(error.details or {})
+    if error.retry_after_seconds is not None:
+        details["retryAfterSeconds"] = error.retry_after_seconds
+    if details or error.details is not None:
         document["details"] = details
-    document["code"] = refusal.code
+    document["code"] = error.code
     text = go_json(document, pretty=pretty)
     return text.encode() if pretty else text.encode() + b"\n"
 

@@ -8,25 +8,25 @@ from collections.abc import Generator, Iterable
 from enum import Enum
 from typing import NamedTuple, assert_never
 
-from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.errors import Forbidden
 from proxy.core.gocompat.quote import cut_text, shown_quote
 from proxy.core.http.status import without_html
 from proxy.core.impersonation.checks import (
     Attempt,
-    RefusedStep,
-    StarCheck,
+    ForbiddenStep,
     Step,
-    action_checks,
+    WildcardCheck,
     identity_steps,
+    request_checks,
 )
-from proxy.core.impersonation.modes import Mode, acting_identity
-from proxy.core.userinfo import Identity
+from proxy.core.impersonation.modes import ImpersonationMode, impersonated_user
+from proxy.core.userinfo import UserInfo
 
 LEGACY_DISABLED = "legacy impersonation is disabled"
 
 
-class Layer(Enum):
+class CacheScope(Enum):
     """Which part of an attempt a short memory may vouch for."""
 
     REQUEST = "request"
@@ -42,30 +42,30 @@ class Ask(NamedTuple):
     for them ahead. They count only when they are asked here.
     """
 
-    mode: Mode
+    mode: ImpersonationMode
     check: AccessCheck
     upcoming: tuple[AccessCheck, ...] = ()
 
 
-class Recall(NamedTuple):
+class CacheLookup(NamedTuple):
     """Is this layer of the attempt known to be allowed from a moment ago? No is always safe."""
 
     attempt: Attempt
-    layer: Layer
+    layer: CacheScope
 
 
-Question = Ask | Recall
+Question = Ask | CacheLookup
 
 
 class Allowed(NamedTuple):
     """The impersonation is permitted in a mode. `learned` are the layers now worth remembering."""
 
     attempt: Attempt
-    acting: Identity
-    learned: tuple[Layer, ...] = ()
+    impersonated_user: UserInfo
+    cacheable: tuple[CacheScope, ...] = ()
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> ImpersonationMode:
         """The mode that worked."""
         return self.attempt.mode
 
@@ -80,8 +80,8 @@ class Denied(NamedTuple):
     reason: str
 
 
-Verdict = Allowed | Denied
-Evaluation = Generator[Question, Answer, Verdict]
+ImpersonationDecision = Allowed | Denied
+Evaluation = Generator[Question, CheckResult, ImpersonationDecision]
 
 
 def evaluate(attempts: Iterable[Attempt]) -> Evaluation:
@@ -96,43 +96,43 @@ def evaluate(attempts: Iterable[Attempt]) -> Evaluation:
 
 
 def _try(attempt: Attempt) -> Evaluation:
-    if attempt.recalls_request:
-        known = yield Recall(attempt, Layer.REQUEST)
+    if attempt.is_request_cacheable:
+        known = yield CacheLookup(attempt, CacheScope.REQUEST)
         if known.allowed:
             return _allowed(attempt)
-    failure = yield from _ask_all(attempt, action_checks(attempt))
+    failure = yield from _ask_all(attempt, request_checks(attempt))
     if failure is not None:
         return failure
-    learned: tuple[Layer, ...] = (Layer.REQUEST,) if attempt.recalls_request else ()
-    if attempt.recalls_identity:
-        known = yield Recall(attempt, Layer.IDENTITY)
+    learned: tuple[CacheScope, ...] = (CacheScope.REQUEST,) if attempt.is_request_cacheable else ()
+    if attempt.is_identity_cacheable:
+        known = yield CacheLookup(attempt, CacheScope.IDENTITY)
         if known.allowed:
             return _allowed(attempt, learned)
-        learned = (Layer.IDENTITY, *learned)
+        learned = (CacheScope.IDENTITY, *learned)
     failure = yield from _ask_identity(attempt)
     return failure or _allowed(attempt, learned)
 
 
-def _allowed(attempt: Attempt, learned: tuple[Layer, ...] = ()) -> Allowed:
+def _allowed(attempt: Attempt, learned: tuple[CacheScope, ...] = ()) -> Allowed:
     # The acting identity is computed anew each time and never remembered: what is shared between
     # the nodes of one agent is the permission, not the node.
-    return Allowed(attempt, acting_identity(attempt.mode, attempt.wanted), learned)
+    return Allowed(attempt, impersonated_user(attempt.mode, attempt.wanted_user), learned)
 
 
-def _ask_identity(attempt: Attempt) -> Generator[Question, Answer, Denied | None]:
+def _ask_identity(attempt: Attempt) -> Generator[Question, CheckResult, Denied | None]:
     steps = identity_steps(attempt)
     upcoming = _first_wave(steps)[1:]
     for step in steps:
         match step:
-            case RefusedStep():
+            case ForbiddenStep():
                 return Denied(step.check, step.reason)
             case AccessCheck():
-                answer = yield Ask(attempt.mode, step, upcoming)
-                if not _is_yes(attempt, answer):
-                    return _denied(attempt, step, answer)
-            case StarCheck():
-                answer = yield Ask(attempt.mode, step.check, upcoming)
-                if not _is_yes(attempt, answer):
+                result = yield Ask(attempt.mode, step, upcoming)
+                if not _is_yes(attempt, result):
+                    return _denied(attempt, step, result)
+            case WildcardCheck():
+                result = yield Ask(attempt.mode, step.check, upcoming)
+                if not _is_yes(attempt, result):
                     failure = yield from _ask_all(attempt, step.individual_checks())
                     if failure is not None:
                         return failure
@@ -146,48 +146,48 @@ def _first_wave(steps: Iterable[Step]) -> tuple[AccessCheck, ...]:
     """Return what is asked for certain unless something is denied: stars, not their items."""
     wave = []
     for step in steps:
-        if isinstance(step, RefusedStep):
+        if isinstance(step, ForbiddenStep):
             break
-        wave.append(step.check if isinstance(step, StarCheck) else step)
+        wave.append(step.check if isinstance(step, WildcardCheck) else step)
     return tuple(wave)
 
 
 def _ask_all(
     attempt: Attempt, checks: Iterable[AccessCheck]
-) -> Generator[Question, Answer, Denied | None]:
+) -> Generator[Question, CheckResult, Denied | None]:
     wave = tuple(checks)
     upcoming = wave[1:]
     for check in wave:
-        answer = yield Ask(attempt.mode, check, upcoming)
-        if not _is_yes(attempt, answer):
-            return _denied(attempt, check, answer)
+        result = yield Ask(attempt.mode, check, upcoming)
+        if not _is_yes(attempt, result):
+            return _denied(attempt, check, result)
         upcoming = ()
     return None
 
 
-def _is_yes(attempt: Attempt, answer: Answer) -> bool:
+def _is_yes(attempt: Attempt, result: CheckResult) -> bool:
     # An authorizer may stumble over one rule and allow by another. The former filter took any
     # stumbling for a no.
-    return answer.allowed and (attempt.rules.constrained or not answer.error)
+    return result.allowed and (attempt.rules.constrained or not result.error)
 
 
-def _denied(attempt: Attempt, check: AccessCheck, answer: Answer) -> Denied:
-    said = (answer.error, answer.reason) if attempt.rules.constrained else (answer.reason,)
+def _denied(attempt: Attempt, check: AccessCheck, result: CheckResult) -> Denied:
+    said = (result.error, result.reason) if attempt.rules.constrained else (result.reason,)
     return Denied(check, ": ".join(text for text in said if text))
 
 
-def forbidden(denied: Denied) -> Forbidden:
+def forbidden_error(denied: Denied) -> Forbidden:
     """Return the refusal that tells a client of a denial."""
     check = denied.first_failure
     if check is None:
         return Forbidden(denied.reason, details={})
     details = {"name": check.name, "group": check.group, "kind": check.resource}
-    refusal = Forbidden(
+    error = Forbidden(
         forbidden_message(check, denied.reason),
         details={key: cut_text(value) for key, value in details.items() if value},
     )
-    refusal.failed_check = check_summary(check)
-    return refusal
+    error.failed_check = check_summary(check)
+    return error
 
 
 def check_summary(check: AccessCheck) -> str:
@@ -236,7 +236,7 @@ def _object(check: AccessCheck) -> str:
 NO_MODE = "no constrained mode makes a node or a service account with groups, a uid or extras"
 
 
-def hopeless_reason(attempts: Iterable[Attempt]) -> str | None:
+def unsatisfiable_reason(attempts: Iterable[Attempt]) -> str | None:
     """Return why none of these attempts can ever succeed, or None if a grant can make one.
 
     The attempts are those of rules without legacy; that there is none at all is a reason, too.
@@ -250,5 +250,5 @@ def hopeless_reason(attempts: Iterable[Attempt]) -> str | None:
 
 
 def _refusal(attempt: Attempt) -> str | None:
-    refused = (step.reason for step in identity_steps(attempt) if isinstance(step, RefusedStep))
+    refused = (step.reason for step in identity_steps(attempt) if isinstance(step, ForbiddenStep))
     return next(refused, None)

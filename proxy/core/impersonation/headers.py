@@ -11,9 +11,9 @@ from functools import lru_cache
 from proxy.core.errors import BadRequest
 from proxy.core.gocompat.quote import MARKER, cut_text, go_quote, shown_quote
 from proxy.core.gocompat.url import path_unescape
-from proxy.core.http.headers import Header, key_fault, text_fault
+from proxy.core.http.headers import Header, unsafe_key_reason, unsafe_text_reason
 from proxy.core.impersonation.permit import is_reserved_key
-from proxy.core.userinfo import Extra, Identity, extra_of
+from proxy.core.userinfo import Extra, UserInfo, make_extra
 
 _PREFIX = b"impersonate"
 _PREFIX_LENGTH = len(_PREFIX)
@@ -49,12 +49,12 @@ class _Reading:
     """Keys of extras by the header names they came in, which repeat themselves."""
 
 
-def read_wanted_identity(
+def parse_impersonation_headers(
     headers: Sequence[Header],
     *,
     limits: ImpersonationLimits = DEFAULT_LIMITS,
     constrained: bool = True,
-) -> Identity | None:
+) -> UserInfo | None:
     """Return the identity the headers name as sent, with nothing implied; None without one.
 
     `constrained` only chooses which server's words a refusal uses.
@@ -71,7 +71,7 @@ def read_wanted_identity(
 
 def _read_lines(
     lines: Sequence[Header], limits: ImpersonationLimits, *, constrained: bool
-) -> Identity | None:
+) -> UserInfo | None:
     reading = _Reading(limits)
     for name, value in lines:
         _read_line(reading, name.lower(), value)
@@ -80,7 +80,9 @@ def _read_lines(
         if not (reading.uid or reading.groups or reading.extra):
             return None
         raise BadRequest(_without_user(reading) if constrained else _without_user_former(reading))
-    return Identity(reading.name, reading.uid or "", tuple(reading.groups), extra_of(reading.extra))
+    return UserInfo(
+        reading.name, reading.uid or "", tuple(reading.groups), make_extra(reading.extra)
+    )
 
 
 _remembered_reading = lru_cache(maxsize=4096)(_read_lines)
@@ -119,7 +121,7 @@ def _text(name: bytes, raw: bytes, limits: ImpersonationLimits) -> str:
     if len(raw) > limits.value_bytes:
         raise BadRequest(f"{_shown(name)} header: more than {limits.value_bytes} bytes")
     value = raw.decode("utf-8", "surrogateescape")
-    fault = text_fault(value)
+    fault = unsafe_text_reason(value)
     if fault is not None:
         raise BadRequest(f"{_shown(name)} header: the value {fault}")
     return value
@@ -133,7 +135,7 @@ def _extra_key(name: bytes, limits: ImpersonationLimits) -> str:
     key = path_unescape(encoded)
     if key is None:
         key = encoded.decode("utf-8", "surrogateescape")
-    fault = key_fault(key)
+    fault = unsafe_key_reason(key)
     if fault is not None:
         raise BadRequest(f"extra key: it {fault}")
     if is_reserved_key(key):
@@ -165,7 +167,7 @@ def _strings(values: Sequence[str]) -> str:
 
 
 def _shown_extra(reading: _Reading) -> Extra:
-    return extra_of(reading.extra)[:_MOST_SHOWN]
+    return make_extra(reading.extra)[:_MOST_SHOWN]
 
 
 def _without_user_former(reading: _Reading) -> str:

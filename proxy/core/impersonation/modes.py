@@ -8,7 +8,7 @@ from proxy.core.userinfo import (
     NODE_NAME_KEY,
     NODES,
     Caller,
-    Identity,
+    UserInfo,
     is_subdomain,
     node_name,
     service_account,
@@ -29,7 +29,7 @@ class BoundPod(NamedTuple):
     uid: str
 
 
-def pod_without_node(caller: Identity) -> BoundPod | None:
+def pod_bound_without_node(caller: UserInfo) -> BoundPod | None:
     """Return the pod of a caller whose token names a pod but no node; None for all others.
 
     API servers before 1.30 name no node. Where one is named, even oddly, there is nothing to find
@@ -46,7 +46,7 @@ def pod_without_node(caller: Identity) -> BoundPod | None:
     return BoundPod(account.namespace, account.name, names[0], uids[0])
 
 
-class Mode(StrEnum):
+class ImpersonationMode(StrEnum):
     """One way to impersonate, in the order in which they are tried."""
 
     ASSOCIATED_NODE = "associated-node"
@@ -66,7 +66,7 @@ class Mode(StrEnum):
     @property
     def constraint(self) -> str | None:
         """What the audit event names as the constraint of an impersonation in this mode."""
-        return None if self is Mode.LEGACY else _IDENTITY_VERBS[self]
+        return None if self is ImpersonationMode.LEGACY else _IDENTITY_VERBS[self]
 
     def action_verb(self, verb: str) -> str:
         """Return the verb of the check on what is done while impersonating."""
@@ -74,49 +74,63 @@ class Mode(StrEnum):
 
 
 _IDENTITY_VERBS = {
-    mode: "impersonate" if mode is Mode.LEGACY else f"impersonate:{mode.value}" for mode in Mode
+    mode: "impersonate" if mode is ImpersonationMode.LEGACY else f"impersonate:{mode.value}"
+    for mode in ImpersonationMode
 }
 
 
-def applicable_modes(caller: Caller, wanted: Identity) -> tuple[Mode, ...]:
+def applicable_modes(caller: Caller, wanted_user: UserInfo) -> tuple[ImpersonationMode, ...]:
     """Return the modes that can make the wanted identity for this caller, in order.
 
     A node or a service account together with groups, a uid or extras is left to legacy.
     """
-    node = node_name(wanted.name)
-    if node is None and service_account(wanted.name) is None:
-        return (Mode.USER_INFO, Mode.LEGACY)
-    if not wanted.is_bare:
-        return (Mode.LEGACY,)
+    node = node_name(wanted_user.name)
+    if node is None and service_account(wanted_user.name) is None:
+        return (ImpersonationMode.USER_INFO, ImpersonationMode.LEGACY)
+    if not wanted_user.has_only_name:
+        return (ImpersonationMode.LEGACY,)
     if node is None:
-        return (Mode.SERVICE_ACCOUNT, Mode.LEGACY)
-    if _runs_on(caller, node):
-        return (Mode.ASSOCIATED_NODE, Mode.ARBITRARY_NODE, Mode.LEGACY)
-    return (Mode.ARBITRARY_NODE, Mode.LEGACY)
+        return (ImpersonationMode.SERVICE_ACCOUNT, ImpersonationMode.LEGACY)
+    if _is_associated_with_node(caller, node):
+        return (
+            ImpersonationMode.ASSOCIATED_NODE,
+            ImpersonationMode.ARBITRARY_NODE,
+            ImpersonationMode.LEGACY,
+        )
+    return (ImpersonationMode.ARBITRARY_NODE, ImpersonationMode.LEGACY)
 
 
-def acting_identity(mode: Mode, wanted: Identity) -> Identity:
+def impersonated_user(mode: ImpersonationMode, wanted_user: UserInfo) -> UserInfo:
     """Return the identity that a permitted impersonation results in, implied groups included."""
-    return _remembered_acting(mode, wanted) if wanted.is_short else _acting(mode, wanted)
+    return (
+        _remembered_acting(mode, wanted_user)
+        if wanted_user.is_cacheable
+        else _acting(mode, wanted_user)
+    )
 
 
-def _acting(mode: Mode, wanted: Identity) -> Identity:
-    groups = wanted.groups
-    account = service_account(wanted.name)
+def _acting(mode: ImpersonationMode, wanted_user: UserInfo) -> UserInfo:
+    groups = wanted_user.groups
+    account = service_account(wanted_user.name)
     if account is not None and not groups:
         groups = service_account_groups(account.namespace)
-    elif mode in {Mode.ASSOCIATED_NODE, Mode.ARBITRARY_NODE}:
+    elif mode in {ImpersonationMode.ASSOCIATED_NODE, ImpersonationMode.ARBITRARY_NODE}:
         groups = (NODES,)
-    return Identity(wanted.name, wanted.uid, with_implied_groups(wanted.name, groups), wanted.extra)
+    return UserInfo(
+        wanted_user.name,
+        wanted_user.uid,
+        with_implied_groups(wanted_user.name, groups),
+        wanted_user.extra,
+    )
 
 
 _remembered_acting = lru_cache(maxsize=4096)(_acting)
 
 
-def _runs_on(caller: Caller, node: str) -> bool:
-    if service_account(caller.identity.name) is None:
+def _is_associated_with_node(caller: Caller, node: str) -> bool:
+    if service_account(caller.user.name) is None:
         return False
-    named = [values for key, values in caller.identity.extra if key == NODE_NAME_KEY]
+    named = [values for key, values in caller.user.extra if key == NODE_NAME_KEY]
     if named:
         # Exactly one value: a caller that claims two nodes is not known to run on either.
         return named == [(node,)]

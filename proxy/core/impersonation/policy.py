@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from proxy.core.errors import Forbidden
 from proxy.core.gocompat.quote import shown_quote
-from proxy.core.userinfo import LONGEST_SUBDOMAIN, SUBDOMAIN, Extra, Identity, service_account
+from proxy.core.userinfo import LONGEST_SUBDOMAIN, SUBDOMAIN, Extra, UserInfo, service_account
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +18,17 @@ class ExtraPolicy:
     """
 
     dropped: frozenset[str] = frozenset()
-    refused: frozenset[str] = frozenset()
+    rejected: frozenset[str] = frozenset()
 
-    def carried(self, identity: Identity) -> Identity:
+    def apply(self, user: UserInfo) -> UserInfo:
         """Return the identity as it goes upstream, or refuse it."""
-        keys = {key for key, _ in identity.extra}
-        for key in sorted(keys & self.refused):
+        keys = {key for key, _ in user.extra}
+        for key in sorted(keys & self.rejected):
             raise Forbidden(f"an identity with the extra {key} is not forwarded to this API server")
         if keys.isdisjoint(self.dropped):
-            return identity
-        kept = tuple(pair for pair in identity.extra if pair[0] not in self.dropped)
-        return replace(identity, extra=kept)
+            return user
+        kept = tuple(pair for pair in user.extra if pair[0] not in self.dropped)
+        return replace(user, extra=kept)
 
 
 _PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
@@ -42,7 +42,7 @@ _BAD_HOST = (
 _BAD_PATH = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')"
 
 
-def extra_fault(extra: Extra) -> str | None:
+def validate_extra(extra: Extra) -> str | None:
     """Return why the constrained modes refuse these extras, or None when they do not."""
     for key, values in extra:
         fault = _key_fault(key) or _values_fault(values)
@@ -106,7 +106,7 @@ class LegacyRule:
     groups: frozenset[str] = frozenset()
     service_accounts: frozenset[str] = frozenset()
 
-    def matches(self, caller: Identity) -> bool:
+    def matches(self, caller: UserInfo) -> bool:
         """Tell whether the rule is about this caller."""
         if caller.name in self.users or not self.groups.isdisjoint(caller.groups):
             return True
@@ -121,7 +121,7 @@ class LegacyPolicy:
     default: LegacyAction = LegacyAction.ALLOW
     rules: tuple[LegacyRule, ...] = ()
 
-    def action_for(self, caller: Identity) -> LegacyAction:
+    def action_for(self, caller: UserInfo) -> LegacyAction:
         """Return what becomes of this caller's legacy impersonation."""
         for rule in self.rules:
             if rule.matches(caller):

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from proxy.core.authorization.access_check import AccessCheck
-from proxy.core.errors import SetupError
+from proxy.core.errors import OperatorError
 from proxy.core.impersonation.checks import (
     Attempt,
-    DecisionRules,
-    RefusedStep,
-    StarCheck,
-    action_checks,
+    ForbiddenStep,
+    ImpersonationRules,
+    WildcardCheck,
     identity_steps,
     plan_attempts,
+    request_checks,
 )
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.model import (
     GROUP,
     RBAC_GROUP,
@@ -34,12 +34,12 @@ from proxy.core.rbac.model import (
     Subject,
 )
 from proxy.core.rbac.rule_builder import scoped_rules
-from proxy.core.requestinfo.request_info import Action
+from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import (
     NODE_NAME_KEY,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
     node_name,
     service_account,
 )
@@ -49,7 +49,7 @@ _MANAGED_BY = {"app.kubernetes.io/managed-by": "understudy"}
 _LONGEST_STEM = 120
 _DIGEST_LENGTH = 8
 _STAR = "*"
-_IDENTITY_VERBS = frozenset(mode.identity_verb for mode in Mode)
+_IDENTITY_VERBS = frozenset(mode.identity_verb for mode in ImpersonationMode)
 
 ANY = "any.understudy.invalid"
 """In an identity of a need with patterns: every name of its kind, by a rule without names."""
@@ -58,12 +58,12 @@ GrantObject = dict[str, object]
 """A role or a binding: texts, lists and dicts, as YAML writes them."""
 
 
-class Ungrantable(SetupError):
+class UngrantableError(OperatorError):
     """No constrained grant can allow this; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class GrantRequirement:
     """Whom somebody must be able to act as, in a mode, and for what.
 
     In associated-node mode any node stands for the impersonator's own. `is_upgrade` says that the
@@ -73,15 +73,17 @@ class Need:
     """
 
     subject: Subject
-    mode: Mode
-    wanted: Identity
-    actions: tuple[Action, ...]
-    rules: DecisionRules = field(default_factory=DecisionRules)
+    mode: ImpersonationMode
+    wanted_user: UserInfo
+    actions: tuple[RequestInfo, ...]
+    rules: ImpersonationRules = field(default_factory=ImpersonationRules)
     is_upgrade: bool = False
     has_patterns: bool = False
 
 
-def grant_objects(needs: Iterable[Need], *, name: str | None = None) -> list[GrantObject]:
+def grant_objects(
+    needs: Iterable[GrantRequirement], *, name: str | None = None
+) -> list[GrantObject]:
     """Return roles, each followed by its binding, that allow all needs and no more than they must.
 
     Somebody's identities and actions are separate rules, so within one mode each identity goes with
@@ -94,7 +96,7 @@ def grant_objects(needs: Iterable[Need], *, name: str | None = None) -> list[Gra
     return _objects(checks, name)
 
 
-def objects_for(
+def rbac_objects_for(
     subject: Subject, checks: Iterable[AccessCheck], *, patterns: Iterable[AccessCheck] = ()
 ) -> list[GrantObject]:
     """Return the objects that have exactly these checks answered with yes. Raises Ungrantable.
@@ -124,11 +126,11 @@ def _objects(
     return objects
 
 
-def needed_checks(need: Need) -> tuple[AccessCheck, ...]:
+def needed_checks(need: GrantRequirement) -> tuple[AccessCheck, ...]:
     """Return every check that must be answered with yes, each once. Raises Ungrantable."""
     checks: dict[AccessCheck, None] = {}
-    for action in need.actions:
-        checks.update(dict.fromkeys(checks_of(_attempt(need, action))))
+    for request_info in need.actions:
+        checks.update(dict.fromkeys(checks_of(_attempt(need, request_info))))
     for check in checks:
         _refuse_unnameable(check, has_patterns=need.has_patterns)
     if not need.has_patterns:
@@ -141,67 +143,74 @@ def checks_of(attempt: Attempt) -> tuple[AccessCheck, ...]:
 
     Permission for everything of a kind is never asked for: it is more than the items together.
     """
-    if attempt.mode is Mode.LEGACY:
-        raise Ungrantable("only legacy impersonation could allow this, and it is not proposed")
-    checks = action_checks(attempt)
+    if attempt.mode is ImpersonationMode.LEGACY:
+        raise UngrantableError("only legacy impersonation could allow this, and it is not proposed")
+    checks = request_checks(attempt)
     for step in identity_steps(attempt):
-        if isinstance(step, RefusedStep):
-            raise Ungrantable(step.reason)
-        checks += step.individual_checks() if isinstance(step, StarCheck) else (step,)
+        if isinstance(step, ForbiddenStep):
+            raise UngrantableError(step.reason)
+        checks += step.individual_checks() if isinstance(step, WildcardCheck) else (step,)
     return tuple(checks)
 
 
-def _attempt(need: Need, action: Action) -> Attempt:
+def _attempt(need: GrantRequirement, request_info: RequestInfo) -> Attempt:
     attempts = plan_attempts(
-        _caller(need), need.wanted, action, rules=need.rules, is_upgrade=need.is_upgrade
+        _caller(need), need.wanted_user, request_info, rules=need.rules, is_upgrade=need.is_upgrade
     )
     for attempt in attempts:
         if attempt.mode is need.mode:
             return attempt
-    raise Ungrantable(f"{need.mode} mode does not apply to {need.wanted.name}{_because(need)}")
+    raise UngrantableError(
+        f"{need.mode} mode does not apply to {need.wanted_user.name}{_because(need)}"
+    )
 
 
-def _because(need: Need) -> str:
-    if need.mode is Mode.USER_INFO:
+def _because(need: GrantRequirement) -> str:
+    if need.mode is ImpersonationMode.USER_INFO:
         return ": nodes and service accounts have modes of their own"
-    if not need.wanted.is_bare:
+    if not need.wanted_user.has_only_name:
         return " with groups, a uid or extras"
-    if need.mode is Mode.ASSOCIATED_NODE and node_name(need.wanted.name) is not None:
+    if (
+        need.mode is ImpersonationMode.ASSOCIATED_NODE
+        and node_name(need.wanted_user.name) is not None
+    ):
         return " for whoever is no service account"
     return ""
 
 
-def _caller(need: Need) -> Caller:
+def _caller(need: GrantRequirement) -> Caller:
     """Return somebody to whom the mode applies if it can apply to the subject at all."""
-    identity = _somebody(need.subject)
-    if need.mode is Mode.ASSOCIATED_NODE:
-        node = node_name(need.wanted.name) or ""
-        extra = extra_of({NODE_NAME_KEY: [node]})
-        identity = Identity(identity.name, groups=identity.groups, extra=extra)
-    return Caller(identity)
+    user = _somebody(need.subject)
+    if need.mode is ImpersonationMode.ASSOCIATED_NODE:
+        node = node_name(need.wanted_user.name) or ""
+        extra = make_extra({NODE_NAME_KEY: [node]})
+        user = UserInfo(user.name, groups=user.groups, extra=extra)
+    return Caller(user)
 
 
-def _somebody(subject: Subject) -> Identity:
+def _somebody(subject: Subject) -> UserInfo:
     if subject.kind == SERVICE_ACCOUNT:
-        return Identity(f"system:serviceaccount:{subject.namespace}:{subject.name}")
+        return UserInfo(f"system:serviceaccount:{subject.namespace}:{subject.name}")
     if subject.kind == GROUP:
         # Groups hold users of any kind, service accounts too.
-        return Identity("system:serviceaccount:any:any", groups=(subject.name,))
-    return Identity(subject.name)
+        return UserInfo("system:serviceaccount:any:any", groups=(subject.name,))
+    return UserInfo(subject.name)
 
 
 def _refuse_unnameable(check: AccessCheck, *, has_patterns: bool) -> None:
     """Refuse what no rule can name without naming more, or cannot name at all."""
     if check.path.endswith(_STAR) and not has_patterns:
-        raise Ungrantable(f"a rule for the path {check.path} would allow more than this path")
+        raise UngrantableError(f"a rule for the path {check.path} would allow more than this path")
     if _STAR in {check.group, check.resource}:
-        raise Ungrantable("a rule for a resource or an API group called * would allow all of them")
+        raise UngrantableError(
+            "a rule for a resource or an API group called * would allow all of them"
+        )
     if check.resource == "groups" and check.name == _STAR and check.verb in _IDENTITY_VERBS:
         # Four groups and more are asked for as `*` first, whatever they are called.
-        raise Ungrantable("a rule for a group called * would allow any groups, four at a time")
+        raise UngrantableError("a rule for a group called * would allow any groups, four at a time")
     # A namespace has the form that it has in the name of a service account.
     if check.namespace and not service_account(f"system:serviceaccount:{check.namespace}:any"):
-        raise Ungrantable(f"there can be no role in a namespace called {check.namespace!r}")
+        raise UngrantableError(f"there can be no role in a namespace called {check.namespace!r}")
 
 
 def _role_and_binding(

@@ -12,7 +12,7 @@ from proxy.core.userinfo import (
     ANONYMOUS,
     AUTHENTICATED,
     UNAUTHENTICATED,
-    Identity,
+    UserInfo,
     service_account,
     service_account_groups,
 )
@@ -34,19 +34,19 @@ class Subject:
     name: str
     namespace: str = ""
 
-    def is_held_by(self, identity: Identity, binding_namespace: str = "") -> bool:
+    def matches(self, user: UserInfo, binding_namespace: str = "") -> bool:
         """Tell whether an identity is meant.
 
         A service account without a namespace is one of the binding's own.
         """
         if self.kind == USER:
-            return identity.name == self.name
+            return user.name == self.name
         if self.kind == GROUP:
-            return self.name in identity.groups
+            return self.name in user.groups
         namespace = self.namespace or binding_namespace
         if self.kind != SERVICE_ACCOUNT or not namespace:
             return False
-        return identity.name == f"system:serviceaccount:{namespace}:{self.name}"
+        return user.name == f"system:serviceaccount:{namespace}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,13 @@ class Binding:
         is_here = not self.namespace or (check.is_resource and self.namespace == check.namespace)
         return is_here and any(rule.allows(check) for rule in self.rules)
 
-    def is_held_by(self, identity: Identity) -> bool:
+    def applies_to(self, user: UserInfo) -> bool:
         """Tell whether an identity is bound here."""
-        return any(subject.is_held_by(identity, self.namespace) for subject in self.subjects)
+        return any(subject.matches(user, self.namespace) for subject in self.subjects)
 
 
 @dataclass(frozen=True, slots=True)
-class Rbac:
+class RBACSnapshot:
     """All bindings of a cluster, with the rules of their roles."""
 
     bindings: tuple[Binding, ...] = ()
@@ -104,22 +104,22 @@ class Rbac:
     def allows(self, check: AccessCheck) -> bool:
         """Tell whether a rule answers a check with yes, for the user it asks about."""
         return any(
-            binding.allows(check) and binding.is_held_by(check.user) for binding in self.bindings
+            binding.allows(check) and binding.applies_to(check.user) for binding in self.bindings
         )
 
-    def opening(self, check: AccessCheck) -> Iterator[tuple[Binding, Subject]]:
+    def first_allowing(self, check: AccessCheck) -> Iterator[tuple[Binding, Subject]]:
         """Give everyone to whom the check would be answered with yes, whomever it asks about."""
         for binding in self.bindings:
             if binding.allows(check):
                 for subject in binding.subjects:
-                    yield binding, located(subject, binding.namespace)
+                    yield binding, qualified_subject(subject, binding.namespace)
 
 
-def subject_of(identity: Identity) -> Subject:
+def subject_of(user: UserInfo) -> Subject:
     """Return the subject that is this identity and nobody else."""
-    account = service_account(identity.name)
+    account = service_account(user.name)
     if account is None:
-        return Subject(USER, identity.name)
+        return Subject(USER, user.name)
     return Subject(SERVICE_ACCOUNT, account.name, account.namespace)
 
 
@@ -142,19 +142,19 @@ def path_matches(pattern: str, path: str) -> bool:
     return pattern.endswith(_STAR) and path.startswith(pattern.rstrip(_STAR))
 
 
-def read_rbac(objects: Iterable[Manifest]) -> Rbac:
+def read_rbac(objects: Iterable[Manifest]) -> RBACSnapshot:
     """Return the bindings of a cluster from its roles and bindings; other objects are left out.
 
     A binding whose role is missing gives nothing, and so does whatever has not the right shape.
     """
     known = [thing for thing in objects if isinstance(thing.get("metadata"), Mapping)]
     roles = {_key(thing): _rules(thing) for thing in known if _kind(thing).endswith("Role")}
-    return Rbac(
+    return RBACSnapshot(
         tuple(_binding(thing, roles) for thing in known if _kind(thing).endswith("RoleBinding"))
     )
 
 
-def texts(value: object) -> tuple[str, ...]:
+def string_list(value: object) -> tuple[str, ...]:
     """Return the texts of a list, whatever else is in it or is there instead."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
@@ -164,30 +164,30 @@ def texts(value: object) -> tuple[str, ...]:
 def read_rule(rule: Manifest) -> Rule:
     """Return a rule as it stands in a role."""
     return Rule(
-        texts(rule.get("verbs")),
-        texts(rule.get("apiGroups")),
-        texts(rule.get("resources")),
-        texts(rule.get("resourceNames")),
-        texts(rule.get("nonResourceURLs")),
+        string_list(rule.get("verbs")),
+        string_list(rule.get("apiGroups")),
+        string_list(rule.get("resources")),
+        string_list(rule.get("resourceNames")),
+        string_list(rule.get("nonResourceURLs")),
     )
 
 
 def read_subjects(thing: Manifest) -> tuple[Subject, ...]:
     """Return the subjects of a binding."""
     return tuple(
-        Subject(text(entry, "kind"), text(entry, "name"), text(entry, "namespace"))
-        for entry in entries(thing.get("subjects"))
+        Subject(string_at(entry, "kind"), string_at(entry, "name"), string_at(entry, "namespace"))
+        for entry in mapping_list(thing.get("subjects"))
     )
 
 
-def entries(value: object) -> tuple[Manifest, ...]:
+def mapping_list(value: object) -> tuple[Manifest, ...]:
     """Return the mappings of a list."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     return tuple(item for item in value if isinstance(item, Mapping))
 
 
-def text(thing: object, key: str) -> str:
+def string_at(thing: object, key: str) -> str:
     """Return the text at a key, or an empty one."""
     value = thing.get(key) if isinstance(thing, Mapping) else None
     return value if isinstance(value, str) else ""
@@ -195,27 +195,29 @@ def text(thing: object, key: str) -> str:
 
 def _binding(thing: Manifest, roles: Mapping[tuple[str, str, str], tuple[Rule, ...]]) -> Binding:
     reference, metadata = thing.get("roleRef"), thing["metadata"]
-    namespace = text(metadata, "namespace")
-    kind, role = text(reference, "kind"), text(reference, "name")
+    namespace = string_at(metadata, "namespace")
+    kind, role = string_at(reference, "kind"), string_at(reference, "name")
     rules = roles.get((kind, namespace if kind == "Role" else "", role), ())
-    return Binding(text(metadata, "name"), namespace, f"{kind}/{role}", read_subjects(thing), rules)
+    return Binding(
+        string_at(metadata, "name"), namespace, f"{kind}/{role}", read_subjects(thing), rules
+    )
 
 
 def _rules(thing: Manifest) -> tuple[Rule, ...]:
-    return tuple(read_rule(rule) for rule in entries(thing.get("rules")))
+    return tuple(read_rule(rule) for rule in mapping_list(thing.get("rules")))
 
 
 def _key(thing: Manifest) -> tuple[str, str, str]:
     metadata = thing["metadata"]
-    return _kind(thing), text(metadata, "namespace"), text(metadata, "name")
+    return _kind(thing), string_at(metadata, "namespace"), string_at(metadata, "name")
 
 
 def _kind(thing: Manifest) -> str:
-    is_ours = text(thing, "apiVersion").startswith(f"{RBAC_GROUP}/")
-    return text(thing, "kind") if is_ours else ""
+    is_ours = string_at(thing, "apiVersion").startswith(f"{RBAC_GROUP}/")
+    return string_at(thing, "kind") if is_ours else ""
 
 
-def located(subject: Subject, namespace: str) -> Subject:
+def qualified_subject(subject: Subject, namespace: str) -> Subject:
     """Return a subject of a binding with the namespace that it has there."""
     if subject.kind != SERVICE_ACCOUNT or subject.namespace:
         return subject
@@ -226,24 +228,24 @@ def _names_one(listed: tuple[str, ...], asked: str) -> bool:
     return asked in listed or _STAR in listed
 
 
-NOBODY = "understudy:nobody"
+UNNAMED_USER = "understudy:nobody"
 """A user whom no rule names: somebody of whom only the groups are known."""
 
 
-def somebody(subject: Subject) -> Identity:
+def user_for_subject(subject: Subject) -> UserInfo:
     """Return the identity of whoever is this subject and nothing else."""
     if subject.kind == GROUP:
-        return member_of((subject.name,))
+        return user_in_groups((subject.name,))
     name = subject.name
     if subject.kind == SERVICE_ACCOUNT:
         name = f"system:serviceaccount:{subject.namespace}:{subject.name}"
-    return Identity(name, groups=implied_groups(name))
+    return UserInfo(name, groups=implied_groups(name))
 
 
-def member_of(groups: tuple[str, ...]) -> Identity:
+def user_in_groups(groups: tuple[str, ...]) -> UserInfo:
     """Return somebody who is in these groups, and logged in unless they say otherwise."""
     logged_in = () if UNAUTHENTICATED in groups or AUTHENTICATED in groups else (AUTHENTICATED,)
-    return Identity(NOBODY, groups=(*groups, *logged_in))
+    return UserInfo(UNNAMED_USER, groups=(*groups, *logged_in))
 
 
 def implied_groups(username: str) -> tuple[str, ...]:
@@ -255,7 +257,7 @@ def implied_groups(username: str) -> tuple[str, ...]:
     return (*own, AUTHENTICATED)
 
 
-def spoken(subject: Subject) -> str:
+def describe_subject(subject: Subject) -> str:
     """Return a subject in words."""
     if subject.kind == SERVICE_ACCOUNT:
         return f"service account {subject.namespace}/{subject.name}"

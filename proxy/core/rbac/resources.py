@@ -105,7 +105,7 @@ _ALIKE = 0.75
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Resource:
+class APIResource:
     """A resource, or a subresource as `pods/exec`."""
 
     group: str
@@ -119,22 +119,22 @@ class Resource:
         return f"{resource}{group}{slash}{subresource}"
 
 
-class Catalogue:
+class ResourceCatalog:
     """Resources that are known to exist. Of a group that is not in here, nothing is known."""
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
+    def __init__(self, resources: Iterable[APIResource]) -> None:
         self._known = {(one.group, one.name): one for one in resources}
         self._groups = {one.group for one in self._known.values()}
 
-    def extended(self, resources: Iterable[Resource]) -> "Catalogue":
+    def extended(self, resources: Iterable[APIResource]) -> "ResourceCatalog":
         """Return a catalogue that knows these, too."""
-        return Catalogue([*self._known.values(), *resources])
+        return ResourceCatalog([*self._known.values(), *resources])
 
     def knows_group(self, group: str) -> bool:
         """Tell whether the resources of a group are known."""
         return group in self._groups
 
-    def find(self, group: str, name: str) -> Resource | None:
+    def find(self, group: str, name: str) -> APIResource | None:
         """Return the resource of this very name."""
         return self._known.get((group, name))
 
@@ -142,7 +142,7 @@ class Catalogue:
         """Tell whether any resource has a subresource of this name."""
         return any(known.partition("/")[2] == name for _, known in self._known)
 
-    def meant(self, group: str, name: str) -> Resource | None:
+    def suggest(self, group: str, name: str) -> APIResource | None:
         """Return the resource that somebody may have meant by a name that does not exist."""
         wanted = _plain(name)
         candidates = sorted(self._known.values(), key=lambda one: (one.group != group, one))
@@ -174,12 +174,12 @@ def _spellings(name: str) -> set[str]:
     return spelled
 
 
-def _built_in() -> Iterable[Resource]:
+def _built_in() -> Iterable[APIResource]:
     for is_namespaced, groups in ((True, _NAMESPACED), (False, _OF_THE_CLUSTER)):
         for group, names in groups.items():
             for name in names.split():
-                yield Resource(group, name, is_namespaced)
+                yield APIResource(group, name, is_namespaced)
 
 
-BUILT_IN = Catalogue(_built_in())
+BUILT_IN = ResourceCatalog(_built_in())
 """What kube-apiserver 1.37 serves itself."""

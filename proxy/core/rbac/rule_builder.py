@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from proxy.core.authorization.access_check import AccessCheck
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.model import Rule, path_matches
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -55,7 +55,7 @@ def _atom(check: AccessCheck) -> _Atom:
     resource = f"{check.resource}/{check.subresource}" if check.subresource else check.resource
     # The own node is asked for by the name `*`, which stands for no node; the usual rule for it
     # has no names.
-    name = "" if check.verb == Mode.ASSOCIATED_NODE.identity_verb else check.name
+    name = "" if check.verb == ImpersonationMode.ASSOCIATED_NODE.identity_verb else check.name
     return _Atom(check.verb, check.group, resource, name)
 
 

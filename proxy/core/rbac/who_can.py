@@ -11,25 +11,25 @@ from dataclasses import dataclass, replace
 from proxy.core.authorization.access_check import AccessCheck
 from proxy.core.impersonation.checks import (
     Attempt,
-    DecisionRules,
-    RefusedStep,
-    StarCheck,
-    action_checks,
+    ForbiddenStep,
+    ImpersonationRules,
+    WildcardCheck,
     identity_steps,
+    request_checks,
 )
-from proxy.core.impersonation.modes import Mode, applicable_modes
+from proxy.core.impersonation.modes import ImpersonationMode, applicable_modes
 from proxy.core.rbac.grants import ANY
 from proxy.core.rbac.model import (
     GROUP,
-    NOBODY,
     SERVICE_ACCOUNT,
+    UNNAMED_USER,
     USER,
     Binding,
-    Rbac,
+    RBACSnapshot,
     Subject,
     implied_groups,
 )
-from proxy.core.requestinfo.request_info import Action
+from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import (
     ANONYMOUS,
     AUTHENTICATED,
@@ -39,19 +39,19 @@ from proxy.core.userinfo import (
     SERVICE_ACCOUNTS,
     UNAUTHENTICATED,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
     node_name,
     service_account,
 )
 
-NATIVE = DecisionRules(protected_groups=frozenset())
+NATIVE = ImpersonationRules(protected_groups=frozenset())
 """As the API server decides for whoever comes to it directly; the proxy may be stricter."""
 
 ANY_NODE = ANY
 """A node that no rule names: whoever may be this one may be any."""
 
-_ANYBODY = Identity(NOBODY)
+_ANYBODY = UserInfo(UNNAMED_USER)
 _AN_ACCOUNT = "system:serviceaccount:understudy:nobody"
 _OF_ONE_NAMESPACE = f"{SERVICE_ACCOUNTS}:"
 
@@ -66,19 +66,21 @@ class Holder:
     `roles` are those by which it is allowed; none of them is needed in `system:masters`.
     """
 
-    mode: Mode
+    mode: ImpersonationMode
     name: str
     groups: tuple[str, ...]
     roles: tuple[str, ...] = ()
 
 
-Found = tuple[Identity, Holder]
+Found = tuple[UserInfo, Holder]
 """As whom, and who may."""
 
 
-def holders(rbac: Rbac, mode: Mode, wanted: Identity, action: Action) -> list[Holder]:
+def holders(
+    rbac: RBACSnapshot, mode: ImpersonationMode, wanted_user: UserInfo, request_info: RequestInfo
+) -> list[Holder]:
     """Return who may act as somebody in a mode that applies, nobody twice."""
-    needed = requirements(mode, wanted, action)
+    needed = requirements(mode, wanted_user, request_info)
     if needed is None:
         return []
     opened = [_opened(rbac, requirement, mode) for requirement in needed]
@@ -106,42 +108,46 @@ def holders(rbac: Rbac, mode: Mode, wanted: Identity, action: Action) -> list[Ho
     ]
 
 
-def identity_holders(rbac: Rbac, wanted: Identity, action: Action) -> list[Found]:
+def identity_holders(
+    rbac: RBACSnapshot, wanted_user: UserInfo, request_info: RequestInfo
+) -> list[Found]:
     """Return who may act as an identity, in whatever mode."""
-    extra = extra_of({NODE_NAME_KEY: [node_name(wanted.name) or ""]})
+    extra = make_extra({NODE_NAME_KEY: [node_name(wanted_user.name) or ""]})
     # Somebody to whom every mode applies that applies to anybody.
-    caller = Caller(Identity(_AN_ACCOUNT, extra=extra))
+    caller = Caller(UserInfo(_AN_ACCOUNT, extra=extra))
     return [
-        (wanted, holder)
-        for mode in applicable_modes(caller, wanted)
-        for holder in holders(rbac, mode, wanted, action)
+        (wanted_user, holder)
+        for mode in applicable_modes(caller, wanted_user)
+        for holder in holders(rbac, mode, wanted_user, request_info)
     ]
 
 
-def node_holders(rbac: Rbac, action: Action) -> list[Found]:
+def node_holders(rbac: RBACSnapshot, request_info: RequestInfo) -> list[Found]:
     """Return who may act as any node, or as the own one."""
-    node = Identity(f"system:node:{ANY_NODE}")
+    node = UserInfo(f"system:node:{ANY_NODE}")
     # A node without its group is no node; only legacy has to be asked for the group.
     with_group = replace(node, groups=(NODES,))
-    constrained = [one for one in identity_holders(rbac, node, action) if _is_constrained(one)]
-    return [*constrained, *identity_holders(rbac, with_group, action)]
+    constrained = [
+        one for one in identity_holders(rbac, node, request_info) if _is_constrained(one)
+    ]
+    return [*constrained, *identity_holders(rbac, with_group, request_info)]
 
 
-def master_holders(rbac: Rbac) -> list[Found]:
+def masters_impersonators(rbac: RBACSnapshot) -> list[Found]:
     """Return who may put on the group that no rule binds, and with which user; legacy alone can."""
     users = {name for binding in rbac.bindings for name in _legacy_users(binding)}
-    anything = Action("get", "/")
+    anything = RequestInfo("get", "/")
     found: dict[tuple[str, tuple[str, ...]], Found] = {}
-    for user in (NOBODY, *sorted(users)):
-        wanted = Identity(user, groups=(MASTERS,))
-        for holder in holders(rbac, Mode.LEGACY, wanted, anything):
+    for user in (UNNAMED_USER, *sorted(users)):
+        wanted_user = UserInfo(user, groups=(MASTERS,))
+        for holder in holders(rbac, ImpersonationMode.LEGACY, wanted_user, anything):
             if MASTERS not in holder.groups:
-                found.setdefault((holder.name, holder.groups), (wanted, holder))
+                found.setdefault((holder.name, holder.groups), (wanted_user, holder))
     return list(found.values())
 
 
 def _is_constrained(found: Found) -> bool:
-    return found[1].mode is not Mode.LEGACY
+    return found[1].mode is not ImpersonationMode.LEGACY
 
 
 def _legacy_users(binding: Binding) -> Iterator[str]:
@@ -155,14 +161,16 @@ def _legacy_users(binding: Binding) -> Iterator[str]:
                     yield f"system:serviceaccount:{binding.namespace}:{name}"
 
 
-def requirements(mode: Mode, wanted: Identity, action: Action) -> list[Requirement] | None:
+def requirements(
+    mode: ImpersonationMode, wanted_user: UserInfo, request_info: RequestInfo
+) -> list[Requirement] | None:
     """Return what must be allowed, about nobody in particular; None if nothing helps."""
-    attempt = Attempt(mode, _ANYBODY, wanted, action, NATIVE)
-    needed: list[Requirement] = [(check,) for check in action_checks(attempt)]
+    attempt = Attempt(mode, _ANYBODY, wanted_user, request_info, NATIVE)
+    needed: list[Requirement] = [(check,) for check in request_checks(attempt)]
     for step in identity_steps(attempt):
-        if isinstance(step, RefusedStep):
+        if isinstance(step, ForbiddenStep):
             return None
-        if isinstance(step, StarCheck):
+        if isinstance(step, WildcardCheck):
             # Everything of the kind, or each item alone.
             needed += [(step.check, item) for item in step.individual_checks()]
         else:
@@ -170,39 +178,39 @@ def requirements(mode: Mode, wanted: Identity, action: Action) -> list[Requireme
     return needed
 
 
-def caller_identity(holder: Holder, wanted: Identity) -> Identity:
+def user_of_caller(holder: Holder, wanted_user: UserInfo) -> UserInfo:
     """Return a holder as it would come to the API server."""
-    identity = _identity(holder.mode, holder.name, holder.groups)
-    if holder.mode is not Mode.ASSOCIATED_NODE:
-        return identity
-    extra = extra_of({NODE_NAME_KEY: [node_name(wanted.name) or ""]})
-    return replace(identity, name=holder.name or _AN_ACCOUNT, extra=extra)
+    user = _identity(holder.mode, holder.name, holder.groups)
+    if holder.mode is not ImpersonationMode.ASSOCIATED_NODE:
+        return user
+    extra = make_extra({NODE_NAME_KEY: [node_name(wanted_user.name) or ""]})
+    return replace(user, name=holder.name or _AN_ACCOUNT, extra=extra)
 
 
-def _identity(mode: Mode, name: str, groups: Iterable[str]) -> Identity:
+def _identity(mode: ImpersonationMode, name: str, groups: Iterable[str]) -> UserInfo:
     """Return somebody who is this holder and nothing else."""
     all_groups = _closure(groups) | _own_groups(name, mode)
-    return Identity(name or NOBODY, groups=tuple(sorted(all_groups)))
+    return UserInfo(name or UNNAMED_USER, groups=tuple(sorted(all_groups)))
 
 
-def _always(mode: Mode) -> set[str]:
+def _always(mode: ImpersonationMode) -> set[str]:
     # Who is not logged in is in another group than everybody else.
-    return set() if mode is Mode.ASSOCIATED_NODE else {ANONYMOUS}
+    return set() if mode is ImpersonationMode.ASSOCIATED_NODE else {ANONYMOUS}
 
 
 def _opened(
-    rbac: Rbac, requirement: Requirement, mode: Mode
+    rbac: RBACSnapshot, requirement: Requirement, mode: ImpersonationMode
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names and the groups to which a requirement is open."""
     # No rule is asked about this group.
-    names, groups = set(), set() if mode is Mode.ASSOCIATED_NODE else {MASTERS}
+    names, groups = set(), set() if mode is ImpersonationMode.ASSOCIATED_NODE else {MASTERS}
     for check in requirement:
-        for _, subject in rbac.opening(check):
+        for _, subject in rbac.first_allowing(check):
             if subject.kind == GROUP:
                 groups.add(subject.name)
             elif (name := _username(subject)) is not None:
                 names.add(name)
-    if mode is Mode.ASSOCIATED_NODE:
+    if mode is ImpersonationMode.ASSOCIATED_NODE:
         names = {name for name in names if service_account(name) is not None}
         groups = {one for one in groups if one == AUTHENTICATED or one.startswith(SERVICE_ACCOUNTS)}
     return frozenset(names), frozenset(groups)
@@ -217,7 +225,7 @@ def _username(subject: Subject) -> str | None:
 
 
 def _group_sets(
-    name: str, opened: Sequence[tuple[frozenset[str], frozenset[str]]], mode: Mode
+    name: str, opened: Sequence[tuple[frozenset[str], frozenset[str]]], mode: ImpersonationMode
 ) -> list[frozenset[str]]:
     """Return the smallest sets of groups that open what the name and its own groups do not."""
     own = _own_groups(name, mode)
@@ -262,20 +270,20 @@ def _bare(groups: frozenset[str]) -> frozenset[str]:
     return groups
 
 
-def _own_groups(name: str, mode: Mode) -> frozenset[str]:
+def _own_groups(name: str, mode: ImpersonationMode) -> frozenset[str]:
     if name:
         return frozenset(implied_groups(name))
-    if mode is Mode.ASSOCIATED_NODE:
+    if mode is ImpersonationMode.ASSOCIATED_NODE:
         return frozenset({SERVICE_ACCOUNTS, AUTHENTICATED})
     return frozenset({AUTHENTICATED})
 
 
-def _roles(rbac: Rbac, needed: Iterable[Requirement], identity: Identity) -> tuple[str, ...]:
+def _roles(rbac: RBACSnapshot, needed: Iterable[Requirement], user: UserInfo) -> tuple[str, ...]:
     """Return the roles by which somebody is allowed, one for each requirement."""
     found: dict[str, None] = {}
     for requirement in needed:
         for binding in rbac.bindings:
-            held = binding.is_held_by(identity)
+            held = binding.applies_to(user)
             if held and any(binding.allows(check) for check in requirement):
                 where = f"{binding.namespace}/" if binding.namespace else ""
                 found[f"{where}{binding.role}"] = None

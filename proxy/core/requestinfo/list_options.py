@@ -42,19 +42,19 @@ DEFAULT_SELECTOR_TERMS = 1000
 """How many requirements and values the selectors of one request may have together."""
 
 
-class SelectorRefused(BadRequest):
+class SelectorTooLarge(BadRequest):
     """A selector is not read: it is too long, or no review could carry it unchanged."""
 
 
 def read_list_options(query: bytes, *, most_terms: int = DEFAULT_SELECTOR_TERMS) -> ListOptions:
-    """Return what a query asks of a collection; SelectorRefused if its selectors are not read."""
+    """Return what a query asks of a collection; SelectorTooLarge if its selectors are not read."""
     values = first_values(query, _PARAMETERS) if query else {}
     if not values:
         return NO_OPTIONS
     selector, label_selector = values.get("fieldSelector", ""), values.get("labelSelector", "")
     # A comma stands between any two terms, so there are no more than this.
     if selector.count(",") + label_selector.count(",") >= most_terms:
-        raise SelectorRefused(f"the selectors have more than {most_terms} terms")
+        raise SelectorTooLarge(f"the selectors have more than {most_terms} terms")
     _refuse_foreign_bytes(selector)
     fields, labels = parse_field_selector(selector), parse_label_selector(label_selector)
     if fields is None or labels is None or not _are_integers(values):
@@ -73,7 +73,7 @@ def _refuse_foreign_bytes(selector: str) -> None:
     try:
         selector.encode()
     except UnicodeEncodeError:
-        raise SelectorRefused("the field selector is not valid UTF-8") from None
+        raise SelectorTooLarge("the field selector is not valid UTF-8") from None
 
 
 def _pinned_name(fields: tuple[FieldRequirement, ...]) -> str:

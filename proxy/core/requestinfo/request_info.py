@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
-from proxy.core.errors import BadRequest, TargetTooLong, UnreadableRequest
+from proxy.core.errors import BadRequest, RequestInfoError, TargetTooLong
 from proxy.core.gocompat.quote import LONGEST_SHOWN, MARKER, cut_text, go_quote
 from proxy.core.gocompat.url import first_values, request_uri, split_target
 from proxy.core.http.headers import Header
@@ -13,7 +13,7 @@ from proxy.core.requestinfo.list_options import (
     DEFAULT_SELECTOR_TERMS,
     NO_OPTIONS,
     ListOptions,
-    SelectorRefused,
+    SelectorTooLarge,
     read_list_options,
     read_without_selectors,
 )
@@ -51,7 +51,7 @@ DEFAULT_TARGET_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class RequestInfo:
     """The attributes that an authorizer judges, and the decoded path they came from.
 
     On a non-resource request only verb and path are set. `has_unparsed_selector` means that not
@@ -97,7 +97,7 @@ class Outline(NamedTuple):
     Unless it `is_whole`, its selectors were not read, and neither was the name that they may pin.
     """
 
-    action: Action
+    request_info: RequestInfo
     is_whole: bool
 
 
@@ -110,13 +110,13 @@ def check_target_length(method: bytes, target: bytes, *, most_bytes: int) -> Non
         return
     path = target.partition(b"?")[0]
     if len(path) <= most_bytes:
-        action = _read_action(method, path, most_terms=None)
-        if action.verb == "proxy" or action.subresource in _CONNECT_SUBRESOURCES:
+        request_info = _read_action(method, path, most_terms=None)
+        if request_info.verb == "proxy" or request_info.subresource in _CONNECT_SUBRESOURCES:
             return
     raise TargetTooLong(f"the request target is longer than {most_bytes} bytes")
 
 
-def outline_action(method: bytes, target: bytes) -> Outline:
+def parse_outline(method: bytes, target: bytes) -> Outline:
     """Return what a request does, but for selectors that are long; from its raw target.
 
     Refuses what we never forward with BadRequest, and what the API server itself cannot read
@@ -128,22 +128,22 @@ def outline_action(method: bytes, target: bytes) -> Outline:
         if len(target) <= _LONGEST_REMEMBERED_TARGET:
             return _remembered_outline(method, target)
         return _read_outline(method, target)
-    except SelectorRefused:
+    except SelectorTooLarge:
         return Outline(_read_action(method, target, most_terms=None), is_whole=False)
 
 
-def whole_action(
+def complete_request_info(
     outline: Outline, method: bytes, target: bytes, *, most_terms: int = DEFAULT_SELECTOR_TERMS
-) -> Action:
-    """Return all that a request does; SelectorRefused if there is more than is read for anybody."""
+) -> RequestInfo:
+    """Return the complete request info; SelectorTooLarge if a selector exceeds the limit."""
     if outline.is_whole:
-        return outline.action
+        return outline.request_info
     return _read_action(method, target, most_terms=most_terms)
 
 
-def parse_action(method: bytes, target: bytes) -> Action:
+def parse_request_info(method: bytes, target: bytes) -> RequestInfo:
     """Return all that a request does, from its raw origin-form target."""
-    return whole_action(outline_action(method, target), method, target)
+    return complete_request_info(parse_outline(method, target), method, target)
 
 
 def _read_outline(method: bytes, target: bytes) -> Outline:
@@ -153,14 +153,14 @@ def _read_outline(method: bytes, target: bytes) -> Outline:
 _remembered_outline = lru_cache(maxsize=4096)(_read_outline)
 
 
-def _read_action(method: bytes, target: bytes, *, most_terms: int | None) -> Action:
+def _read_action(method: bytes, target: bytes, *, most_terms: int | None) -> RequestInfo:
     verb = _RESOURCE_VERBS.get(method)
     if verb is None:
         raise BadRequest("the request method is not supported")
     path, query = split_target(target)
     parts = path.strip("/").split("/", _MOST_PARTS)
     if not _is_resource(parts):
-        return Action(method.decode("ascii").lower(), path)
+        return RequestInfo(method.decode("ascii").lower(), path)
     group, version, rest = _split_version(parts)
     if rest[0] in _PATH_VERBS:
         verb, *rest = rest
@@ -172,7 +172,7 @@ def _read_action(method: bytes, target: bytes, *, most_terms: int | None) -> Act
     if not name and verb in _COLLECTION_VERBS:
         options = _list_options(query, most_terms)
         verb, name = _collection_verb(verb, options)
-    return Action(
+    return RequestInfo(
         verb,
         path,
         is_resource=True,
@@ -225,12 +225,12 @@ def _collection_verb(verb: str, options: ListOptions) -> tuple[str, str]:
     return "watch" if options.is_watch else "list", options.name
 
 
-def _unreadable(target: bytes) -> UnreadableRequest:
+def _unreadable(target: bytes) -> RequestInfoError:
     raw = go_quote(cut_text(target.decode("utf-8", "surrogateescape")))
     uri = request_uri(target[:LONGEST_SHOWN])
     if len(target) > LONGEST_SHOWN:
         uri += MARKER
-    return UnreadableRequest(
+    return RequestInfoError(
         f"Internal Server Error: {raw}: failed to create RequestInfo: "
         f"unable to determine kind and namespace from url, {uri}"
     )
@@ -241,20 +241,20 @@ _FOLLOWED = frozenset(("true", "1"))
 _FOLLOW = frozenset(("follow",))
 
 
-def is_endless(action: Action, target: bytes) -> bool:
+def is_resumable_stream(request_info: RequestInfo, target: bytes) -> bool:
     """Tell whether a client that sees this answer end well knows that it may come again.
 
     On doubt it is not: an answer that has an end of its own must never be ended before it, or half
     of it would pass for the whole.
     """
-    if action.verb == "watch":
+    if request_info.verb == "watch":
         return True
-    if action.resource != "pods" or action.subresource != "log":
+    if request_info.resource != "pods" or request_info.subresource != "log":
         return False
     return first_values(target.partition(b"?")[2], _FOLLOW).get("follow") in _FOLLOWED
 
 
-def comes_in_lines(headers: list[Header]) -> bool:
+def is_newline_delimited(headers: list[Header]) -> bool:
     """Tell whether each message of a stream is a line: JSON events and logs, not compressed."""
     named = {name.lower(): value for name, value in headers}
     media_type = named.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -285,7 +285,7 @@ class ResourceKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectRef:
     """Which object or collection of a resource is meant; empty parts are not named."""
 
     namespace: str = ""
@@ -293,7 +293,7 @@ class Place:
     subresource: str = ""
 
 
-def named_action(verb: str, kind: ResourceKind, place: Place) -> Action:
+def request_info_for(verb: str, kind: ResourceKind, place: ObjectRef) -> RequestInfo:
     """Return the action as the API server reads it from the request that people mean.
 
     A verb that no request has (such as `use`) is taken as it is.
@@ -303,11 +303,11 @@ def named_action(verb: str, kind: ResourceKind, place: Place) -> Action:
         # A list of one object is a list by its name, as `kubectl get pod NAME --watch` asks for it.
         query = quote(f"metadata.name={place.name}", safe="")
         target = f"{_target(kind, replace(place, name=''))}?fieldSelector={query}"
-    action = parse_action(_METHODS.get(verb, b"GET"), target.encode())
-    return replace(action, verb=verb)
+    request_info = parse_request_info(_METHODS.get(verb, b"GET"), target.encode())
+    return replace(request_info, verb=verb)
 
 
-def _target(kind: ResourceKind, place: Place) -> str:
+def _target(kind: ResourceKind, place: ObjectRef) -> str:
     root = ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
     within = ["namespaces", place.namespace] if kind.is_namespaced and place.namespace else []
     parts = [*root, *within, kind.resource]

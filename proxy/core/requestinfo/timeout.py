@@ -6,25 +6,25 @@ Only whether it can be read matters here; keeping to it is the API server's own 
 from typing import ClassVar
 
 from proxy.core.errors import BadRequest
-from proxy.core.gocompat.duration import duration_fault
+from proxy.core.gocompat.duration import parse_duration_error
 from proxy.core.gocompat.url import first_values
-from proxy.core.requestinfo.request_info import Action
+from proxy.core.requestinfo.request_info import RequestInfo
 
 _TIMEOUT = frozenset({"timeout"})
 
 
-class BadTimeout(BadRequest):
+class InvalidTimeout(BadRequest):
     """The timeout cannot be read. Natively this 400 alone goes out without `nosniff`."""
 
     forbids_guessing: ClassVar[bool] = False
 
 
-def check_timeout(action: Action, target: bytes) -> None:
+def check_timeout(request_info: RequestInfo, target: bytes) -> None:
     """Refuse a request whose timeout is no duration; what may last has no use for one."""
     query = target.partition(b"?")[2]
-    if b"t" not in query or action.is_long_running:
+    if b"t" not in query or request_info.is_long_running:
         return
     value = first_values(query, _TIMEOUT).get("timeout", "")
-    fault = duration_fault(value.encode("utf-8", "surrogateescape")) if value else None
+    fault = parse_duration_error(value.encode("utf-8", "surrogateescape")) if value else None
     if fault is not None:
-        raise BadTimeout(f"invalid timeout specified in the request URL - {fault}")
+        raise InvalidTimeout(f"invalid timeout specified in the request URL - {fault}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from proxy.core.gocompat.quote import go_quote
 from proxy.core.http.status import without_html
-from proxy.core.requestinfo.request_info import Action
+from proxy.core.requestinfo.request_info import RequestInfo
 
 JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -81,7 +81,7 @@ _RIGHT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Denial:
+class ForbiddenStatus:
     """What a Status of code 403 says.
 
     Of a text that was only searched, and not parsed, nothing is known but that it has the message
@@ -95,7 +95,7 @@ class Denial:
     is_parsed: bool = True
 
 
-def read_denial(media_type: str, body: bytes) -> Denial | None:
+def read_denial(media_type: str, body: bytes) -> ForbiddenStatus | None:
     """Return the denial that a whole body is, or None when it is something else."""
     try:
         if media_type == JSON:
@@ -113,21 +113,21 @@ def may_become_denial(media_type: str, start: bytes) -> bool:
     return expected.startswith(b"".join(start[:LONGEST_START].split())[: len(expected)])
 
 
-def comes_from_api_server(action: Action, *, is_upgrade: bool) -> bool:
+def is_from_api_server(request_info: RequestInfo, *, is_upgrade: bool) -> bool:
     """Return whether nothing but the API server itself can have answered a request.
 
     That is so for objects that it stores itself. In doubt it is not.
     """
     return (
-        action.is_resource
+        request_info.is_resource
         and not is_upgrade
-        and action.group in _BUILT_IN_GROUPS
-        and action.verb != "proxy"
-        and action.subresource not in _CONNECTED_SUBRESOURCES
+        and request_info.group in _BUILT_IN_GROUPS
+        and request_info.verb != "proxy"
+        and request_info.subresource not in _CONNECTED_SUBRESOURCES
     )
 
 
-def missing_right(denial: Denial, own_names: Collection[str]) -> str | None:
+def missing_permission(denial: ForbiddenStatus, own_names: Collection[str]) -> str | None:
     """Return what we may not do, in the API server's words, if the denial is about one of us.
 
     The message must be exactly the one that the API server makes of its details: nothing that a
@@ -153,7 +153,7 @@ def _unrestricted(right: str) -> str:
     return right
 
 
-def _prefix(denial: Denial) -> str:
+def _prefix(denial: ForbiddenStatus) -> str:
     if not denial.kind and not denial.group:
         return ""
     if not (_PLAIN_KIND.fullmatch(denial.kind) and _PLAIN_KIND.fullmatch(denial.group)):
@@ -163,14 +163,14 @@ def _prefix(denial: Denial) -> str:
     return f"{resource} {go_quote(denial.name)} is " if denial.name else f"{resource} is "
 
 
-def _read_text(body: bytes) -> Denial | None:
+def _read_text(body: bytes) -> ForbiddenStatus | None:
     # Names that a client chose come before the last such sentence, and quotes are escaped in it.
     text = b" ".join(body.split()).decode(errors="replace")
     start = text.rfind(_SENTENCE)
-    return Denial(text[start:], is_parsed=False) if start >= 0 else None
+    return ForbiddenStatus(text[start:], is_parsed=False) if start >= 0 else None
 
 
-def _read_json(body: bytes) -> Denial | None:
+def _read_json(body: bytes) -> ForbiddenStatus | None:
     status = json.loads(body)
     if not isinstance(status, dict) or status.get("kind") != "Status":
         return None
@@ -182,10 +182,10 @@ def _read_json(body: bytes) -> Denial | None:
     if not all(isinstance(text, str) for text in texts):
         return None
     message, name, group, kind = map(str, texts)
-    return Denial(message, name, group, kind)
+    return ForbiddenStatus(message, name, group, kind)
 
 
-def _read_protobuf(body: bytes) -> Denial | None:
+def _read_protobuf(body: bytes) -> ForbiddenStatus | None:
     if not body.startswith(_PROTOBUF_MARK):
         return None
     envelope = _fields(body[len(_PROTOBUF_MARK) :])
@@ -195,7 +195,7 @@ def _read_protobuf(body: bytes) -> Denial | None:
     if status.get(_CODE) != _FORBIDDEN_CODE or _text(status, _REASON) != "Forbidden":
         return None
     details = _message(status, _DETAILS)
-    return Denial(
+    return ForbiddenStatus(
         _text(status, _MESSAGE),
         _text(details, _DETAILS_NAME),
         _text(details, _DETAILS_GROUP),

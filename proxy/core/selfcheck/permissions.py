@@ -6,7 +6,7 @@ The manifests grant exactly what is needed; a contract test holds the two togeth
 from dataclasses import dataclass, replace
 
 from proxy.core.impersonation.permit import GROUPS_KEY, NAME_KEY, UID_KEY
-from proxy.core.userinfo import Identity, service_account
+from proxy.core.userinfo import UserInfo, service_account
 
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
@@ -18,7 +18,7 @@ _STANDARD_EXTRAS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class Permission:
     """One thing that may be done; without a namespace or name in every one and to all of them."""
 
     verb: str
@@ -35,32 +35,32 @@ class Right:
         return f"{self.verb} {what} {where}".strip()
 
 
-def _impersonate_extra(key: str) -> Right:
-    return Right("impersonate", "userextras", _AUTHENTICATION, key)
+def _impersonate_extra(key: str) -> Permission:
+    return Permission("impersonate", "userextras", _AUTHENTICATION, key)
 
 
-def token_request(namespace: str, name: str) -> Right:
+def token_request_permission(namespace: str, name: str) -> Permission:
     """Return the right to ask for the token of one service account."""
-    return Right("create", "serviceaccounts", "", "token", namespace, name)
+    return Permission("create", "serviceaccounts", "", "token", namespace, name)
 
 
-def impersonating(identity: Identity) -> list[tuple[Right, list[Right]]]:
+def impersonating(user: UserInfo) -> list[tuple[Permission, list[Permission]]]:
     """Return the rights that taking an identity needs: for each kind all of them, or these."""
-    account = service_account(identity.name)
+    account = service_account(user.name)
     if account is None:
-        kind = Right("impersonate", "users")
-        needed = [(kind, [replace(kind, name=identity.name)])]
+        kind = Permission("impersonate", "users")
+        needed = [(kind, [replace(kind, name=user.name)])]
     else:
-        kind = Right("impersonate", "serviceaccounts")
+        kind = Permission("impersonate", "serviceaccounts")
         named = replace(kind, namespace=account.namespace, name=account.name)
         needed = [(kind, [named])]
-    if identity.uid:
-        kind = Right("impersonate", "uids", _AUTHENTICATION)
-        needed.append((kind, [replace(kind, name=identity.uid)]))
-    if identity.groups:
-        kind = Right("impersonate", "groups")
-        needed.append((kind, [replace(kind, name=group) for group in identity.groups]))
-    for key, values in identity.extra:
+    if user.uid:
+        kind = Permission("impersonate", "uids", _AUTHENTICATION)
+        needed.append((kind, [replace(kind, name=user.uid)]))
+    if user.groups:
+        kind = Permission("impersonate", "groups")
+        needed.append((kind, [replace(kind, name=group) for group in user.groups]))
+    for key, values in user.extra:
         # The header encodes capitals, so the API server checks the key in its own case.
         kind = _impersonate_extra(key)
         needed.append((kind, [replace(kind, name=value) for value in values]))
@@ -68,25 +68,25 @@ def impersonating(identity: Identity) -> list[tuple[Right, list[Right]]]:
 
 
 IMPERSONATING = tuple(
-    Right("impersonate", resource) for resource in ("users", "groups", "serviceaccounts")
+    Permission("impersonate", resource) for resource in ("users", "groups", "serviceaccounts")
 )
 REVIEWING = (
-    Right("create", "tokenreviews", _AUTHENTICATION),
-    Right("create", "subjectaccessreviews", _AUTHORIZATION),
+    Permission("create", "tokenreviews", _AUTHENTICATION),
+    Permission("create", "subjectaccessreviews", _AUTHORIZATION),
 )
 FORWARDING = (
     *IMPERSONATING,
-    Right("impersonate", "uids", _AUTHENTICATION),
+    Permission("impersonate", "uids", _AUTHENTICATION),
     *(_impersonate_extra(key) for key in _STANDARD_EXTRAS),
 )
 NAMING_ORIGINAL_USERS = tuple(_impersonate_extra(key) for key in (NAME_KEY, UID_KEY, GROUPS_KEY))
 # Each of these alone is a way to the whole cluster, or to what is secret in it.
-NOBODY_NEEDS = (
-    Right("*", "*", "*"),
-    Right("get", "secrets"),
-    Right("list", "secrets"),
-    Right("create", "pods"),
-    Right("create", "serviceaccounts", "", "token"),
-    Right("escalate", "clusterroles", _RBAC),
-    Right("bind", "clusterroles", _RBAC),
+FORBIDDEN_PERMISSIONS = (
+    Permission("*", "*", "*"),
+    Permission("get", "secrets"),
+    Permission("list", "secrets"),
+    Permission("create", "pods"),
+    Permission("create", "serviceaccounts", "", "token"),
+    Permission("escalate", "clusterroles", _RBAC),
+    Permission("bind", "clusterroles", _RBAC),
 )

@@ -20,7 +20,7 @@ from pathlib import Path
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.programs.cache import cache_directory, exclusive
 from proxy.sandbox.programs.envtest_archive import download_programs
-from proxy.sandbox.programs.go_build import build_programs, recipe
+from proxy.sandbox.programs.go_build import build_digest, build_programs
 from proxy.sandbox.programs.versions import (
     ETCD,
     KUBE_APISERVER,
@@ -106,7 +106,7 @@ def _from_cache() -> Binaries:
         made_by, _, origin = (directory / STAMP).read_text().strip().partition("\n")
     except OSError as error:
         raise SandboxError(f"{directory} was not filled by us") from error
-    if made_by != recipe():
+    if made_by != build_digest():
         raise SandboxError(f"{directory} was made by another recipe")
     return _binaries(directory, origin=f"{origin} ({directory})")
 
@@ -122,7 +122,7 @@ def _fill_cache(fill: Fill, announce: Announce) -> Binaries:
         workshop = Path(name)
         origin = fill(workshop, announce)
         _require_programs(workshop)
-        (workshop / STAMP).write_text(f"{recipe()}\n{origin}\n")
+        (workshop / STAMP).write_text(f"{build_digest()}\n{origin}\n")
         directory.mkdir(exist_ok=True)
         for each in (*PROGRAMS, STAMP):
             (workshop / each).replace(directory / each)

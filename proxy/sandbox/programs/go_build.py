@@ -64,7 +64,7 @@ def _build(go: str, package: str, *, output: Path, announce: Announce) -> None:
         finally:
             child.stop()
         if code != 0:
-            raise SandboxError(f"building {output.name} failed: {child.last_words()}")
+            raise SandboxError(f"building {output.name} failed: {child.log_tail()}")
 
 
 def build_flags() -> list[str]:
@@ -80,7 +80,7 @@ def build_flags() -> list[str]:
     return ["-mod=readonly", "-trimpath", "-ldflags", " ".join(linker)]
 
 
-def recipe() -> str:
+def build_digest() -> str:
     """Return a digest of everything that decides what a build makes."""
     digest = hashlib.sha256(repr((PACKAGES, build_flags())).encode())
     for name in MODULE_FILES:

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from proxy.sandbox.aggregated.server import GROUP
-from proxy.sandbox.tour.environment import OTHER_NAMESPACE, Stage
+from proxy.sandbox.tour.environment import OTHER_NAMESPACE, TourEnvironment
 from proxy.sandbox.tour.requests import ConsoleRequest, HttpRequest
 from proxy.sandbox.tour.runner import (
     Chapter,
-    Permission,
-    Person,
+    ImpersonationRequest,
+    ReviewedPermission,
     Step,
-    Target,
-    Wanted,
+    TourServer,
+    TourUser,
 )
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -20,7 +20,7 @@ ON_GET = "impersonate-on:user-info:get"
 ON_LIST = "impersonate-on:user-info:list"
 
 
-def deputy(stage: Stage, target: Target) -> Chapter:
+def deputy(stage: TourEnvironment, target: TourServer) -> Chapter:
     """A deputy opens consoles for users, and does nothing else in their names."""
     as_alice = _console_for_alice(stage, target)
     refused = replace(as_alice, allowed=False, granted=())
@@ -38,13 +38,13 @@ def deputy(stage: Stage, target: Target) -> Chapter:
     )
 
 
-def _console_for_alice(stage: Stage, target: Target) -> Step:
+def _console_for_alice(stage: TourEnvironment, target: TourServer) -> Step:
     person, alice = stage.people.deputy, stage.people.alice
     return Step(
         story="For alice, the deputy asks about a console.",
         sender=person,
         request=stage.kubectl("get", "--raw", CONSOLE.format("default")),
-        wanted=Wanted("alice"),
+        impersonation=ImpersonationRequest("alice"),
         target=target,
         allowed=True,
         shows='"x-remote-user": ["alice"]',
@@ -57,7 +57,7 @@ def _within_the_grant(as_alice: Step, refused: Step) -> list[Step]:
         replace(
             refused,
             story="The deputy asks about a console, as itself.",
-            wanted=None,
+            impersonation=None,
             shows='cannot get resource "virtualmachines/console"',
             missing=(_console(refused.sender, "get"),),
         ),
@@ -71,12 +71,12 @@ def _within_the_grant(as_alice: Step, refused: Step) -> list[Step]:
     ]
 
 
-def _beyond_the_user(refused: Step, bob: Person) -> list[Step]:
+def _beyond_the_user(refused: Step, bob: TourUser) -> list[Step]:
     return [
         replace(
             refused,
             story="For bob, the deputy asks about a console.",
-            wanted=Wanted("bob"),
+            impersonation=ImpersonationRequest("bob"),
             shows='User "bob" cannot get resource "virtualmachines/console"',
             granted=(_console(refused.sender, ON_GET), _is(refused.sender, "users", "bob")),
             missing=(_console(bob, "get"),),
@@ -84,7 +84,7 @@ def _beyond_the_user(refused: Step, bob: Person) -> list[Step]:
     ]
 
 
-def _beyond_the_action(refused: Step, alice: Person) -> list[Step]:
+def _beyond_the_action(refused: Step, alice: TourUser) -> list[Step]:
     person = refused.sender
     return [
         replace(
@@ -92,8 +92,8 @@ def _beyond_the_action(refused: Step, alice: Person) -> list[Step]:
             story="For alice, the deputy lists pods.",
             request=HttpRequest(PODS),
             shows=f'cannot {ON_LIST} resource "pods"',
-            granted=(Permission(alice, "list", "pods", namespace="default"),),
-            missing=(Permission(person, ON_LIST, "pods", namespace="default"),),
+            granted=(ReviewedPermission(alice, "list", "pods", namespace="default"),),
+            missing=(ReviewedPermission(person, ON_LIST, "pods", namespace="default"),),
         ),
         replace(
             refused,
@@ -112,21 +112,21 @@ def _beyond_the_identity(refused: Step) -> list[Step]:
         replace(
             refused,
             story="The deputy puts alice into a group.",
-            wanted=Wanted("alice", ("dev",)),
+            impersonation=ImpersonationRequest("alice", ("dev",)),
             shows='groups.authentication.k8s.io "dev" is forbidden',
             missing=(_is(person, "groups", "dev"),),
         ),
         replace(
             refused,
             story="The deputy makes alice a cluster administrator.",
-            wanted=Wanted("alice", ("system:masters",)),
+            impersonation=ImpersonationRequest("alice", ("system:masters",)),
             shows="impersonating the system:masters group is not allowed",
             note="no constrained grant can give this group, not even a star",
         ),
         replace(
             refused,
             story="The deputy acts as a service account.",
-            wanted=Wanted("system:serviceaccount:default:robot"),
+            impersonation=ImpersonationRequest("system:serviceaccount:default:robot"),
             shows="cannot impersonate-on:serviceaccount:get",
             missing=(_console(person, "impersonate-on:serviceaccount:get"),),
             note="user-info is for users; service accounts and nodes have modes of their own",
@@ -134,11 +134,13 @@ def _beyond_the_identity(refused: Step) -> list[Step]:
     ]
 
 
-def _is(person: Person, resource: str, name: str) -> Permission:
-    return Permission(
+def _is(person: TourUser, resource: str, name: str) -> ReviewedPermission:
+    return ReviewedPermission(
         person, "impersonate:user-info", resource, group="authentication.k8s.io", name=name
     )
 
 
-def _console(person: Person, verb: str, namespace: str = "default") -> Permission:
-    return Permission(person, verb, "virtualmachines/console", group=GROUP, namespace=namespace)
+def _console(person: TourUser, verb: str, namespace: str = "default") -> ReviewedPermission:
+    return ReviewedPermission(
+        person, verb, "virtualmachines/console", group=GROUP, namespace=namespace
+    )

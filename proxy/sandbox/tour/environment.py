@@ -36,7 +36,7 @@ from proxy.sandbox.tour.rbac import (
     manifests,
 )
 from proxy.sandbox.tour.requests import KubectlRequest
-from proxy.sandbox.tour.runner import Permission, Person, Target
+from proxy.sandbox.tour.runner import ReviewedPermission, TourServer, TourUser
 
 Announce = Callable[[str], None]
 DEPUTY_NAMESPACE = "deputy-ns"
@@ -47,20 +47,20 @@ POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class TourUsers:
     """Who is who. The two agents are pods of one service account on different nodes."""
 
-    admin: Person
-    alice: Person
-    bob: Person
-    robot: Person
-    agent: Person
-    other_agent: Person
-    deputy: Person
+    admin: TourUser
+    alice: TourUser
+    bob: TourUser
+    robot: TourUser
+    agent: TourUser
+    other_agent: TourUser
+    deputy: TourUser
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TourEnvironment:
     """All that runs. `native` and `plain` are API servers with the same objects."""
 
     control_plane: ControlPlane
@@ -70,9 +70,9 @@ class Stage:
     """A cluster without it."""
     understudy: ProxyProcess
     """The proxy before the plain server."""
-    people: People
+    people: TourUsers
 
-    def place(self, target: Target) -> str:
+    def place(self, target: TourServer) -> str:
         """Return in words where something is played."""
         if target is self.understudy:
             return "through Understudy, before an API server without the feature"
@@ -89,7 +89,7 @@ class Stage:
 
 
 @contextmanager
-def prepared_stage(announce: Announce) -> Iterator[Stage]:
+def prepared_environment(announce: Announce) -> Iterator[TourEnvironment]:
     """Start and seed everything; on leaving nothing is left, in whatever way we leave."""
     binaries = find_binaries(announce)
     with ExitStack() as cleanup:
@@ -108,10 +108,10 @@ def prepared_stage(announce: Announce) -> Iterator[Stage]:
         people = seed(control_plane, plain.admin)
         for server in (native, plain):
             _wait_until_known(people, server.admin)
-        yield Stage(control_plane, native, plain, understudy, people)
+        yield TourEnvironment(control_plane, native, plain, understudy, people)
 
 
-def seed(control_plane: ControlPlane, admin: ApiClient) -> People:
+def seed(control_plane: ControlPlane, admin: ApiClient) -> TourUsers:
     """Create what the stories need, and nothing that would make them easier."""
     for namespace in ("default", DEPUTY_NAMESPACE, OTHER_NAMESPACE):
         create_namespace(admin, namespace)
@@ -128,8 +128,8 @@ def seed(control_plane: ControlPlane, admin: ApiClient) -> People:
     robot = _service_account(admin, "the robot", "default", name="robot")
     grant(admin, "alice", rules=[LIST_PODS, OPEN_CONSOLES], to=_subject(alice))
     grant(admin, "robot", rules=[LIST_PODS], to=_subject(robot))
-    return People(
-        admin=Person("the admin", "admin", ("system:masters",), control_plane.admin),
+    return TourUsers(
+        admin=TourUser("the admin", "admin", ("system:masters",), control_plane.admin),
         alice=alice,
         bob=_certificate_user(control_plane, "bob", "dev"),
         robot=robot,
@@ -139,43 +139,43 @@ def seed(control_plane: ControlPlane, admin: ApiClient) -> People:
     )
 
 
-def _wait_until_known(people: People, admin: ApiClient) -> None:
+def _wait_until_known(people: TourUsers, admin: ApiClient) -> None:
     """Wait until an API server decides by what was seeded: each learns of it by its own watches."""
-    node_1 = Person("node-1", "system:node:node-1", ("system:nodes",))
+    node_1 = TourUser("node-1", "system:node:node-1", ("system:nodes",))
     console = "virtualmachines/console"
     latest = (
-        Permission(people.robot, "list", "pods"),
-        Permission(people.agent, "impersonate-on:associated-node:list", "pods"),
-        Permission(people.deputy, ON_GET, console, group=GROUP, namespace="default"),
-        Permission(node_1, "get", "pods", namespace="default", name="agent-node-1"),
+        ReviewedPermission(people.robot, "list", "pods"),
+        ReviewedPermission(people.agent, "impersonate-on:associated-node:list", "pods"),
+        ReviewedPermission(people.deputy, ON_GET, console, group=GROUP, namespace="default"),
+        ReviewedPermission(node_1, "get", "pods", namespace="default", name="agent-node-1"),
     )
     deadline = time.monotonic() + SETTLING_SECONDS
     for permission in latest:
-        while not permission.ask(admin)[0]:
+        while not permission.check(admin)[0]:
             if time.monotonic() > deadline:
                 raise SandboxError(f"the API server does not learn of: {permission.describe()}")
             time.sleep(POLL_SECONDS)
 
 
-def _certificate_user(control_plane: ControlPlane, name: str, group: str) -> Person:
+def _certificate_user(control_plane: ControlPlane, name: str, group: str) -> TourUser:
     certificate: KeyPair = control_plane.clients.issue_client(name, groups=(group,))
-    return Person(name, name, (group,), certificate)
+    return TourUser(name, name, (group,), certificate)
 
 
-def _agent(admin: ApiClient, title: str, node: str) -> Person:
+def _agent(admin: ApiClient, title: str, node: str) -> TourUser:
     """Return a pod of the DaemonSet: its token says on which node it runs."""
     pod = create_pod(admin, "default", f"agent-{node}", node=node)
     token = token_for(admin, "default", "default", pod=pod)
     account = _service_account(admin, title, "default", name="default")
-    return Person(title, account.username, account.groups, token)
+    return TourUser(title, account.username, account.groups, token)
 
 
-def _service_account(admin: ApiClient, title: str, namespace: str, *, name: str) -> Person:
+def _service_account(admin: ApiClient, title: str, namespace: str, *, name: str) -> TourUser:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     username = f"system:serviceaccount:{namespace}:{name}"
-    return Person(title, username, groups, token_for(admin, namespace, name))
+    return TourUser(title, username, groups, token_for(admin, namespace, name))
 
 
-def _subject(person: Person) -> dict[str, str]:
+def _subject(person: TourUser) -> dict[str, str]:
     """Return the person as RBAC names them; a service account may be named as a user too."""
     return {"kind": "User", "name": person.username}

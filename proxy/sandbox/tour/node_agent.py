@@ -2,24 +2,24 @@
 
 from dataclasses import replace
 
-from proxy.sandbox.tour.environment import Stage
+from proxy.sandbox.tour.environment import TourEnvironment
 from proxy.sandbox.tour.requests import HttpRequest
 from proxy.sandbox.tour.runner import (
     Chapter,
-    Permission,
-    Person,
+    ImpersonationRequest,
+    ReviewedPermission,
     Step,
-    Target,
-    Wanted,
+    TourServer,
+    TourUser,
 )
 
 PODS = "/api/v1/namespaces/default/pods"
 PODS_OF_NODE_1 = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-1"
-NODE_1 = Person("node-1", "system:node:node-1", ("system:nodes",))
+NODE_1 = TourUser("node-1", "system:node:node-1", ("system:nodes",))
 ARBITRARY_LIST = "impersonate-on:arbitrary-node:list"
 
 
-def node_agent(stage: Stage, target: Target) -> Chapter:
+def node_agent(stage: TourEnvironment, target: TourServer) -> Chapter:
     """An agent acts as the node it runs on, and as no other."""
     list_as_node = _list_as_node(stage, target)
     refused = replace(list_as_node, allowed=False, granted=(), note="")
@@ -37,18 +37,18 @@ def node_agent(stage: Stage, target: Target) -> Chapter:
     )
 
 
-def _list_as_node(stage: Stage, target: Target) -> Step:
+def _list_as_node(stage: TourEnvironment, target: TourServer) -> Step:
     agent = stage.people.agent
     return Step(
         story="The agent lists the pods of its node, as that node.",
         sender=agent,
         request=stage.kubectl("get", "--raw", PODS_OF_NODE_1),
-        wanted=Wanted(NODE_1.username),
+        impersonation=ImpersonationRequest(NODE_1.username),
         target=target,
         allowed=True,
         shows='"name":"web-1"',
         granted=(
-            Permission(agent, "impersonate-on:associated-node:list", "pods"),
+            ReviewedPermission(agent, "impersonate-on:associated-node:list", "pods"),
             _is_its_node(agent),
         ),
         note="its token says that it runs on node-1",
@@ -62,9 +62,9 @@ def _within_the_grant(list_as_node: Step, refused: Step) -> list[Step]:
         replace(
             refused,
             story="The agent lists the pods of its node, as itself.",
-            wanted=None,
+            impersonation=None,
             shows='cannot list resource "pods"',
-            missing=(Permission(agent, "list", "pods"),),
+            missing=(ReviewedPermission(agent, "list", "pods"),),
         ),
         list_as_node,
         replace(
@@ -72,9 +72,9 @@ def _within_the_grant(list_as_node: Step, refused: Step) -> list[Step]:
             story="The agent gets one pod of its node, as that node.",
             request=HttpRequest(f"{PODS}/web-1"),
             granted=(
-                Permission(agent, get, "pods", namespace="default"),
+                ReviewedPermission(agent, get, "pods", namespace="default"),
                 _is_its_node(agent),
-                Permission(NODE_1, "get", "pods", namespace="default", name="web-1"),
+                ReviewedPermission(NODE_1, "get", "pods", namespace="default", name="web-1"),
             ),
         ),
     ]
@@ -89,27 +89,29 @@ def _beyond_the_action(refused: Step) -> list[Step]:
             request=HttpRequest(f"{PODS}/web-2"),
             shows='User "system:node:node-1" cannot get resource "pods"',
             granted=(_is_its_node(refused.sender),),
-            missing=(Permission(NODE_1, "get", "pods", namespace="default", name="web-2"),),
+            missing=(ReviewedPermission(NODE_1, "get", "pods", namespace="default", name="web-2"),),
         ),
         replace(
             refused,
             story="The agent deletes a pod of its node, as that node.",
             request=HttpRequest(f"{PODS}/web-1", method="DELETE"),
             shows=f'cannot {delete} resource "pods"',
-            granted=(Permission(NODE_1, "delete", "pods", namespace="default", name="web-1"),),
-            missing=(Permission(refused.sender, delete, "pods", namespace="default"),),
+            granted=(
+                ReviewedPermission(NODE_1, "delete", "pods", namespace="default", name="web-1"),
+            ),
+            missing=(ReviewedPermission(refused.sender, delete, "pods", namespace="default"),),
         ),
     ]
 
 
-def _beyond_the_node(refused: Step, other_agent: Person) -> list[Step]:
+def _beyond_the_node(refused: Step, other_agent: TourUser) -> list[Step]:
     return [
         replace(
             refused,
             story="The agent acts as another node.",
-            wanted=Wanted("system:node:node-2"),
+            impersonation=ImpersonationRequest("system:node:node-2"),
             shows=f'cannot {ARBITRARY_LIST} resource "pods"',
-            missing=(Permission(refused.sender, ARBITRARY_LIST, "pods"),),
+            missing=(ReviewedPermission(refused.sender, ARBITRARY_LIST, "pods"),),
             note="it does not run on node-2, so only a grant for arbitrary nodes would do",
         ),
         replace(
@@ -117,19 +119,19 @@ def _beyond_the_node(refused: Step, other_agent: Person) -> list[Step]:
             story="Another pod of the same service account, on node-2, acts as node-1.",
             sender=other_agent,
             shows=f'cannot {ARBITRARY_LIST} resource "pods"',
-            missing=(Permission(other_agent, ARBITRARY_LIST, "pods"),),
+            missing=(ReviewedPermission(other_agent, ARBITRARY_LIST, "pods"),),
             note="its token says that it runs on node-2",
         ),
     ]
 
 
-def _only_legacy_is_left(refused: Step, stage: Stage) -> list[Step]:
-    legacy = Permission(refused.sender, "impersonate", "users", name=NODE_1.username)
+def _only_legacy_is_left(refused: Step, stage: TourEnvironment) -> list[Step]:
+    legacy = ReviewedPermission(refused.sender, "impersonate", "users", name=NODE_1.username)
     return [
         replace(
             refused,
             story="The agent gives its node a group.",
-            wanted=Wanted(NODE_1.username, ("dev",)),
+            impersonation=ImpersonationRequest(NODE_1.username, ("dev",)),
             shows='cannot impersonate resource "users"',
             missing=(legacy,),
             note="constrained modes take a node as it is; what is left is legacy impersonation",
@@ -145,5 +147,7 @@ def _only_legacy_is_left(refused: Step, stage: Stage) -> list[Step]:
     ]
 
 
-def _is_its_node(agent: Person) -> Permission:
-    return Permission(agent, "impersonate:associated-node", "nodes", group="authentication.k8s.io")
+def _is_its_node(agent: TourUser) -> ReviewedPermission:
+    return ReviewedPermission(
+        agent, "impersonate:associated-node", "nodes", group="authentication.k8s.io"
+    )

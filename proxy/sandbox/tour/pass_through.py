@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from proxy.sandbox.tour.environment import Stage
+from proxy.sandbox.tour.environment import TourEnvironment
 from proxy.sandbox.tour.requests import HttpRequest
 from proxy.sandbox.tour.runner import (
     Chapter,
-    Permission,
-    Person,
+    ReviewedPermission,
     Step,
+    TourUser,
 )
 
 WHO_AM_I = HttpRequest(
@@ -18,7 +18,7 @@ WHO_AM_I = HttpRequest(
 )
 
 
-def first_light(stage: Stage) -> Chapter:
+def first_light(stage: TourEnvironment) -> Chapter:
     """Callers reach the API server through Understudy and are nobody but themselves there."""
     alice, robot = stage.people.alice, stage.people.robot
     steps = [
@@ -42,7 +42,7 @@ def first_light(stage: Stage) -> Chapter:
     )
 
 
-def _themselves(stage: Stage, person: Person, credential: str) -> list[Step]:
+def _themselves(stage: TourEnvironment, person: TourUser, credential: str) -> list[Step]:
     version = Step(
         story=f"{_name(person)}, with {credential}, asks for the version.",
         sender=person,
@@ -59,7 +59,7 @@ def _themselves(stage: Stage, person: Person, credential: str) -> list[Step]:
             story=f"{_name(person)} lists pods.",
             request=stage.kubectl("get", "pods"),
             shows="web-1",
-            granted=(Permission(person, "list", "pods", namespace="default"),),
+            granted=(ReviewedPermission(person, "list", "pods", namespace="default"),),
             note="",
         ),
         replace(
@@ -68,11 +68,11 @@ def _themselves(stage: Stage, person: Person, credential: str) -> list[Step]:
             request=stage.kubectl("get", "secrets"),
             allowed=False,
             shows=f'User "{person.username}" cannot list resource "secrets"',
-            missing=(Permission(person, "list", "secrets", namespace="default"),),
+            missing=(ReviewedPermission(person, "list", "secrets", namespace="default"),),
             note="",
         ),
     ]
 
 
-def _name(person: Person) -> str:
+def _name(person: TourUser) -> str:
     return person.title[0].upper() + person.title[1:]

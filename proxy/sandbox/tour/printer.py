@@ -6,9 +6,9 @@ from typing import Any, TextIO
 
 from proxy.sandbox.tour.runner import (
     Chapter,
-    Outcome,
     Reason,
     Step,
+    StepOutcome,
 )
 
 WIDTH = 100
@@ -17,7 +17,7 @@ LABEL_WIDTH = 10
 BOLD, DIM, RED, GREEN = "1", "2", "31", "32"
 
 
-class TextNarrator:
+class TextPrinter:
     """Writes plain lines; `is_coloured` adds colour and nothing else."""
 
     def __init__(self, output: TextIO, *, is_coloured: bool) -> None:
@@ -39,13 +39,15 @@ class TextNarrator:
         for line in textwrap.wrap(chapter.opening, WIDTH):
             self._write(line)
 
-    def tell_step(self, number: int, step: Step, outcome: Outcome, reasons: list[Reason]) -> None:
+    def print_step(
+        self, number: int, step: Step, outcome: StepOutcome, reasons: list[Reason]
+    ) -> None:
         """Tell the question, the outcome and the grants that decided it."""
         self._write("")
         self._write(self._paint(f"{number:>2}. {step.story}", BOLD))
-        as_whom = f" as {step.wanted.username}" if step.wanted else ""
+        as_whom = f" as {step.impersonation.username}" if step.impersonation else ""
         self._entry("asked", f"by {step.sender.username}{as_whom}")
-        for line in step.request.lines(step.wanted):
+        for line in step.request.lines(step.impersonation):
             self._write(f"{INDENT}{' ' * LABEL_WIDTH}{line}")  # whole, so that it can be copied
         label, colour = ("ALLOWED", GREEN) if outcome.allowed else ("DENIED", RED)
         for line in summarise(outcome.text):
@@ -100,7 +102,7 @@ def _summarise_object(answer: Any) -> str:
 
 
 def _explain(reason: Reason) -> str:
-    who, what = reason.permission.who.title, reason.permission.describe()
+    who, what = reason.permission.user.title, reason.permission.describe()
     if reason.granted_by is None:
         return f"nothing lets {who} {what}"
     # RBAC names the binding, its role and its subject; the binding says it all.

@@ -14,12 +14,12 @@ from proxy.sandbox.api_client import Manifest, client_context
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.identities import BearerToken
 from proxy.sandbox.tour.runner import (
-    Outcome,
-    Person,
-    Target,
-    Wanted,
+    ImpersonationRequest,
+    StepOutcome,
+    TourServer,
+    TourUser,
 )
-from proxy.sandbox.web_socket import UpgradeRefused, WebSocket
+from proxy.sandbox.web_socket import UpgradeRejected, WebSocket
 
 KUBECTL_SECONDS = 60
 
@@ -31,12 +31,14 @@ class KubectlRequest:
     program: Path
     arguments: tuple[str, ...]
 
-    def lines(self, wanted: Wanted | None) -> list[str]:
+    def lines(self, wanted: ImpersonationRequest | None) -> list[str]:
         """Return the command as it could be typed."""
         flags = wanted.flags() if wanted else []
         return [f"$ {shlex.join(['kubectl', *self.arguments, *flags])}"]
 
-    def send(self, target: Target, sender: Person, wanted: Wanted | None) -> Outcome:
+    def send(
+        self, target: TourServer, sender: TourUser, wanted: ImpersonationRequest | None
+    ) -> StepOutcome:
         """Run it: exit code 0 is allowed, `Forbidden` is denied, anything else is no answer."""
         kubeconfig = target.kubeconfig_for(sender.credential, name=file_name(sender))
         options = [f"--kubeconfig={kubeconfig}", f"--cache-dir={kubeconfig.with_suffix('.cache')}"]
@@ -55,7 +57,7 @@ class KubectlRequest:
             raise SandboxError(f"kubectl gave no answer: {error}") from error
         if done.returncode != 0 and "(Forbidden)" not in done.stderr:
             raise SandboxError(f"kubectl failed: {done.stderr.strip()}")
-        return Outcome(done.returncode == 0, done.stderr if done.returncode else done.stdout)
+        return StepOutcome(done.returncode == 0, done.stderr if done.returncode else done.stdout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +68,22 @@ class HttpRequest:
     method: str = "GET"
     body: Manifest | None = None
 
-    def lines(self, wanted: Wanted | None) -> list[str]:
+    def lines(self, wanted: ImpersonationRequest | None) -> list[str]:
         """Return the request line and the headers that matter."""
         headers = wanted.headers() if wanted else []
         return [f"{self.method} {self.path}", *(f"{name}: {value}" for name, value in headers)]
 
-    def send(self, target: Target, sender: Person, wanted: Wanted | None) -> Outcome:
+    def send(
+        self, target: TourServer, sender: TourUser, wanted: ImpersonationRequest | None
+    ) -> StepOutcome:
         """Send it: 2xx is allowed, 403 is denied, anything else is no answer to the question."""
         headers = wanted.headers() if wanted else []
         client = target.client(sender.credential)
         try:
-            answer = client.request(self.method, self.path, headers=headers, body=self.body)
+            response = client.request(self.method, self.path, headers=headers, body=self.body)
         except (OSError, HTTPException) as error:
             raise SandboxError(f"{self.method} {self.path} got no answer: {error}") from error
-        return _outcome(answer.status, answer.body)
+        return _outcome(response.status, response.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,14 @@ class ConsoleRequest:
 
     path: str
 
-    def lines(self, wanted: Wanted | None) -> list[str]:
+    def lines(self, wanted: ImpersonationRequest | None) -> list[str]:
         """Return the request line and the headers that matter."""
         upgrade = ["Upgrade: websocket", f"Sec-WebSocket-Protocol: {CONSOLE_PROTOCOL}"]
         return [*HttpRequest(self.path).lines(wanted), *upgrade]
 
-    def send(self, target: Target, sender: Person, wanted: Wanted | None) -> Outcome:
+    def send(
+        self, target: TourServer, sender: TourUser, wanted: ImpersonationRequest | None
+    ) -> StepOutcome:
         """Open the console and talk to it; the text is its greeting and its echo."""
         headers = wanted.headers() if wanted else []
         if isinstance(sender.credential, BearerToken):
@@ -106,24 +112,24 @@ class ConsoleRequest:
             ) as console:
                 greeting = json.loads(console.receive())
                 console.send("uname -a")
-                return Outcome(
+                return StepOutcome(
                     allowed=True, text=json.dumps(greeting | {"echo": console.receive()})
                 )
-        except UpgradeRefused as refused:
+        except UpgradeRejected as refused:
             return _outcome(refused.status, refused.body)
         except (OSError, HTTPException) as error:
             raise SandboxError(f"the console {self.path} got no answer: {error}") from error
 
 
-def file_name(person: Person) -> str:
+def file_name(person: TourUser) -> str:
     """Return the name of a person's kubeconfig, without its ending."""
     return person.title.removeprefix("the ").replace(" ", "-")
 
 
-def _outcome(status: int, body: bytes) -> Outcome:
+def _outcome(status: int, body: bytes) -> StepOutcome:
     text = body.decode(errors="replace")
     if status in range(200, 300):
-        return Outcome(allowed=True, text=text)
+        return StepOutcome(allowed=True, text=text)
     if status == http.HTTPStatus.FORBIDDEN:
-        return Outcome(allowed=False, text=json.loads(text)["message"])
+        return StepOutcome(allowed=False, text=json.loads(text)["message"])
     raise SandboxError(f"an answer of {status} is neither yes nor no: {text.strip()}")

@@ -17,7 +17,7 @@ from proxy.sandbox.identities import Credential
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-class Target(Protocol):
+class TourServer(Protocol):
     """A server that the tour can be played on: an API server, or the proxy before one."""
 
     @property
@@ -40,7 +40,7 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class TourUser:
     """Someone in the tour: how a sentence calls them, and who they are to the API server."""
 
     title: str
@@ -50,7 +50,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImpersonationRequest:
     """The identity that a request asks to act as."""
 
     username: str
@@ -67,30 +67,32 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """What a request came to, and everything it said."""
 
     allowed: bool
     text: str
 
 
-class Request(Protocol):
+class TourRequest(Protocol):
     """One way to ask."""
 
-    def lines(self, wanted: Wanted | None) -> list[str]:
+    def lines(self, wanted: ImpersonationRequest | None) -> list[str]:
         """Return what a person would type or send."""
         ...
 
-    def send(self, target: Target, sender: Person, wanted: Wanted | None) -> Outcome:
+    def send(
+        self, target: TourServer, sender: TourUser, wanted: ImpersonationRequest | None
+    ) -> StepOutcome:
         """Ask, and return what came of it; raise SandboxError when there was no answer."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Permission:
+class ReviewedPermission:
     """One permission that someone has, or lacks: a SubjectAccessReview."""
 
-    who: Person
+    user: TourUser
     verb: str
     resource: str
     _: KW_ONLY
@@ -105,7 +107,7 @@ class Permission:
         place = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {resource}{name}{place}"
 
-    def ask(self, admin: ApiClient) -> tuple[bool, str]:
+    def check(self, admin: ApiClient) -> tuple[bool, str]:
         """Return whether it is granted, and the authorizer's reason."""
         resource, _, subresource = self.resource.partition("/")
         attributes = {
@@ -120,8 +122,8 @@ class Permission:
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": {
-                "user": self.who.username,
-                "groups": [*self.who.groups, "system:authenticated"],
+                "user": self.user.username,
+                "groups": [*self.user.groups, "system:authenticated"],
                 "resourceAttributes": attributes,
             },
         }
@@ -135,16 +137,16 @@ class Step:
 
     story: str
     """What is asked, in a sentence."""
-    sender: Person
-    request: Request
-    wanted: Wanted | None = None
-    target: Target
+    sender: TourUser
+    request: TourRequest
+    impersonation: ImpersonationRequest | None = None
+    target: TourServer
     allowed: bool
     shows: str
     """Text that the answer must contain: proof that it is the answer we mean."""
-    granted: tuple[Permission, ...] = ()
+    granted: tuple[ReviewedPermission, ...] = ()
     """Permissions that exist, and together explain an allowed request."""
-    missing: tuple[Permission, ...] = ()
+    missing: tuple[ReviewedPermission, ...] = ()
     """Permissions that do not exist; any of them explains a denied request."""
     note: str = ""
     """A reason that is not a grant."""
@@ -163,60 +165,62 @@ class Chapter:
 class Reason:
     """A permission with what the cluster says about it."""
 
-    permission: Permission
+    permission: ReviewedPermission
     granted_by: str | None
     """None: nothing grants it."""
 
 
-class Narrator(Protocol):
+class TourPrinter(Protocol):
     """Whoever tells the tour to a person."""
 
     def open_chapter(self, chapter: Chapter) -> None:
         """Tell that a chapter begins."""
         ...
 
-    def tell_step(self, number: int, step: Step, outcome: Outcome, reasons: list[Reason]) -> None:
+    def print_step(
+        self, number: int, step: Step, outcome: StepOutcome, reasons: list[Reason]
+    ) -> None:
         """Tell a step that went as promised."""
         ...
 
 
-class BrokenPromise(SandboxError):
+class TourFailed(SandboxError):
     """A step of the tour did not go as it must."""
 
 
-def play(chapters: Iterable[Chapter], *, admin: ApiClient, narrator: Narrator) -> int:
-    """Play every step and return their number; raise BrokenPromise at the first wrong one."""
+def run_tour(chapters: Iterable[Chapter], *, admin: ApiClient, narrator: TourPrinter) -> int:
+    """Play every step and return their number; raise TourFailed at the first wrong one."""
     number = 0
     for chapter in chapters:
         narrator.open_chapter(chapter)
         for step in chapter.steps:
             number += 1
             outcome, reasons = _play_step(number, step, admin)
-            narrator.tell_step(number, step, outcome, reasons)
+            narrator.print_step(number, step, outcome, reasons)
     return number
 
 
-def _play_step(number: int, step: Step, admin: ApiClient) -> tuple[Outcome, list[Reason]]:
+def _play_step(number: int, step: Step, admin: ApiClient) -> tuple[StepOutcome, list[Reason]]:
     place = f"step {number} ({step.story.rstrip('.')})"
-    outcome = step.request.send(step.target, step.sender, step.wanted)
+    outcome = step.request.send(step.target, step.sender, step.impersonation)
     if outcome.allowed != step.allowed:
         promised, came = ("allowed", "denied") if step.allowed else ("denied", "allowed")
-        raise BrokenPromise(f"{place} must be {promised} but was {came}: {_one_line(outcome.text)}")
+        raise TourFailed(f"{place} must be {promised} but was {came}: {_one_line(outcome.text)}")
     if step.shows not in outcome.text:
-        raise BrokenPromise(f"{place} must show {step.shows!r} but says {_one_line(outcome.text)}")
+        raise TourFailed(f"{place} must show {step.shows!r} but says {_one_line(outcome.text)}")
     return outcome, [
         *(_confirm(place, permission, admin, is_granted=True) for permission in step.granted),
         *(_confirm(place, permission, admin, is_granted=False) for permission in step.missing),
     ]
 
 
-def _confirm(place: str, permission: Permission, admin: ApiClient, *, is_granted: bool) -> Reason:
-    allowed, reason = permission.ask(admin)
+def _confirm(
+    place: str, permission: ReviewedPermission, admin: ApiClient, *, is_granted: bool
+) -> Reason:
+    allowed, reason = permission.check(admin)
     if allowed != is_granted:
         must = "must be granted but is not" if is_granted else "must not be granted but is"
-        raise BrokenPromise(
-            f"{place}: {permission.describe()} {must}: {reason or 'no reason given'}"
-        )
+        raise TourFailed(f"{place}: {permission.describe()} {must}: {reason or 'no reason given'}")
     return Reason(permission, reason if allowed else None)
 
 

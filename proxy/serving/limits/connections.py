@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
-from proxy.concurrency.rate_limit import origin_of
+from proxy.concurrency.rate_limit import address_key
 from proxy.core.requestinfo.request_info import DEFAULT_TARGET_BYTES
-from proxy.serving.limits.handshakes import HandshakeFailures, HandshakeTurns
-from proxy.serving.limits.unauthenticated_memory import UnauthenticatedBudget
+from proxy.serving.limits.handshakes import HandshakeFailures, HandshakeScheduler
+from proxy.serving.limits.unauthenticated_memory import UnauthenticatedMemoryBudget
 from proxy.wire.tcp import UNREACHABLE_SECONDS
-from proxy.wire.tls_server import MOST_HANDSHAKE_BYTES
+from proxy.wire.tls_server import MAX_HANDSHAKE_BYTES
 
 ADDRESS, TOTAL = EVICTION_REASONS = ("address", "total")
 """What was full when a connection was closed for a newcomer."""
@@ -25,7 +25,7 @@ class Occupant(Protocol):
         ...
 
 
-class Doorkeeper:
+class ConnectionLimiter:
     """Counts those who are inside, and turns away who is too many."""
 
     def __init__(self, *, places: int, places_per_address: int) -> None:
@@ -46,7 +46,7 @@ class Doorkeeper:
         self._places_per_address = places_per_address
 
     @property
-    def guests(self) -> int:
+    def active(self) -> int:
         """How many are inside."""
         return len(self._guests)
 
@@ -55,9 +55,9 @@ class Doorkeeper:
         """How many of them have had no authenticated request."""
         return len(self._unauthenticated)
 
-    def lets_in(self, guest: Occupant, address: str) -> bool:
+    def try_acquire(self, guest: Occupant, address: str) -> bool:
         """Tell whether there is a place for the guest, and take it; `left` gives it back."""
-        origin = origin_of(address)
+        origin = address_key(address)
         if not self._has_room(origin):
             self._turned_away += 1
             return False
@@ -80,7 +80,7 @@ class Doorkeeper:
         if guest in self._unauthenticated:
             self._forget(guest, self._guests[guest])
 
-    def left(self, guest: Occupant) -> None:
+    def release(self, guest: Occupant) -> None:
         """Give back the guest's place, if it has one."""
         origin = self._guests.pop(guest, None)
         if origin is None:
@@ -91,7 +91,7 @@ class Doorkeeper:
         if not self._by_origin[origin]:
             del self._by_origin[origin]
 
-    def take_turned_away(self) -> int:
+    def take_rejected_count(self) -> int:
         """Return how many were turned away since the last time of asking."""
         count, self._turned_away = self._turned_away, 0
         return count
@@ -107,7 +107,7 @@ class Doorkeeper:
         if not order:
             return False
         guest = next(iter(order))
-        self.left(guest)
+        self.release(guest)
         self.evictions[reason] += 1
         guest.evict()
         return True
@@ -125,7 +125,7 @@ class ConnectionLimits:
     """How long a client may take to say what it wants, and stay, and how many there may be."""
 
     handshake_seconds: float = 10.0
-    handshake_bytes: int = MOST_HANDSHAKE_BYTES
+    handshake_bytes: int = MAX_HANDSHAKE_BYTES
     head_seconds: float = 32.0
     idle_seconds: float = 90.0
     # The same before a connection has had an authenticated request.
@@ -145,28 +145,28 @@ class ConnectionLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedLimits:
+class ListenerState:
     """What every connection of one listener is held to, and what they share."""
 
     limits: ConnectionLimits
-    budget: UnauthenticatedBudget
-    door: Doorkeeper
+    budget: UnauthenticatedMemoryBudget
+    door: ConnectionLimiter
     failures: HandshakeFailures
-    turns: HandshakeTurns
+    handshakes: HandshakeScheduler
 
     @classmethod
-    def of(cls, limits: ConnectionLimits, budget: UnauthenticatedBudget) -> Self:
+    def of(cls, limits: ConnectionLimits, budget: UnauthenticatedMemoryBudget) -> Self:
         """Return the counters that hold these limits."""
-        door = Doorkeeper(
+        door = ConnectionLimiter(
             places=limits.connections, places_per_address=limits.connections_per_address
         )
-        turns = HandshakeTurns(limits.handshake_slice_seconds, time.monotonic)
+        turns = HandshakeScheduler(limits.handshake_slice_seconds, time.monotonic)
         return cls(limits, budget, door, HandshakeFailures(), turns)
 
-    def held_to(self, limits: ConnectionLimits) -> "SharedLimits":
+    def current_limits(self, limits: ConnectionLimits) -> "ListenerState":
         """Return other limits for the same clients: the counters go on, and hold these."""
         self.door.limit(
             places=limits.connections, places_per_address=limits.connections_per_address
         )
-        self.turns.limit(limits.handshake_slice_seconds)
+        self.handshakes.limit(limits.handshake_slice_seconds)
         return replace(self, limits=limits)

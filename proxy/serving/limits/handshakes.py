@@ -55,7 +55,7 @@ class HandshakeFailures:
         self.counts[reason] += 1
 
 
-def reason_of(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
     """Return the reason in what OpenSSL says."""
     text = str(error)
     for words, reason in _KNOWN.items():
@@ -86,7 +86,7 @@ class WaitingStep:
             step()
 
 
-class HandshakeTurns:
+class HandshakeScheduler:
     """Says which step of a handshake is done now, and does the others later."""
 
     def __init__(self, slice_seconds: float, clock: Callable[[], float]) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from proxy.serving.exchange import Exchange
-from proxy.serving.exchange_transport import Kind
+from proxy.serving.exchange import ServerExchange
+from proxy.serving.exchange_transport import ExchangeKind
 from proxy.wire.tcp import SentBytes
 
 _PROGRESS_BYTES = 64 * 1024
@@ -20,7 +20,7 @@ class Sending(Protocol):
     """A connection that may have a response under way."""
 
     @property
-    def exchange(self) -> Exchange | None:
+    def exchange(self) -> ServerExchange | None:
         """The request that is being served."""
         ...
 
@@ -44,13 +44,13 @@ class ResponseProgress:
     """Remembers what each client with a pending response has to take, and by when."""
 
     def __init__(self) -> None:
-        self._goals: dict[Exchange, _Goal] = {}
+        self._goals: dict[ServerExchange, _Goal] = {}
 
     def stalled(
         self, connections: Iterable[Connection], now: float, *, timeout_seconds: float
     ) -> list[Connection]:
         """Return the connections whose client has not taken enough in time."""
-        goals: dict[Exchange, _Goal] = {}
+        goals: dict[ServerExchange, _Goal] = {}
         late = []
         for connection in connections:
             exchange = connection.exchange
@@ -71,6 +71,6 @@ class ResponseProgress:
         return late
 
 
-def _needs_progress(exchange: Exchange) -> bool:
+def _needs_progress(exchange: ServerExchange) -> bool:
     is_ordinary = exchange.has_started and not exchange.is_long_running
-    return is_ordinary and exchange.kind is Kind.ORDINARY
+    return is_ordinary and exchange.kind is ExchangeKind.ORDINARY

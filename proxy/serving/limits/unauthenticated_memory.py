@@ -24,29 +24,29 @@ ADDRESS, TOTAL = REASONS = ("address", "total")
 """What was full: the share of the address, or the whole budget."""
 
 
-class RefusalCounter(Protocol):
+class RejectionCounter(Protocol):
     """Counts refused holdings."""
 
-    def unauthenticated_refused(self, reason: str) -> None:
+    def unauthenticated_rejected(self, reason: str) -> None:
         """Count one holding; `reason` is address or total."""
         ...
 
 
-class Holding:
+class MemoryReservation:
     """The bytes that one connection keeps of a caller who is not authenticated."""
 
-    __slots__ = ("_budget", "bucket", "count", "origin", "refuse")
+    __slots__ = ("_budget", "bucket", "count", "origin", "reject")
 
     def __init__(
-        self, budget: "UnauthenticatedBudget", origin: str, refuse: Callable[[], None]
+        self, budget: "UnauthenticatedMemoryBudget", origin: str, refuse: Callable[[], None]
     ) -> None:
         self._budget = budget
         self.origin = origin
-        self.refuse = refuse
+        self.reject = refuse
         self.count = 0
         self.bucket = -1
 
-    def hold(self, count: int) -> None:
+    def resize(self, count: int) -> None:
         """Count this many bytes instead of those before; may refuse this holding or another."""
         if count != self.count:
             self._budget.change(self, count)
@@ -63,31 +63,31 @@ class _Ranking:
     __slots__ = ("_buckets", "_occupied", "held_bytes")
 
     def __init__(self) -> None:
-        self._buckets: dict[int, dict[Holding, None]] = {}
+        self._buckets: dict[int, dict[MemoryReservation, None]] = {}
         # One bit per bucket with a holding in it: the highest one names the largest.
         self._occupied = 0
         self.held_bytes = 0
 
-    def add(self, holding: Holding, bucket: int) -> None:
+    def add(self, holding: MemoryReservation, bucket: int) -> None:
         self._buckets.setdefault(bucket, {})[holding] = None
         self._occupied |= 1 << bucket
 
-    def discard(self, holding: Holding, bucket: int) -> None:
+    def discard(self, holding: MemoryReservation, bucket: int) -> None:
         holdings = self._buckets[bucket]
         del holdings[holding]
         if not holdings:
             del self._buckets[bucket]
             self._occupied &= ~(1 << bucket)
 
-    def largest(self) -> Holding:
+    def largest(self) -> MemoryReservation:
         return next(iter(self._buckets[self._occupied.bit_length() - 1]))
 
 
-class UnauthenticatedBudget:
+class UnauthenticatedMemoryBudget:
     """Counts what is held, and refuses the largest holding when that is too much."""
 
     def __init__(
-        self, limit_bytes: int, address_percent: int, *, counter: RefusalCounter | None = None
+        self, limit_bytes: int, address_percent: int, *, counter: RejectionCounter | None = None
     ) -> None:
         self._counter = counter
         self._all = _Ranking()
@@ -97,7 +97,7 @@ class UnauthenticatedBudget:
         self.limit(limit_bytes, address_percent)
 
     @property
-    def held_bytes(self) -> int:
+    def used_bytes(self) -> int:
         """How many bytes are held now."""
         return self._all.held_bytes
 
@@ -106,11 +106,11 @@ class UnauthenticatedBudget:
         self.limit_bytes = limit_bytes
         self._address_bytes = limit_bytes * address_percent // 100
 
-    def open(self, origin: str, refuse: Callable[[], None]) -> Holding:
+    def open(self, origin: str, refuse: Callable[[], None]) -> MemoryReservation:
         """Return a holding of nothing for a connection from this address."""
-        return Holding(self, origin, refuse)
+        return MemoryReservation(self, origin, refuse)
 
-    def change(self, holding: Holding, count: int) -> None:
+    def change(self, holding: MemoryReservation, count: int) -> None:
         """Count this many bytes for the holding; called by the holding alone."""
         self._rank(holding, count)
         # A callback that holds again runs inside the loop below, which looks at all counts again.
@@ -131,7 +131,7 @@ class UnauthenticatedBudget:
         return (self._all, TOTAL) if self._all.held_bytes > self.limit_bytes else None
 
     def _refuse_the_largest(self, origin: str) -> None:
-        refused: set[Holding] = set()
+        refused: set[MemoryReservation] = set()
         while (full := self._full(origin)) is not None:
             ranking, reason = full
             largest = ranking.largest()
@@ -142,13 +142,13 @@ class UnauthenticatedBudget:
             refused.add(largest)
             self._refuse(largest, reason)
 
-    def _refuse(self, holding: Holding, reason: str) -> None:
+    def _refuse(self, holding: MemoryReservation, reason: str) -> None:
         self._rank(holding, 0)
         if self._counter is not None:
-            self._counter.unauthenticated_refused(reason)
-        holding.refuse()
+            self._counter.unauthenticated_rejected(reason)
+        holding.reject()
 
-    def _rank(self, holding: Holding, count: int) -> None:
+    def _rank(self, holding: MemoryReservation, count: int) -> None:
         own = self._by_origin.get(holding.origin)
         if own is None:
             own = self._by_origin[holding.origin] = _Ranking()

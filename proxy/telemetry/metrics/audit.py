@@ -74,7 +74,7 @@ class AuditMetrics:
         for reason in ("buffer-full", "refused", "shutdown"):
             self._lost.labels(backend, reason)
 
-    def forget_waiting(self, backend: str) -> None:
+    def remove_queue(self, backend: str) -> None:
         """Show nothing of a backend that is no more."""
         self._waiting.remove(backend)
 

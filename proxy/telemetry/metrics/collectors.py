@@ -21,7 +21,7 @@ def bucket_names(bounds: Sequence[float]) -> list[str]:
     return [floatToGoString(bound) for bound in (*bounds, float("inf"))]  # type: ignore[no-untyped-call]
 
 
-class CounterTally(Collector):
+class FastCounter(Collector):
     """A counter, by label values from a closed set."""
 
     def __init__(
@@ -48,10 +48,10 @@ class CounterTally(Collector):
         return [family]
 
 
-class CountOf(Collector):
+class HistogramCount(Collector):
     """A counter of what a histogram has seen, by the same labels: counted once for both."""
 
-    def __init__(self, histogram: "HistogramTally", name: str, text: str) -> None:
+    def __init__(self, histogram: "FastHistogram", name: str, text: str) -> None:
         self._histogram, self._name, self._text = histogram, name, text
         histogram.registry.register(self)
 
@@ -67,7 +67,7 @@ class CountOf(Collector):
         return [family]
 
 
-class HistogramTally(Collector):
+class FastHistogram(Collector):
     """A histogram of seconds, by label values from a closed set."""
 
     def __init__(

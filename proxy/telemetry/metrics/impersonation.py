@@ -15,7 +15,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from proxy.telemetry.metrics.collectors import CounterTally, CountOf, HistogramTally
+from proxy.telemetry.metrics.collectors import FastCounter, FastHistogram, HistogramCount
 
 _LABELS = ("mode", "decision")
 _REQUEST_HIT = ("request", "hit")
@@ -35,20 +35,20 @@ class Breaker(Protocol):
         ...
 
 
-class Metrics:
+class ImpersonationMetrics:
     """Everything that is counted."""
 
     def __init__(self, registry: CollectorRegistry, *, kep_names: bool = False) -> None:
         """`kep_names` adds the names of the KEP's text, which no server ever had, as aliases."""
         self.registry = registry
-        self._attempt_seconds = HistogramTally(
+        self._attempt_seconds = FastHistogram(
             "apiserver_impersonation_attempts_duration_seconds",
             "[ALPHA] Latency of impersonation attempts in seconds split by mode and decision.",
             _LABELS,
             buckets=_BUCKETS,
             registry=registry,
         )
-        CountOf(
+        HistogramCount(
             self._attempt_seconds,
             "apiserver_impersonation_attempts_total",
             "[ALPHA] Total number of impersonation attempts split by mode and decision.",
@@ -96,7 +96,7 @@ class Metrics:
             "Prefetched SubjectAccessReviews whose result the decision did not need.",
             registry=registry,
         )
-        self._cache_lookups = CounterTally(
+        self._cache_lookups = FastCounter(
             "understudy_decision_cache_lookups_total",
             "Lookups of cached decisions, by cache (request, identity) and result (hit, miss).",
             ("cache", "result"),
@@ -126,13 +126,13 @@ class Metrics:
         if self._kep is not None:
             self._kep.impersonation_decided(mode, allowed=allowed, seconds=seconds)
 
-    def check_answered(self, mode: str, *, allowed: bool, seconds: float) -> None:
+    def check_completed(self, mode: str, *, allowed: bool, seconds: float) -> None:
         """Count one answer that the decision used."""
         labels = (mode, _decision(allowed=allowed))
         self._checks.labels(*labels).inc()
         self._check_seconds.labels(*labels).observe(seconds)
         if self._kep is not None:
-            self._kep.check_answered(mode, allowed=allowed, seconds=seconds)
+            self._kep.check_completed(mode, allowed=allowed, seconds=seconds)
 
     def review_ended(self, outcome: str, seconds: float) -> None:
         """Count one review sent; `outcome` is allowed, denied, refused or error."""
@@ -154,7 +154,7 @@ class Metrics:
         """Count a look-up of an earlier decision."""
         self._cache_lookups.add((cache, "hit" if hit else "miss"))
 
-    def decided_again(self, mode: str, seconds: float, *, has_modes: bool) -> None:
+    def cached_decision(self, mode: str, seconds: float, *, has_modes: bool) -> None:
         """Count an impersonation that an earlier decision of an equal request allowed."""
         self._cache_lookups.counts[_REQUEST_HIT] += 1.0
         # The filter of old, which knew no modes, had no metrics.
@@ -197,7 +197,7 @@ class _KepNames:
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
         self._seconds.labels(mode if allowed else "failed").observe(seconds)
 
-    def check_answered(self, mode: str, *, allowed: bool, seconds: float) -> None:
+    def check_completed(self, mode: str, *, allowed: bool, seconds: float) -> None:
         self._check_seconds.labels(mode, _decision(allowed=allowed)).observe(seconds)
 
 
@@ -209,7 +209,7 @@ class ShadowMetrics:
     """What the constrained rules would have said. Never of whom."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = CounterTally(
+        self._requests = FastCounter(
             "understudy_shadow_requests_total",
             "Requests permitted by legacy impersonation, by the outcome and the mode that the "
             "constrained rules would give.",

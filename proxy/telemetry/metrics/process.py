@@ -34,7 +34,7 @@ class ConfigMetrics:
             registry=registry,
         )
 
-    def config_refused(self, outcome: str) -> None:
+    def config_rejected(self, outcome: str) -> None:
         """Count contents that were not used; `outcome` is refused or restart."""
         self._reloads.labels(outcome).inc()
 
@@ -50,7 +50,7 @@ class ConfigMetrics:
         self._last_success.set(at)
 
 
-class ProgramMetrics(Collector):
+class BuildInfoMetrics(Collector):
     """Which version runs, and what its log does not say."""
 
     def __init__(self, registry: CollectorRegistry, *, version: str) -> None:

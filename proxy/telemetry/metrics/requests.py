@@ -19,17 +19,17 @@ from proxy.core.errors import (
     AuditUnavailable,
     BadGateway,
     BadRequest,
-    CredentialRefused,
     Forbidden,
     GatewayTimeout,
-    Refusal,
+    ProxyCredentialRejected,
+    RequestInfoError,
+    StatusError,
     TooManyRequests,
     Unauthorized,
-    UnreadableRequest,
     UpstreamUnavailable,
 )
-from proxy.core.impersonation.modes import Mode
-from proxy.telemetry.metrics.collectors import CounterTally, bucket_names
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.telemetry.metrics.collectors import FastCounter, bucket_names
 
 OTHER = "other"
 UNREADABLE = "unreadable"
@@ -48,18 +48,18 @@ _CODES = {0: _NO_CODE, **{status.value: str(status.value) for status in HTTPStat
 _CODES[_OTHER_STATUS] = OTHER
 CODES = frozenset(_CODES.values())
 _SELF, NOT_ADMITTED = "self", "none"
-MODES = frozenset((_SELF, NOT_ADMITTED, *(mode.value for mode in Mode)))
+MODES = frozenset((_SELF, NOT_ADMITTED, *(mode.value for mode in ImpersonationMode)))
 """Who acts as nobody but itself is `self`; who was not admitted has the mode `none`."""
 
 # The first that fits.
-_REASONS: tuple[tuple[type[Refusal], str], ...] = (
+_REASONS: tuple[tuple[type[StatusError], str], ...] = (
     (AuditUnavailable, "audit-unavailable"),
-    (UnreadableRequest, "unreadable"),
+    (RequestInfoError, "unreadable"),
     (Unauthorized, "unauthorized"),
     (Forbidden, "forbidden"),
     (TooManyRequests, "too-many-requests"),
     (BadGateway, "bad-gateway"),
-    (CredentialRefused, "credential-refused"),
+    (ProxyCredentialRejected, "credential-refused"),
     (UpstreamUnavailable, "upstream-unavailable"),
     (GatewayTimeout, "gateway-timeout"),
     (BadRequest, "bad-request"),
@@ -82,13 +82,13 @@ class RequestMetrics(Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
         # How many took how long, by bucket, and at the end the sum of seconds.
         self._ended: dict[RequestKey, list[float]] = {}
-        self._refusals = CounterTally(
+        self._refusals = FastCounter(
             "understudy_request_errors_total",
             "Requests answered with an error by the proxy and not by the API server, by reason.",
             ("reason",),
             registry=registry,
         )
-        self._denials = CounterTally(
+        self._denials = FastCounter(
             "understudy_impersonation_denials_total",
             "Requests that the proxy denied, by the mode of the first failed check; none: no "
             "check failed.",
@@ -105,11 +105,11 @@ class RequestMetrics(Collector):
         counts[bisect_left(_BUCKETS, seconds)] += 1.0
         counts[-1] += seconds
 
-    def request_refused(self, refusal: Refusal) -> None:
+    def request_failed(self, error: StatusError) -> None:
         """Count a request that we answered."""
-        self._refusals.add((_reason(refusal),))
-        if isinstance(refusal, Forbidden):
-            self._denials.add((_denied_mode(refusal.failed_check),))
+        self._refusals.add((_reason(error),))
+        if isinstance(error, Forbidden):
+            self._denials.add((_denied_mode(error.failed_check),))
 
     def describe(self) -> Iterable[Metric]:
         """Tell the registry which names are taken."""
@@ -125,7 +125,7 @@ class RequestMetrics(Collector):
             count = [sum(counts[:-1])]
             by_labels.add((verb, _CODES[status], "true" if is_long else "false"), count)
             by_mode.add((_SELF if mode is None else str(mode),), count)
-            if mode == Mode.LEGACY.value:
+            if mode == ImpersonationMode.LEGACY.value:
                 by_action.add(("warn" if is_warned else "allow",), count)
             if not is_long:
                 by_verb.add((verb,), counts)
@@ -189,17 +189,17 @@ def _families() -> tuple[
     )
 
 
-def _reason(refusal: Refusal) -> str:
+def _reason(error: StatusError) -> str:
     for kind, reason in _REASONS:
-        if isinstance(refusal, kind):
+        if isinstance(error, kind):
             return reason
-    return _REASONS_BY_CODE.get(refusal.code, OTHER)
+    return _REASONS_BY_CODE.get(error.code, OTHER)
 
 
 def _denied_mode(failed_check: str) -> str:
     """Return the mode whose verb a check has, which is the first word of its summary."""
     verb, _, rest = failed_check.partition(" ")[0].partition(":")
     if verb == "impersonate" and not rest:
-        return Mode.LEGACY.value
+        return ImpersonationMode.LEGACY.value
     mode = rest.partition(":")[0]
     return mode if verb in ("impersonate", "impersonate-on") and mode in MODES else NOT_ADMITTED

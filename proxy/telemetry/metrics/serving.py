@@ -36,7 +36,7 @@ class UnauthenticatedMetrics:
         self._counts = _ClosedConnections()
         registry.register(self._counts)
 
-    def unauthenticated_refused(self, reason: str) -> None:
+    def unauthenticated_rejected(self, reason: str) -> None:
         """Count one refused connection; `reason` is address or total."""
         self._refusals.labels(reason).inc()
 

@@ -99,7 +99,7 @@ class UpstreamMetrics:
         """Count one that could not be: timeout, tls or refused."""
         self._failures.labels(reason).inc()
 
-    def upstream_answers(self, *, reachable: bool) -> None:
+    def set_upstream_reachable(self, *, reachable: bool) -> None:
         """Tell whether the API server answers."""
         self._reachable.set(int(reachable))
 
@@ -111,21 +111,21 @@ class UpstreamMetrics:
         """Tell when the credential in use ends, in seconds since 1970."""
         self._expiry.labels(role).set(at)
 
-    def forget(self, role: str) -> None:
+    def remove(self, role: str) -> None:
         """Show no state of an identity that is ours no more; what was counted stays counted."""
         self._expiry.remove(role)
         for finding in ("missing", "excessive"):
             self._rights.remove(role, finding)
 
-    def rights_checked(self, role: str, *, missing: int, excessive: int) -> None:
+    def permissions_checked(self, role: str, *, missing: int, excessive: int) -> None:
         """Tell how many rights are missing, and how many are too many."""
         self._rights.labels(role, "missing").set(missing)
         self._rights.labels(role, "excessive").set(excessive)
 
-    def own_right_missing(self) -> None:
+    def proxy_permission_missing(self) -> None:
         """Count a request that failed because we may not do something."""
         self._denials.inc()
 
-    def canary_answered(self, *, allowed: bool) -> None:
+    def canary_completed(self, *, allowed: bool) -> None:
         """Tell whether what nobody may do is allowed."""
         self._canary.set(int(allowed))

@@ -14,9 +14,9 @@ from typing import Protocol
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
-from proxy.core.errors import Refusal, SetupError
-from proxy.kubeclient.kubeconfig import Reading
-from proxy.settings.types import read_server
+from proxy.core.errors import OperatorError, StatusError
+from proxy.kubeclient.kubeconfig import LoadedKubeconfig
+from proxy.settings.types import parse_server
 from proxy.upstream.credentials.refresher import expiry_of
 from proxy.upstream.endpoints import Endpoint
 from proxy.wire.tls_client import client_context
@@ -28,14 +28,14 @@ ANY_ENDPOINT = "https://any-endpoint.invalid"
 Address = tuple[str, int]
 
 
-class CredentialsError(SetupError):
+class CredentialsError(OperatorError):
     """Our own credential or the API server's address cannot be used."""
 
 
-class Source(Protocol):
+class CredentialSource(Protocol):
     """Where our identity is written; its name is for people."""
 
-    async def read(self, last: Reading | None = None) -> Reading:
+    async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
         """Return what is written now; what expires may be what was read `last`."""
         ...
 
@@ -64,7 +64,9 @@ class UpstreamCredentials:
     next. The configuration is for our own calls and always holds the newest token.
     """
 
-    def __init__(self, source: Source, addresses: Sequence[Address], reading: Reading) -> None:
+    def __init__(
+        self, source: CredentialSource, addresses: Sequence[Address], reading: LoadedKubeconfig
+    ) -> None:
         """Take a first reading. Blocks on files: call it in a thread."""
         self._source = source
         self._addresses = addresses
@@ -107,7 +109,7 @@ class UpstreamCredentials:
         if self.introduce is not None:
             try:
                 await self.introduce(identity)
-            except Refusal as error:
+            except StatusError as error:
                 raise _cannot_use(self._source, error) from error
         # Nothing waits from here on: whoever was introduced is who is used.
         self._reading = reading
@@ -126,7 +128,7 @@ _UNUSABLE = (config.ConfigException, OSError, ValueError)
 
 
 async def load_credentials(
-    source: Source, addresses: Sequence[Address] = ()
+    source: CredentialSource, addresses: Sequence[Address] = ()
 ) -> UpstreamCredentials:
     """Read our identity; `addresses` stand in for the one address that is written there."""
     try:
@@ -136,13 +138,13 @@ async def load_credentials(
         raise _cannot_use(source, error) from error
 
 
-def _cannot_use(source: Source, error: Exception) -> CredentialsError:
+def _cannot_use(source: CredentialSource, error: Exception) -> CredentialsError:
     # In one line, whatever a plugin printed.
     return CredentialsError(f"cannot use {source}: {' '.join(str(error).split())}")
 
 
 def _identity(
-    reading: Reading, addresses: Sequence[Address], old: CredentialState | None
+    reading: LoadedKubeconfig, addresses: Sequence[Address], old: CredentialState | None
 ) -> CredentialState:
     """Return the identity that a reading describes; ValueError for what we never use.
 
@@ -175,7 +177,7 @@ def _identity(
 
 def _server(configuration: Configuration) -> Address:
     try:
-        return read_server(configuration.host)
+        return parse_server(configuration.host)
     except ValueError as error:
         raise ValueError(f"the server {error}") from error
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from cryptography import x509
 
-from proxy.concurrency.task_set import Tasks
-from proxy.core.errors import SetupError
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
 
 _PARTS_OF_A_JWT = 3
@@ -52,7 +52,7 @@ class RefreshableCredential(Protocol):
         ...
 
     async def refresh(self, *, renew: bool = False) -> bool:
-        """Take what is written now and tell whether it is new; SetupError leaves the old one."""
+        """Take what is written now and tell whether it is new; OperatorError leaves the old one."""
         ...
 
 
@@ -68,7 +68,7 @@ class CredentialCounter(Protocol):
         ...
 
 
-class CredentialKeeper:
+class CredentialRefresher:
     """Refreshes a credential for as long as it runs; `role` says which of ours it is."""
 
     def __init__(
@@ -79,7 +79,7 @@ class CredentialKeeper:
         every_seconds: float,
         when_changed: Callable[[], None],
         counter: CredentialCounter,
-        tasks: Tasks,
+        tasks: TaskSet,
     ) -> None:
         self._role = role
         self._credential = credential
@@ -88,17 +88,17 @@ class CredentialKeeper:
         self._when_changed = when_changed
         self._tasks = tasks
         self._is_refused = asyncio.Event()
-        self.announce()
+        self.publish_expiry()
 
-    def announce(self) -> None:
+    def publish_expiry(self) -> None:
         """Tell when the credential ends that is in use now."""
         self._counter.credential_expires(self._role, self._credential.expires_at)
 
-    def refused(self) -> None:
+    def report_rejected(self) -> None:
         """Hear that an API server did not accept the credential: it is renewed soon."""
         self._is_refused.set()
 
-    def fault(self) -> str | None:
+    def health_error(self) -> str | None:
         """Tell what is wrong with the credential, for who asks whether we are ready."""
         return "the API server refuses it" if self._is_refused.is_set() else None
 
@@ -107,7 +107,7 @@ class CredentialKeeper:
         while True:
             renew = await self._wait()
             if renew:
-                log.warning("own credential refused", extra=fields(identity=self._role))
+                log.warning("proxy credential rejected", extra=fields(identity=self._role))
             # A task of its own, so that not even a bug in one look ends the looking.
             await asyncio.wait([self._tasks.start(self._refresh(renew=renew))])
             if renew:
@@ -126,15 +126,15 @@ class CredentialKeeper:
     async def _refresh(self, *, renew: bool) -> None:
         try:
             is_new = await self._credential.refresh(renew=renew)
-        except SetupError as error:
+        except OperatorError as error:
             self._counter.credential_read(self._role, used=False)
             log.warning(
-                "own credential not refreshed",
+                "proxy credential not refreshed",
                 extra=fields(identity=self._role, error=str(error)),
             )
             return
         if is_new:
             self._counter.credential_read(self._role, used=True)
-            self.announce()
-            log.info("own credential refreshed", extra=fields(identity=self._role))
+            self.publish_expiry()
+            log.info("proxy credential refreshed", extra=fields(identity=self._role))
             self._when_changed()

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient, ApiException, Configuration
 
-from proxy.kubeclient.kubeconfig import Reading
+from proxy.kubeclient.kubeconfig import LoadedKubeconfig
 from proxy.telemetry.logs import fields
 from proxy.upstream.identity.account import Clocks
-from proxy.upstream.identity.whoami import NO_ANSWER, call
+from proxy.upstream.identity.whoami import CALL_ERRORS, call
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _NOT_ISSUED = "not-issued-yet"
 class Source(Protocol):
     """Where server and CA are written."""
 
-    async def read(self, last: Reading | None = None) -> Reading:
+    async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
         """Return what is written now."""
         ...
 
@@ -42,7 +42,7 @@ class _Token:
     """By the monotonic clock: a step of the wall clock neither keeps a token nor ends it."""
 
 
-class RequestedToken:
+class TokenRequestSource:
     """A credential source: what another one says of the server, and a token of our own."""
 
     def __init__(
@@ -58,13 +58,13 @@ class RequestedToken:
         self._account = account
         self._client = client
         self._clocks = clocks
-        self._written: Reading | None = None
+        self._written: LoadedKubeconfig | None = None
         self._token: _Token | None = None
 
     def __str__(self) -> str:
         return f"a token of service account {':'.join(self._account)}"
 
-    async def read(self, last: Reading | None = None) -> Reading:
+    async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
         """Return what is written now, with a token that is good for a while.
 
         Without `last` a new token is asked for. ValueError if none is issued; a first one may come
@@ -83,12 +83,12 @@ class RequestedToken:
     async def _renew(self) -> _Token | None:
         try:
             self._token = await self._request()
-        except (ApiException, *NO_ANSWER) as error:
+        except (ApiException, *CALL_ERRORS) as error:
             reason = f"status {error.status}" if isinstance(error, ApiException) else repr(error)
             if self._token is not None:
                 raise ValueError(f"it is not issued: {reason}") from error
             account = ":".join(self._account)
-            log.warning("own token not issued", extra=fields(account=account, error=reason))
+            log.warning("proxy token not issued", extra=fields(account=account, error=reason))
         return self._token
 
     async def _request(self) -> _Token:
@@ -114,7 +114,7 @@ class RequestedToken:
         return _Token(value, expires, asked_at + _RENEWED_AT * lifetime_seconds)
 
 
-def _without_credential(written: Reading) -> Reading:
+def _without_credential(written: LoadedKubeconfig) -> LoadedKubeconfig:
     """Return server and CA alone.
 
     A certificate that stayed would speak for the reviewer: the API server looks at it first.
@@ -122,4 +122,4 @@ def _without_credential(written: Reading) -> Reading:
     configuration = Configuration()
     for name in ("host", "ssl_ca_cert", "tls_server_name", "verify_ssl", "proxy"):
         setattr(configuration, name, getattr(written.configuration, name))
-    return Reading(configuration)
+    return LoadedKubeconfig(configuration)

@@ -8,20 +8,20 @@ from functools import partial
 
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from proxy.concurrency.task_set import Tasks
+from proxy.concurrency.task_set import TaskSet
 from proxy.settings.upstream import UpstreamSettings
 from proxy.telemetry.metrics.upstream import UpstreamMetrics
 from proxy.upstream.credentials.credentials import (
     ANY_ENDPOINT,
+    CredentialSource,
     CredentialState,
-    Source,
     UpstreamCredentials,
     load_credentials,
 )
-from proxy.upstream.credentials.refresher import CredentialKeeper
-from proxy.upstream.endpoints import Endpoints
-from proxy.upstream.identity.whoami import OwnUser, own_user
-from proxy.upstream.kube_client import review_client
+from proxy.upstream.credentials.refresher import CredentialRefresher
+from proxy.upstream.endpoints import EndpointSet
+from proxy.upstream.identity.whoami import ProxyUser, whoami
+from proxy.upstream.kube_client import open_client
 
 REVIEWER, FORWARDER, SHARED = "reviewer", "forwarder", "shared"
 
@@ -35,66 +35,66 @@ class Clocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class AccountDependencies:
     """What every account needs besides its credential."""
 
     settings: UpstreamSettings
     clocks: Clocks
     metrics: UpstreamMetrics
     when_changed: Callable[[], None]
-    tasks: Tasks
+    tasks: TaskSet
 
 
 @dataclass(frozen=True, slots=True)
-class OwnAccount:
+class ProxyAccount:
     """An identity of ours: `role` is what it is for."""
 
     role: str
     credentials: UpstreamCredentials
-    endpoints: Endpoints
-    keeper: CredentialKeeper
+    endpoints: EndpointSet
+    refresher: CredentialRefresher
     client: ApiClient
     """For calls in our own name."""
-    user_of: Callable[[CredentialState, ApiClient | None], Awaitable[OwnUser]]
+    user_of: Callable[[CredentialState, ApiClient | None], Awaitable[ProxyUser]]
     """Asks the API server whose a credential is that is not in use yet; UpstreamUnavailable if it
     does not tell. The client is the reviewer's, or None for a credential of its own."""
 
 
 @asynccontextmanager
-async def own_account(
-    role: str, source: Source, surroundings: Surroundings
-) -> AsyncIterator[OwnAccount]:
-    """Yield an identity; SetupError when its credential cannot be read."""
-    settings = surroundings.settings
+async def open_account(
+    role: str, source: CredentialSource, dependencies: AccountDependencies
+) -> AsyncIterator[ProxyAccount]:
+    """Yield an identity; OperatorError when its credential cannot be read."""
+    settings = dependencies.settings
     credentials = await load_credentials(source, settings.endpoints)
-    endpoints = Endpoints(credentials, surroundings.clocks.monotonic)
-    keeper = CredentialKeeper(
+    endpoints = EndpointSet(credentials, dependencies.clocks.monotonic)
+    refresher = CredentialRefresher(
         role,
         credentials,
         every_seconds=settings.credential_refresh_seconds,
-        when_changed=surroundings.when_changed,
-        counter=surroundings.metrics,
-        tasks=surroundings.tasks,
+        when_changed=dependencies.when_changed,
+        counter=dependencies.metrics,
+        tasks=dependencies.tasks,
     )
-    async with review_client(
+    async with open_client(
         endpoints,
         credentials.configuration,
         connect_timeout_seconds=settings.connect_timeout_seconds,
-        when_refused=keeper.refused,
+        when_refused=refresher.report_rejected,
     ) as client:
-        user_of = partial(_user_of, surroundings)
-        yield OwnAccount(role, credentials, endpoints, keeper, client, user_of)
+        user_of = partial(_user_of, dependencies)
+        yield ProxyAccount(role, credentials, endpoints, refresher, client, user_of)
 
 
 async def _user_of(
-    surroundings: Surroundings, state: CredentialState, reviewer: ApiClient | None
-) -> OwnUser:
+    dependencies: AccountDependencies, state: CredentialState, reviewer: ApiClient | None
+) -> ProxyUser:
     configuration = Configuration(host=ANY_ENDPOINT)
     configuration.api_key = state.api_key
-    async with review_client(
-        Endpoints(state, surroundings.clocks.monotonic),
+    async with open_client(
+        EndpointSet(state, dependencies.clocks.monotonic),
         configuration,
-        connect_timeout_seconds=surroundings.settings.connect_timeout_seconds,
+        connect_timeout_seconds=dependencies.settings.connect_timeout_seconds,
         when_refused=lambda: None,
     ) as client:
-        return await own_user(client, state, reviewer or client)
+        return await whoami(client, state, reviewer or client)

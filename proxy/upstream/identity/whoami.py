@@ -20,11 +20,11 @@ _TAKES_UIDS = (1, 22)
 # So a server answers that tells its version to nobody like us; others are to be asked again.
 _SECRET = frozenset((HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND))
 # No answer came, or one that does not look like one.
-NO_ANSWER = (aiohttp.ClientError, OSError, AttributeError, KeyError, TypeError, ValueError)
+CALL_ERRORS = (aiohttp.ClientError, OSError, AttributeError, KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
-class OwnUser:
+class ProxyUser:
     """One of us, as the API server knows it."""
 
     name: str
@@ -45,7 +45,7 @@ class ShownCredential(Protocol):
         ...
 
 
-async def own_user(client: ApiClient, credential: ShownCredential, reviewer: ApiClient) -> OwnUser:
+async def whoami(client: ApiClient, credential: ShownCredential, reviewer: ApiClient) -> ProxyUser:
     """Return who the API server knows us as.
 
     Servers before 1.28 have no question for it. There our token is reviewed like a client's, and
@@ -53,7 +53,7 @@ async def own_user(client: ApiClient, credential: ShownCredential, reviewer: Api
     """
     try:
         try:
-            review = await review_ourselves(client)
+            review = await self_subject_review(client)
             user = review["status"]["userInfo"]
         except ApiException as error:
             if error.status != HTTPStatus.NOT_FOUND:
@@ -61,14 +61,14 @@ async def own_user(client: ApiClient, credential: ShownCredential, reviewer: Api
             user = await _user_of(credential, reviewer)
         name = user["username"]
         groups = frozenset(user.get("groups") or ())
-    except (ApiException, *NO_ANSWER) as error:
+    except (ApiException, *CALL_ERRORS) as error:
         raise UpstreamUnavailable("the API server does not tell who we are") from error
     if not isinstance(name, str) or not name:
         raise UpstreamUnavailable("the API server does not tell who we are")
-    return OwnUser(name, groups)
+    return ProxyUser(name, groups)
 
 
-async def takes_uids(client: ApiClient) -> bool:
+async def supports_impersonate_uid(client: ApiClient) -> bool:
     """Tell whether the API server reads Impersonate-Uid; if it keeps its version secret, no."""
     try:
         version = await call(client, "GET", "/version")
@@ -79,12 +79,12 @@ async def takes_uids(client: ApiClient) -> bool:
         raise UpstreamUnavailable("the API server does not tell its version") from error
     except (KeyError, TypeError, ValueError):
         return False
-    except NO_ANSWER as error:
+    except CALL_ERRORS as error:
         raise UpstreamUnavailable("the API server does not tell its version") from error
     return told >= _TAKES_UIDS
 
 
-async def review_ourselves(client: ApiClient, host: str | None = None) -> Any:
+async def self_subject_review(client: ApiClient, host: str | None = None) -> Any:
     """Ask any endpoint, or the one that starts with this URL, who we are; in bounded time."""
     review = {"apiVersion": _AUTHENTICATION, "kind": "SelfSubjectReview"}
     path = f"/apis/{_AUTHENTICATION}/selfsubjectreviews"

@@ -21,8 +21,11 @@ _PLAIN_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _CRLF = b"\r\n"
 # Size lines as most senders spell them, and the sizes; the end of the body is not among them.
-OWN_ONE_DIGIT = {b"%x\r\n" % size: size for size in range(1, 0x10)}
-_ONE_DIGIT = {**OWN_ONE_DIGIT, **{line.upper(): size for line, size in OWN_ONE_DIGIT.items()}}
+ONE_DIGIT_SIZE_LINES = {b"%x\r\n" % size: size for size in range(1, 0x10)}
+_ONE_DIGIT = {
+    **ONE_DIGIT_SIZE_LINES,
+    **{line.upper(): size for line, size in ONE_DIGIT_SIZE_LINES.items()},
+}
 _TWO_DIGITS = {b"%x\r\n" % size: size for size in range(0x10, 0x100)}
 # The same without their line ends, in small letters.
 _PLAIN_SIZES = {b"%x" % size: size for size in range(1, 0x100)}

@@ -12,11 +12,11 @@ from typing import ClassVar, NamedTuple
 
 import httptools
 
-from proxy.core.errors import BadRequest, Refusal
+from proxy.core.errors import BadRequest, StatusError
 from proxy.core.http.headers import (
     NO_LINES,
     Header,
-    HeaderLines,
+    HeaderList,
     encoded_lines,
 )
 from proxy.wire.http1.body import (
@@ -62,7 +62,7 @@ class MalformedResponse(Exception):
     """The upstream does not speak HTTP/1.1; the connection is of no more use."""
 
 
-class HeadTooLarge(Refusal):
+class HeadTooLarge(StatusError):
     """The head is larger than an API server takes."""
 
     code: ClassVar[int] = 431
@@ -72,7 +72,7 @@ class HeadTooLarge(Refusal):
         super().__init__("the request's header fields are too large")
 
 
-class UnknownExpectation(Refusal):
+class ExpectationFailed(StatusError):
     """The client expects something no API server offers."""
 
     code: ClassVar[int] = 417
@@ -88,7 +88,7 @@ class RequestHead(NamedTuple):
     method: bytes
     target: bytes
     minor_version: int
-    headers: HeaderLines
+    headers: HeaderList
     framing: BodyFraming
     keep_alive: bool
     upgrade: bytes | None = None
@@ -213,7 +213,7 @@ def parse_request_head(head: bytes) -> RequestHead:
         method=method,
         target=target,
         minor_version=minor_version,
-        headers=HeaderLines(collector.headers),
+        headers=HeaderList(collector.headers),
         framing=framing,
         keep_alive=_keeps_alive(values, minor_version=minor_version),
         upgrade=_upgrade(values, framing, minor_version=minor_version),
@@ -335,7 +335,7 @@ def _expects_continue(
 ) -> bool:
     expectations = values.get(b"expect", ())
     if any(expectation.lower() != b"100-continue" for expectation in expectations):
-        raise UnknownExpectation
+        raise ExpectationFailed
     # An HTTP/1.0 client cannot read a 100, and without a body there is nothing to wait for.
     return bool(expectations) and minor_version == 1 and framing.has_body
 

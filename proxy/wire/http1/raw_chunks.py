@@ -7,7 +7,7 @@ it out of that and to put it into an equal one again would copy all of it twice.
 import re
 from typing import ClassVar
 
-from proxy.wire.http1.body import OWN_ONE_DIGIT, BodyError, ChunkedReader
+from proxy.wire.http1.body import ONE_DIGIT_SIZE_LINES, BodyError, ChunkedReader
 
 # As we spell sizes: no zero before them, small letters, nothing after them.
 _OWN_SIZE_LINE = re.compile(rb"([1-9a-f][0-9a-f]{0,7})\r\n")
@@ -15,7 +15,7 @@ _CRLF = b"\r\n"
 _NEWLINE = 0x0A
 
 
-class PassedChunks(ChunkedReader):
+class RawChunkReader(ChunkedReader):
     """A chunked body, read as strictly, whose chunks keep their frames.
 
     What `feed` returns is what a reader of chunks may be sent, one piece after the other, and is
@@ -23,7 +23,7 @@ class PassedChunks(ChunkedReader):
     spelling is in it. The last chunk is not: it is sent when the body has ended.
     """
 
-    _one_digit: ClassVar[dict[bytes, int]] = OWN_ONE_DIGIT
+    _one_digit: ClassVar[dict[bytes, int]] = ONE_DIGIT_SIZE_LINES
 
     __slots__ = ("last_byte", "payload_bytes")
 

@@ -20,7 +20,7 @@ _MOST_REMEMBERED = 16
 _LARGEST_KNOWN_HEAD = 16 * 1024
 
 
-class _Repeated:
+class _HeaderBlock:
     """Header lines that came before, and the requests that had them, by their first line."""
 
     __slots__ = ("first", "lines", "requests")
@@ -31,7 +31,7 @@ class _Repeated:
         self.requests: dict[bytes, RequestHead] = {}
 
 
-class RequestHeads:
+class CachingRequestParser:
     """Reads the request heads of one connection.
 
     A client sends the same few sets of header lines again and again and changes the target. Lines
@@ -45,15 +45,15 @@ class RequestHeads:
     __slots__ = ("_kept", "_last", "_repeated", "_with_body")
 
     def __init__(self) -> None:
-        self._repeated: dict[bytes, _Repeated] = {}
+        self._repeated: dict[bytes, _HeaderBlock] = {}
         # The lines of the last request: comparing with them is cheaper than looking lines up.
-        self._last: _Repeated | None = None
+        self._last: _HeaderBlock | None = None
         # Apart from the others, and but one: a length is among these lines, and where that changes
         # with every request it must make nobody else forgotten.
-        self._with_body: _Repeated | None = None
+        self._with_body: _HeaderBlock | None = None
         self._kept = 0
 
-    def known(self, data: bytes) -> RequestHead | None:
+    def parse_cached(self, data: bytes) -> RequestHead | None:
         """Return the request whose whole head this is, and nothing else, if its lines are known.
 
         Lines that are known end where their head does, so nobody has to look for its end.
@@ -68,11 +68,11 @@ class RequestHeads:
             return None
         return same.requests.get(first_line) or self._read_plain(same, first_line)
 
-    def read(self, head: bytes) -> RequestHead:
+    def parse(self, head: bytes) -> RequestHead:
         """Read one whole request head; anything doubtful in it is a 400."""
         if len(head) > _LARGEST_KNOWN_HEAD:
             return parse_request_head(head)
-        known = self.known(head)
+        known = self.parse_cached(head)
         if known is not None:
             return known
         first_line, _, lines = head.partition(b"\r\n")
@@ -84,26 +84,26 @@ class RequestHeads:
             return request
         if request.framing is not NO_BODY:
             if len(lines) <= _LONGEST_WITH_BODY:
-                self._with_body = _Repeated(lines, request)
+                self._with_body = _HeaderBlock(lines, request)
         elif len(lines) <= _LONGEST_REMEMBERED_LINES:
             request = request._replace(notes={})
             self._keep(self._remember(lines, request), first_line, request)
         return request
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Let go of what is remembered, where it is long until the next request, if one comes."""
         self._repeated.clear()
         self._last = self._with_body = None
         self._kept = 0
 
-    def _remember(self, lines: bytes, request: RequestHead) -> _Repeated:
+    def _remember(self, lines: bytes, request: RequestHead) -> _HeaderBlock:
         repeated = self._repeated
         same = repeated.get(lines)
         if same is None:
             held = len(lines) + sum(map(len, repeated))
             if len(repeated) >= _MOST_REMEMBERED_SETS or held > _MOST_REMEMBERED_BYTES:
-                self.forget()
-            same = self._last = repeated[lines] = _Repeated(lines, request)
+                self.clear()
+            same = self._last = repeated[lines] = _HeaderBlock(lines, request)
         return same
 
     def _known_with_body(self, first_line: bytes, lines: bytes) -> RequestHead | None:
@@ -116,14 +116,14 @@ class RequestHeads:
             return None
         return _elsewhere(same.first, first_line)
 
-    def _read_plain(self, same: _Repeated, first_line: bytes) -> RequestHead | None:
+    def _read_plain(self, same: _HeaderBlock, first_line: bytes) -> RequestHead | None:
         """Return a request with lines that came before, if its first line is a plain one."""
         request = _elsewhere(same.first, first_line)
         if request is not None:
             self._keep(same, first_line, request)
         return request
 
-    def _keep(self, same: _Repeated, first_line: bytes, request: RequestHead) -> None:
+    def _keep(self, same: _HeaderBlock, first_line: bytes, request: RequestHead) -> None:
         if len(first_line) > _LONGEST_REMEMBERED_LINE:
             return
         if self._kept >= _MOST_REMEMBERED:

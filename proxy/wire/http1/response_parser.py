@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from proxy.core.http.headers import Header
-from proxy.wire.exchange import Outcome
+from proxy.wire.exchange import ExchangeOutcome
 from proxy.wire.http1.body import CHUNKED, BodyFraming, BodyKind
 from proxy.wire.http1.message import (
     MAX_HEADERS,
@@ -43,7 +43,7 @@ _LINES_BESIDE_HEADERS = 2
 _REASON_AT = len(b"HTTP/1.1 200 ")
 
 
-class PlainHead(NamedTuple):
+class SimpleResponseHead(NamedTuple):
     """The head of an answer with a body, of which every line may pass.
 
     `lines` begin with the status line and end with the last header's; an audit id is not among
@@ -56,11 +56,11 @@ class PlainHead(NamedTuple):
     """Of the body; None if it comes in chunks."""
     end: int
     """Where the body begins in what was read."""
-    outcome: Outcome
+    outcome: ExchangeOutcome
     """What becomes of an exchange that passes all of it on, if the length is known."""
 
 
-class PlainHeads:
+class ResponseHeadCache:
     """Reads plain heads, and knows those again that differ in nothing but the id of their request.
 
     Answers of one API server repeat themselves, for a second: then their date changes.
@@ -70,9 +70,9 @@ class PlainHeads:
 
     def __init__(self) -> None:
         # By all of the head but the id of its request; with where that stood, or -1.
-        self._known: dict[bytes, tuple[int, PlainHead]] = {}
+        self._known: dict[bytes, tuple[int, SimpleResponseHead]] = {}
 
-    def read(self, data: bytes, audit_id: bytes) -> PlainHead | None:
+    def read(self, data: bytes, audit_id: bytes) -> SimpleResponseHead | None:
         """Read the head at the beginning of `data`, if it is whole and a plain one.
 
         `audit_id` is that of the request: printable, and not empty.
@@ -88,8 +88,10 @@ class PlainHeads:
                 return plain
         return self._read_anew(data, audit_id, at, rest)
 
-    def _read_anew(self, data: bytes, audit_id: bytes, at: int, rest: bytes) -> PlainHead | None:
-        plain = read_plain_head(data)
+    def _read_anew(
+        self, data: bytes, audit_id: bytes, at: int, rest: bytes
+    ) -> SimpleResponseHead | None:
+        plain = parse_simple_head(data)
         # In any other place but its own line an id of another request might read otherwise.
         line_at = at - len(_BEFORE_ID)
         is_alone = at < 0 or (line_at >= 0 and data.startswith(_ID_LINE % audit_id, line_at))
@@ -100,7 +102,7 @@ class PlainHeads:
         return plain
 
 
-def read_plain_head(data: bytes) -> PlainHead | None:
+def parse_simple_head(data: bytes) -> SimpleResponseHead | None:
     """Read the head at the beginning of `data`, if it is whole and a plain one."""
     plain = _PLAIN_HEAD.match(data, 0, _LONGEST_PLAIN)
     if plain is None:
@@ -122,8 +124,8 @@ def read_plain_head(data: bytes) -> PlainHead | None:
             return None
         lines = _without(lines, special[0])
     status, first_line = int(plain[1]), data[: plain.start(2)]
-    outcome = Outcome(status, length or 0, is_complete=True)
-    return PlainHead(status, first_line + lines, length, plain.end(), outcome)
+    outcome = ExchangeOutcome(status, length or 0, is_complete=True)
+    return SimpleResponseHead(status, first_line + lines, length, plain.end(), outcome)
 
 
 def _without(lines: bytes, line: bytes) -> bytes:
@@ -136,7 +138,7 @@ def read_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
     # Counted before anything is read: each line costs the most, however short it is.
     if head.count(b"\n") > MAX_HEADERS + _LINES_BESIDE_HEADERS:
         raise MalformedResponse("the head of the answer has too many lines")
-    plain = read_plain_head(head)
+    plain = parse_simple_head(head)
     if plain is None or plain.end != len(head) or request_method == b"HEAD":
         return parse_response_head(head, request_method=request_method)
     first_line, _, lines = head.partition(b"\r\n")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from proxy.analysis.audit_join.joiner import Flag, Join, Joined
-from proxy.analysis.audit_join.records import UnreadableEvent, read_record, read_time
+from proxy.analysis.audit_join.joiner import AuditLogJoiner, JoinedRequest, JoinFlag
+from proxy.analysis.audit_join.records import InvalidAuditEvent, read_record, read_time
 from proxy.core.audit.annotations import DOMAIN
 from proxy.core.gocompat.quote import MARKER
 from proxy.core.truncation import cut_of, cuts_text
@@ -61,23 +61,28 @@ class Logs:
         stages = facts.pop("stages", ("RequestReceived", "ResponseComplete"))
         self.write(stages, is_ours=False, user=user, target=target, **facts)
 
-    def joined(self, *, our_user: str | None = None, window: float = 60) -> list[Joined]:
-        return list(self.joining(our_user=our_user, window=window))
+    def joined(self, *, proxy_user: str | None = None, window: float = 60) -> list[JoinedRequest]:
+        return list(self.joining(proxy_user=proxy_user, window=window))
 
-    def joining(self, *, our_user: str | None, window: float) -> Iterator[Joined]:
-        join = Join(our_user=our_user, window_seconds=window, remembered_ids=1000)
+    def joining(self, *, proxy_user: str | None, window: float) -> Iterator[JoinedRequest]:
+        join = AuditLogJoiner(proxy_user=proxy_user, window_seconds=window, remembered_ids=1000)
         for event, is_ours in sorted(self.entries, key=lambda entry: entry[0]["stageTimestamp"]):
-            yield from join.take(read_record(event), read_time(event), is_ours=is_ours)
+            yield from join.add(read_record(event), read_time(event), is_ours=is_ours)
         yield from join.finish()
-        self.our_user = join.our_user
+        self.proxy_user = join.proxy_user
 
 
-def told(requests: list[Joined]) -> list[tuple[str | None, str | None, tuple[Flag, ...]]]:
+def told(
+    requests: list[JoinedRequest],
+) -> list[tuple[str | None, str | None, tuple[JoinFlag, ...]]]:
     """Return caller and target of each request, and what is odd about it."""
-    return [
-        (one.ours.user if one.ours else None, (one.ours or one.cluster).acting, one.flags)  # type: ignore[union-attr]
-        for one in requests
-    ]
+    rows: list[tuple[str | None, str | None, tuple[JoinFlag, ...]]] = []
+    for one in requests:
+        either = one.proxy_record or one.cluster_record
+        assert either is not None
+        caller = one.proxy_record.user if one.proxy_record else None
+        rows.append((caller, either.impersonated_user, one.flags))
+    return rows
 
 
 def test_a_request_is_one_line_with_three_identities() -> None:
@@ -87,17 +92,28 @@ def test_a_request_is_one_line_with_three_identities() -> None:
 
     (request,) = logs.joined()
 
-    assert request.ours is not None
-    assert request.cluster is not None
-    assert (request.ours.user, request.ours.constraint) == ("bob", "impersonate:user-info")
-    assert (request.ours.acting, request.cluster.target, request.cluster.user) == (
+    assert request.proxy_record is not None
+    assert request.cluster_record is not None
+    assert (request.proxy_record.user, request.proxy_record.constraint) == (
+        "bob",
+        "impersonate:user-info",
+    )
+    assert (
+        request.proxy_record.impersonated_user,
+        request.cluster_record.target,
+        request.cluster_record.user,
+    ) == (
         "alice",
         "alice",
         PROXY,
     )
-    assert (request.ours.verb, request.ours.thing, request.ours.code) == ("list", "pods", 200)
+    assert (request.proxy_record.verb, request.proxy_record.thing, request.proxy_record.code) == (
+        "list",
+        "pods",
+        200,
+    )
     assert request.flags == ()
-    assert logs.our_user == PROXY
+    assert logs.proxy_user == PROXY
 
 
 def test_somebody_who_acts_as_itself_is_impersonated_all_the_same() -> None:
@@ -115,7 +131,7 @@ def test_a_refusal_of_ours_needs_nothing_in_the_cluster_and_a_success_does() -> 
 
     assert told(logs.joined()) == [
         ("bob", "bob", ()),
-        ("bob", "bob", (Flag.NOT_IN_CLUSTER,)),
+        ("bob", "bob", (JoinFlag.NOT_IN_CLUSTER,)),
     ]
 
 
@@ -126,7 +142,7 @@ def test_codes_may_differ() -> None:
 
     (request,) = logs.joined()
 
-    assert request.cluster is not None
+    assert request.cluster_record is not None
     assert request.flags == ()
 
 
@@ -140,10 +156,13 @@ def test_two_requests_with_one_id_are_both_kept_and_flagged() -> None:
     requests = logs.joined()
 
     assert told(requests) == [
-        ("bob", "alice", (Flag.SAME_ID,)),
-        ("mallory", "mallory", (Flag.SAME_ID,)),
+        ("bob", "alice", (JoinFlag.SAME_ID,)),
+        ("mallory", "mallory", (JoinFlag.SAME_ID,)),
     ]
-    assert [one.cluster.target for one in requests if one.cluster] == ["alice", "mallory"]
+    assert [one.cluster_record.target for one in requests if one.cluster_record] == [
+        "alice",
+        "mallory",
+    ]
 
 
 def test_two_requests_that_are_alike_in_all_but_their_time_are_two() -> None:
@@ -154,8 +173,8 @@ def test_two_requests_that_are_alike_in_all_but_their_time_are_two() -> None:
 
     requests = logs.joined()
 
-    assert told(requests) == [("bob", "bob", (Flag.SAME_ID,))] * 2
-    assert all(one.cluster for one in requests)
+    assert told(requests) == [("bob", "bob", (JoinFlag.SAME_ID,))] * 2
+    assert all(one.cluster_record for one in requests)
 
 
 def test_two_requests_at_the_very_same_moment_are_two() -> None:
@@ -164,7 +183,7 @@ def test_two_requests_at_the_very_same_moment_are_two() -> None:
         logs.ours("bob", stages=("ResponseComplete",))
         logs.cluster("bob", stages=("ResponseComplete",))
 
-    assert told(logs.joined()) == [("bob", "bob", (Flag.SAME_ID,))] * 2
+    assert told(logs.joined()) == [("bob", "bob", (JoinFlag.SAME_ID,))] * 2
 
 
 def test_an_id_that_comes_again_much_later_is_flagged_then() -> None:
@@ -178,7 +197,7 @@ def test_an_id_that_comes_again_much_later_is_flagged_then() -> None:
     assert told(logs.joined()) == [
         ("bob", "bob", ()),
         ("eve", "eve", ()),
-        ("carol", "carol", (Flag.SAME_ID,)),
+        ("carol", "carol", (JoinFlag.SAME_ID,)),
     ]
 
 
@@ -188,13 +207,13 @@ def test_a_refused_request_with_a_borrowed_id_does_not_take_another_ones_place()
     logs.ours("alice", at=1)
     logs.cluster("alice", at=1.01)
 
-    requests = logs.joined(our_user=PROXY)
+    requests = logs.joined(proxy_user=PROXY)
 
     assert told(requests) == [
-        ("mallory", "mallory", (Flag.SAME_ID,)),
-        ("alice", "alice", (Flag.SAME_ID,)),
+        ("mallory", "mallory", (JoinFlag.SAME_ID,)),
+        ("alice", "alice", (JoinFlag.SAME_ID,)),
     ]
-    assert [one.cluster is not None for one in requests] == [False, True]
+    assert [one.cluster_record is not None for one in requests] == [False, True]
 
 
 def test_a_request_of_ours_in_our_own_name_is_flagged_loudly() -> None:
@@ -204,12 +223,12 @@ def test_a_request_of_ours_in_our_own_name_is_flagged_loudly() -> None:
     logs.ours("bob", at=1)
     logs.cluster(None, at=1)
 
-    assert told(logs.joined())[1:] == [("bob", "bob", (Flag.ALONE,))]
+    assert told(logs.joined())[1:] == [("bob", "bob", (JoinFlag.ALONE,))]
 
 
-@pytest.mark.parametrize("our_user", [PROXY, None], ids=["told", "found"])
+@pytest.mark.parametrize("proxy_user", [PROXY, None], ids=["told", "found"])
 def test_what_somebody_else_does_with_our_credential_is_flagged_loudly(
-    our_user: str | None,
+    proxy_user: str | None,
 ) -> None:
     logs = Logs()
     logs.cluster(None, id="stolen", resource="secrets")
@@ -217,10 +236,10 @@ def test_what_somebody_else_does_with_our_credential_is_flagged_loudly(
     logs.ours("bob", at=300)
     logs.cluster("bob", at=300)
 
-    assert sorted(told(logs.joined(our_user=our_user)), key=str) == sorted(
+    assert sorted(told(logs.joined(proxy_user=proxy_user)), key=str) == sorted(
         [
-            (None, PROXY, (Flag.ALONE,)),
-            (None, "alice", (Flag.NOT_IN_OURS,)),
+            (None, PROXY, (JoinFlag.ALONE,)),
+            (None, "alice", (JoinFlag.NOT_IN_OURS,)),
             ("bob", "bob", ()),
         ],
         key=str,
@@ -232,7 +251,7 @@ def test_a_cluster_that_acted_as_somebody_else_is_flagged_loudly() -> None:
     logs.ours("bob", "alice")
     logs.cluster("root")
 
-    assert told(logs.joined(our_user=PROXY)) == [("bob", "alice", (Flag.TARGET_DIFFERS,))]
+    assert told(logs.joined(proxy_user=PROXY)) == [("bob", "alice", (JoinFlag.TARGET_DIFFERS,))]
 
 
 def test_our_own_reviews_are_nobodys_request() -> None:
@@ -242,7 +261,7 @@ def test_our_own_reviews_are_nobodys_request() -> None:
     ):
         logs.cluster(None, id=f"review-{number}", verb="create", resource=resource)
 
-    assert logs.joined(our_user=PROXY) == []
+    assert logs.joined(proxy_user=PROXY) == []
 
 
 def test_our_own_question_for_the_version_is_nobodys_request_and_a_clients_is() -> None:
@@ -252,10 +271,11 @@ def test_our_own_question_for_the_version_is_nobodys_request_and_a_clients_is() 
     logs.cluster(None, id="own", verb="get", uri="/version", at=1)
     logs.cluster(None, id="stolen", verb="get", uri="/version?x", at=2)
 
-    requests = logs.joined(our_user=PROXY)
+    requests = logs.joined(proxy_user=PROXY)
 
-    assert [(one.cluster or one.ours).audit_id for one in requests] == ["id-1", "stolen"]  # type: ignore[union-attr]
-    assert {one.flags for one in requests} == {(Flag.ALONE,)}
+    records = [one.cluster_record or one.proxy_record for one in requests]
+    assert [one.audit_id for one in records if one is not None] == ["id-1", "stolen"]
+    assert {one.flags for one in requests} == {(JoinFlag.ALONE,)}
 
 
 def test_a_review_that_a_client_sent_through_us_must_be_impersonated() -> None:
@@ -263,7 +283,7 @@ def test_a_review_that_a_client_sent_through_us_must_be_impersonated() -> None:
     logs.ours("bob", verb="create", resource="selfsubjectreviews")
     logs.cluster(None, verb="create", resource="selfsubjectreviews")
 
-    assert told(logs.joined(our_user=PROXY)) == [("bob", "bob", (Flag.ALONE,))]
+    assert told(logs.joined(proxy_user=PROXY)) == [("bob", "bob", (JoinFlag.ALONE,))]
 
 
 def test_what_others_do_at_the_cluster_is_left_out_even_under_an_id_of_ours() -> None:
@@ -282,7 +302,7 @@ def test_a_failed_login_has_one_event_and_is_let_go() -> None:
     for number in range(10):
         logs.ours("", id=f"login-{number}", code=401, at=number * 100, stages=("ResponseStarted",))
 
-    assert [one.ours.code for one in logs.joined() if one.ours] == [401] * 10
+    assert [one.proxy_record.code for one in logs.joined() if one.proxy_record] == [401] * 10
 
 
 STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete")
@@ -299,7 +319,7 @@ def test_a_watch_is_waited_for_and_is_one_line() -> None:
     requests = logs.joined()
 
     assert len(requests) == 11
-    assert all(one.ours and one.cluster for one in requests)
+    assert all(one.proxy_record and one.cluster_record for one in requests)
     assert {one.flags for one in requests} == {()}
 
 
@@ -314,7 +334,7 @@ def test_what_came_before_our_name_was_known_is_told_as_soon_as_it_is() -> None:
 
     requests = told(logs.joined())
 
-    assert requests[:2] == [("bob", "bob", ()), (None, PROXY, (Flag.ALONE,))]
+    assert requests[:2] == [("bob", "bob", ()), (None, PROXY, (JoinFlag.ALONE,))]
     assert len(requests) == 5
 
 
@@ -324,11 +344,13 @@ def test_a_request_without_an_end_is_let_go_after_a_day() -> None:
     for hour in range(30):
         logs.ours("eve", id=f"id-{hour}", code=403, at=3600 * hour)
 
-    assert [one.ours.audit_id for one in logs.joined() if one.ours].index("crashed") < 29
+    assert [one.proxy_record.audit_id for one in logs.joined() if one.proxy_record].index(
+        "crashed"
+    ) < 29
 
 
 def test_memory_is_bounded_by_the_window_and_not_by_the_length() -> None:
-    join = Join(our_user=PROXY, window_seconds=10, remembered_ids=50)
+    join = AuditLogJoiner(proxy_user=PROXY, window_seconds=10, remembered_ids=50)
     most = emitted = 0
     for second in range(2000):
         logs = Logs()
@@ -338,7 +360,7 @@ def test_memory_is_bounded_by_the_window_and_not_by_the_length() -> None:
         logs.ours("", id=f"login-{second}", code=401, at=second, stages=("ResponseStarted",))
         for event, is_ours in logs.entries:
             record, moment = read_record(event), read_time(event)
-            emitted += len(list(join.take(record, moment, is_ours=is_ours)))
+            emitted += len(list(join.add(record, moment, is_ours=is_ours)))
         most = max(most, len(join._groups) + len(join._undecided) + len(join._seen_ids))
 
     assert most < 80
@@ -351,13 +373,13 @@ def test_memory_is_bounded_by_the_window_and_not_by_the_length() -> None:
     ids=["null", "list", "text", "empty", "list of events"],
 )
 def test_what_is_no_event_is_told(event: object) -> None:
-    with pytest.raises(UnreadableEvent):
+    with pytest.raises(InvalidAuditEvent):
         read_record(event)
 
 
 @pytest.mark.parametrize("event", [None, {}, {"stageTimestamp": "noon"}], ids=str)
 def test_what_has_no_time_is_told(event: object) -> None:
-    with pytest.raises(UnreadableEvent):
+    with pytest.raises(InvalidAuditEvent):
         read_time(event)
 
 
@@ -380,10 +402,10 @@ def test_a_uri_that_our_log_cut_is_found_by_its_digest() -> None:
     )
     logs.cluster("bob", uri=LONG_URI)
 
-    (request,) = logs.joined(our_user=PROXY)
+    (request,) = logs.joined(proxy_user=PROXY)
 
-    assert request.cluster is not None
-    assert request.cluster.uri == LONG_URI
+    assert request.cluster_record is not None
+    assert request.cluster_record.uri == LONG_URI
     assert request.flags == ()
 
 
@@ -397,9 +419,9 @@ def test_a_uri_that_only_begins_like_a_cut_one_is_another(uri: str) -> None:
     )
     logs.cluster("bob", uri=uri)
 
-    flags = [one.flags for one in logs.joined(our_user=PROXY)]
+    flags = [one.flags for one in logs.joined(proxy_user=PROXY)]
 
-    assert flags == [(Flag.NOT_IN_CLUSTER,), (Flag.NOT_IN_OURS,)]
+    assert flags == [(JoinFlag.NOT_IN_CLUSTER,), (JoinFlag.NOT_IN_OURS,)]
 
 
 def test_a_uri_that_a_client_ended_in_the_marker_is_whole() -> None:
@@ -407,25 +429,29 @@ def test_a_uri_that_a_client_ended_in_the_marker_is_whole() -> None:
     logs.ours("bob", uri=CUT_URI)
     logs.cluster("bob", uri=LONG_URI)
 
-    flags = [one.flags for one in logs.joined(our_user=PROXY)]
+    flags = [one.flags for one in logs.joined(proxy_user=PROXY)]
 
-    assert flags == [(Flag.NOT_IN_CLUSTER,), (Flag.NOT_IN_OURS,)]
+    assert flags == [(JoinFlag.NOT_IN_CLUSTER,), (JoinFlag.NOT_IN_OURS,)]
 
 
 @pytest.mark.parametrize(
     ("target", "flags"),
-    [("a" * 20_000, ()), ("a" * 19_999 + "b", (Flag.TARGET_DIFFERS,)), (None, (Flag.ALONE,))],
+    [
+        ("a" * 20_000, ()),
+        ("a" * 19_999 + "b", (JoinFlag.TARGET_DIFFERS,)),
+        (None, (JoinFlag.ALONE,)),
+    ],
     ids=["same", "other", "nobody"],
 )
 def test_a_name_that_our_log_cut_is_compared_by_its_digest(
-    target: str | None, flags: tuple[Flag, ...]
+    target: str | None, flags: tuple[JoinFlag, ...]
 ) -> None:
     logs = Logs()
     cut = cut_of("impersonatedUser.username", "a" * 20_000)
     logs.ours("bob", "a" * 1000 + MARKER, cuts=[cut])
     logs.cluster(target)
 
-    (request,) = logs.joined(our_user=PROXY)
+    (request,) = logs.joined(proxy_user=PROXY)
 
     assert request.flags == flags
 
@@ -436,7 +462,7 @@ def test_a_caller_whose_name_was_cut_acts_as_itself() -> None:
     logs.ours("a" * 1000 + MARKER, cuts=[cut])
     logs.cluster("a" * 20_000)
 
-    (request,) = logs.joined(our_user=PROXY)
+    (request,) = logs.joined(proxy_user=PROXY)
 
     assert request.flags == ()
 
@@ -446,5 +472,5 @@ def test_an_event_that_does_not_say_what_was_cut_is_none() -> None:
     logs.ours("bob")
     event = logs.entries[-1][0] | {"annotations": {f"{DOMAIN}/truncated": "{"}}
 
-    with pytest.raises(UnreadableEvent):
+    with pytest.raises(InvalidAuditEvent):
         read_record(event)

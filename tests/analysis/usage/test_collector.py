@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from proxy.analysis.usage.collector import Count, Usage, UsageLimits
-from proxy.analysis.usage.events import OWN_NODE, UnreadableEvent, UsedAction
-from proxy.analysis.usage.grants import Outlook, needed_by, outlook_of
+from proxy.analysis.usage.collector import UsageCollector, UsageCount, UsageLimits
+from proxy.analysis.usage.events import ASSOCIATED_NODE, InvalidAuditEvent, UsedRequest
+from proxy.analysis.usage.grants import MigrationPlan, plan_migration, required_grants
 from proxy.core.audit.annotations import DOMAIN
 from proxy.core.gocompat.quote import MARKER
 from proxy.core.truncation import cut_of, cuts_text
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 ROBOT = "system:serviceaccount:ci:robot"
-LIST_PODS = UsedAction("list", resource="pods")
+LIST_PODS = UsedRequest("list", resource="pods")
 NODE_KEY = "authentication.kubernetes.io/node-name"
 
 
@@ -49,22 +49,22 @@ def event(  # noqa: PLR0913 - each a part of an event
     return made
 
 
-def usage_of(*events: object, limits: UsageLimits | None = None) -> Usage:
-    usage = Usage(limits)
+def usage_of(*events: object, limits: UsageLimits | None = None) -> UsageCollector:
+    usage = UsageCollector(limits)
     for one in events:
-        usage.take(one)
+        usage.add(one)
     return usage
 
 
-def identities(usage: Usage, mode: str, caller: str = "bob") -> dict[Identity, Count]:
+def identities(usage: UsageCollector, mode: str, caller: str = "bob") -> dict[UserInfo, UsageCount]:
     return usage.impersonators[caller].modes[mode].identities
 
 
-def outlook(usage: Usage, caller: str = "bob") -> Outlook:
-    return outlook_of(caller, usage.impersonators[caller])
+def outlook(usage: UsageCollector, caller: str = "bob") -> MigrationPlan:
+    return plan_migration(caller, usage.impersonators[caller])
 
 
-def rules(found: Outlook) -> list[tuple[str, ...]]:
+def rules(found: MigrationPlan) -> list[tuple[str, ...]]:
     """Return each rule as its scope, its verbs, and what it is about."""
     grants: list[Any] = found.grants
     return [
@@ -88,9 +88,9 @@ def test_legacy_and_constrained_requests_are_counted_apart() -> None:
         event(stage="RequestReceived"),
     )
 
-    assert identities(usage, "user-info") == {Identity("alice"): Count(2, 1, 1)}
+    assert identities(usage, "user-info") == {UserInfo("alice"): UsageCount(2, 1, 1)}
     assert usage.impersonators["bob"].modes["user-info"].actions[LIST_PODS].counts == {
-        "": Count(2, 1, 1)
+        "": UsageCount(2, 1, 1)
     }
 
 
@@ -117,17 +117,17 @@ def test_every_identity_and_every_action_is_granted() -> None:
 def test_what_constrained_modes_did_needs_no_grant() -> None:
     usage = usage_of(event(constraint="impersonate:user-info"))
 
-    assert outlook(usage) == Outlook()
+    assert outlook(usage) == MigrationPlan()
 
 
 def test_what_is_granted_already_is_not_granted_again() -> None:
     usage = usage_of(event(), event("carol"), event(verb="watch"))
     bob = usage.impersonators["bob"]
-    checks = [check for one in needed_by("bob", bob, Outlook()) for check in one.checks]
+    checks = [check for one in required_grants("bob", bob, MigrationPlan()) for check in one.checks]
 
-    nothing_granted = outlook_of("bob", bob, frozenset())
-    all_granted = outlook_of("bob", bob, frozenset(checks))
-    some_granted = outlook_of("bob", bob, {one for one in checks if one.name != "carol"})
+    nothing_granted = plan_migration("bob", bob, frozenset())
+    all_granted = plan_migration("bob", bob, frozenset(checks))
+    some_granted = plan_migration("bob", bob, {one for one in checks if one.name != "carol"})
 
     assert nothing_granted.missing == [
         "impersonate-on:user-info:list pods",
@@ -160,7 +160,7 @@ def test_a_watch_that_has_not_ended_is_granted() -> None:
     usage = usage_of(event(verb="watch", stage="ResponseStarted"))
 
     assert ("*", "impersonate-on:user-info:watch", "pods", "") in rules(outlook(usage))
-    assert usage.impersonators["bob"].requests == Count(is_open=True)
+    assert usage.impersonators["bob"].requests == UsageCount(is_open=True)
 
 
 def test_names_are_not_granted_and_discovery_is_granted_whole() -> None:
@@ -188,7 +188,7 @@ def test_streams_are_granted_by_both_verbs(verb: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "mode", "wanted"),
+    ("made", "mode", "wanted_user"),
     [
         (
             event(
@@ -200,18 +200,18 @@ def test_streams_are_granted_by_both_verbs(verb: str) -> None:
                 ),
             ),
             "serviceaccount",
-            Identity("system:serviceaccount:a:b"),
+            UserInfo("system:serviceaccount:a:b"),
         ),
         (
             event("system:serviceaccount:a:b", groups=("other", "system:authenticated")),
             "none",
-            Identity("system:serviceaccount:a:b", groups=("other",)),
+            UserInfo("system:serviceaccount:a:b", groups=("other",)),
         ),
-        (event("system:node:n1"), "arbitrary-node", Identity("system:node:n1")),
+        (event("system:node:n1"), "arbitrary-node", UserInfo("system:node:n1")),
         (
             event("system:node:n1", groups=("system:nodes", "system:authenticated")),
             "none",
-            Identity("system:node:n1", groups=("system:nodes",)),
+            UserInfo("system:node:n1", groups=("system:nodes",)),
         ),
         (
             event(
@@ -220,12 +220,12 @@ def test_streams_are_granted_by_both_verbs(verb: str) -> None:
                 constraint="impersonate:arbitrary-node",
             ),
             "arbitrary-node",
-            Identity("system:node:n1"),
+            UserInfo("system:node:n1"),
         ),
         (
             event("root", groups=("system:masters", "system:authenticated")),
             "none",
-            Identity("root", groups=("system:masters",)),
+            UserInfo("root", groups=("system:masters",)),
         ),
         (
             event(
@@ -237,12 +237,12 @@ def test_streams_are_granted_by_both_verbs(verb: str) -> None:
                 }
             ),
             "user-info",
-            Identity("alice", extra=(("example.com/k", ("v",)),)),
+            UserInfo("alice", extra=(("example.com/k", ("v",)),)),
         ),
         (
             event("system:anonymous", groups=("system:unauthenticated",)),
             "user-info",
-            Identity("system:anonymous"),
+            UserInfo("system:anonymous"),
         ),
     ],
     ids=[
@@ -257,11 +257,11 @@ def test_streams_are_granted_by_both_verbs(verb: str) -> None:
     ],
 )
 def test_who_was_asked_for_is_told_without_what_is_implied(
-    made: dict[str, Any], mode: str, wanted: Identity
+    made: dict[str, Any], mode: str, wanted_user: UserInfo
 ) -> None:
     usage = usage_of(made)
 
-    assert list(identities(usage, mode)) == [wanted]
+    assert list(identities(usage, mode)) == [wanted_user]
 
 
 def test_all_nodes_of_an_agent_are_its_own_node() -> None:
@@ -272,7 +272,7 @@ def test_all_nodes_of_an_agent_are_its_own_node() -> None:
         )
     )
 
-    assert identities(usage, "associated-node", ROBOT) == {OWN_NODE: Count(2)}
+    assert identities(usage, "associated-node", ROBOT) == {ASSOCIATED_NODE: UsageCount(2)}
     assert rules(outlook(usage, ROBOT)) == [
         ("*", "impersonate-on:associated-node:list", "pods", ""),
         ("*", "impersonate:associated-node", "nodes", ""),
@@ -320,13 +320,15 @@ def test_too_many_namespaces_become_all_and_that_is_told() -> None:
     assert {scope for scope, *_ in rules(outlook(few))} == {"*", "n0", "n1", "n2"}
     assert {scope for scope, *_ in rules(outlook(many))} == {"*"}
     assert any("granted in all: list pods" in note for note in outlook(many).notes)
-    assert many.impersonators["bob"].modes["user-info"].actions[LIST_PODS].counts == {"": Count(4)}
+    assert many.impersonators["bob"].modes["user-info"].actions[LIST_PODS].counts == {
+        "": UsageCount(4)
+    }
 
 
 def test_what_goes_beyond_the_bound_is_counted_and_not_granted() -> None:
     limits = UsageLimits(entries=6)
     usage = usage_of(*(event(f"user-{number}") for number in range(10)), limits=limits)
-    usage.take(event(caller="carol"))
+    usage.add(event(caller="carol"))
 
     bob = usage.impersonators["bob"]
     assert bob.requests.legacy == 10
@@ -369,7 +371,7 @@ def test_paths_are_few_or_beyond() -> None:
     ],
 )
 def test_what_is_no_event_is_told_apart(made: object) -> None:
-    with pytest.raises(UnreadableEvent):
+    with pytest.raises(InvalidAuditEvent):
         usage_of(made)
 
 
@@ -377,17 +379,17 @@ def test_what_is_no_event_is_told_apart(made: object) -> None:
 def test_odd_values_do_no_harm(odd: object) -> None:
     made = event()
     for name in ("user", "impersonatedUser", "objectRef", "responseStatus", "verb"):
-        with suppress(UnreadableEvent):
+        with suppress(InvalidAuditEvent):
             usage_of({**made, name: odd})
 
 
 def test_impersonators_can_be_chosen_and_left_out() -> None:
-    chosen = Usage(only=frozenset({"bob"}))
-    others = Usage(left_out=frozenset({"bob"}))
+    chosen = UsageCollector(only=frozenset({"bob"}))
+    others = UsageCollector(left_out=frozenset({"bob"}))
 
     for usage in (chosen, others):
-        usage.take(event())
-        usage.take(event(caller="carol"))
+        usage.add(event())
+        usage.add(event(caller="carol"))
 
     assert list(chosen.impersonators) == ["bob"]
     assert list(others.impersonators) == ["carol"]
@@ -404,7 +406,7 @@ def test_nothing_is_granted_by_a_name_that_was_cut(path: str) -> None:
     usage = usage_of(event(), event("carol", annotations=cut(path)))
 
     assert usage.truncated == 1
-    assert list(identities(usage, "user-info")) == [Identity("alice")]
+    assert list(identities(usage, "user-info")) == [UserInfo("alice")]
 
 
 def test_a_cut_after_the_path_says_all_that_a_grant_needs() -> None:
@@ -418,9 +420,9 @@ def test_a_cut_after_the_path_says_all_that_a_grant_needs() -> None:
 
     actions = usage.impersonators["bob"].modes["user-info"].actions
     assert usage.truncated == 1
-    assert set(actions) == {LIST_PODS, UsedAction("list", path="/metrics")}
+    assert set(actions) == {LIST_PODS, UsedRequest("list", path="/metrics")}
 
 
 def test_an_event_that_does_not_say_what_was_cut_is_none() -> None:
-    with pytest.raises(UnreadableEvent):
+    with pytest.raises(InvalidAuditEvent):
         usage_of(event(annotations={f"{DOMAIN}/truncated": "[]"}))

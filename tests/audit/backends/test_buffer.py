@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from proxy.audit.backends.buffer import Backlog
+from proxy.audit.backends.buffer import EventBuffer
 from tests.audit.counting import Counts, limits
 
 
@@ -15,8 +15,10 @@ class Sleeper:
         self.woken += 1
 
 
-def backlog(counts: Counts | None = None, *, events: int = 1000, size: int = 1_000_000) -> Backlog:
-    return Backlog("log", limits(events=events, size=size), counts or Counts(), lambda: None)
+def backlog(
+    counts: Counts | None = None, *, events: int = 1000, size: int = 1_000_000
+) -> EventBuffer:
+    return EventBuffer("log", limits(events=events, size=size), counts or Counts(), lambda: None)
 
 
 def test_events_come_out_in_order_up_to_a_number_and_a_size() -> None:
@@ -62,17 +64,17 @@ def test_there_is_room_until_half_is_taken() -> None:
     has_room = []
     for _ in range(2):
         waiting.write(b"1")
-        has_room.append(waiting.has_room)
+        has_room.append(waiting.below_high_water)
     waiting.take(events=1, size=10)
     waiting.stored(1, 1)
-    has_room.append(waiting.has_room)
+    has_room.append(waiting.below_high_water)
 
     assert has_room == [True, False, True]
 
 
 def test_the_backend_is_woken_once_and_never_left_asleep_with_work() -> None:
     sleeper = Sleeper()
-    waiting = Backlog("log", limits(), Counts(), sleeper.wake)
+    waiting = EventBuffer("log", limits(), Counts(), sleeper.wake)
 
     waiting.write(b"1")
     assert sleeper.woken == 0
@@ -97,9 +99,9 @@ def test_trouble_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture) 
     waiting.stored(1, 1)
 
     assert [record.message for record in caplog.records] == [
-        "audit backend fails",
+        "audit backend failed",
         "audit events are being lost",
-        "audit backend works again",
+        "audit backend recovered",
     ]
     assert (counts.failures, counts.lost) == ({"write": 3}, {"buffer-full": 3})
     assert not waiting.is_failing
@@ -112,8 +114,8 @@ def test_giving_up_counts_what_was_taken_as_well() -> None:
         waiting.write(b"x")
     waiting.take(events=2, size=10)
 
-    waiting.give_up("shutdown")
-    waiting.give_up("shutdown")
+    waiting.discard_all("shutdown")
+    waiting.discard_all("shutdown")
 
     assert counts.lost == {"shutdown": 5}
     assert len(waiting) == 0
@@ -134,7 +136,7 @@ def test_an_event_costs_the_event_loop_next_to_nothing() -> None:
             best = min(best, time.perf_counter() - began)
         return best
 
-    waiting = Backlog("log", limits(events=10**9, size=10**12), Counts(), lambda: None)
+    waiting = EventBuffer("log", limits(events=10**9, size=10**12), Counts(), lambda: None)
     calling = best_of(len)
 
     assert best_of(waiting.write) < 60 * calling

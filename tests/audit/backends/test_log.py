@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.backends.buffer import BufferLimits, Mode
+from proxy.audit.backends.buffer import BackendMode, BufferLimits
 from proxy.audit.backends.log import LogBackend
-from proxy.audit.backends.log_file import LogFile
+from proxy.audit.backends.log_file import RotatingLogFile
 from tests.audit.counting import Counts, limits
 from tests.support.impersonation import poll
 
 
 def started(
-    file: LogFile | Path, counts: Counts | None = None, limit: BufferLimits | None = None
+    file: RotatingLogFile | Path, counts: Counts | None = None, limit: BufferLimits | None = None
 ) -> LogBackend:
-    def open_file() -> LogFile:
-        return LogFile(file) if isinstance(file, Path) else file
+    def open_file() -> RotatingLogFile:
+        return RotatingLogFile(file) if isinstance(file, Path) else file
 
     backend = LogBackend(open_file, limit or limits(), counts or Counts())
     backend.start()
@@ -62,7 +62,7 @@ def test_what_a_full_disk_refuses_is_kept_tried_again_and_lost_loudly_at_the_end
     assert "audit events lost" in [record.message for record in caplog.records]
 
 
-class TroubledFile(LogFile):
+class TroubledFile(RotatingLogFile):
     """A disk that is full for a while."""
 
     is_full = True
@@ -75,7 +75,7 @@ class TroubledFile(LogFile):
 
 def test_after_trouble_everything_is_there_in_order(tmp_path: Path) -> None:
     file, counts = TroubledFile(tmp_path / "audit.log"), Counts()
-    backend = started(file, counts, limits(Mode.BLOCKING_STRICT))
+    backend = started(file, counts, limits(BackendMode.BLOCKING_STRICT))
 
     for number in range(100):
         backend.backlog.write(b"%d\n" % number)
@@ -116,7 +116,7 @@ def test_the_thread_ends_with_it(tmp_path: Path) -> None:
 
 def test_what_was_never_started_can_be_closed(tmp_path: Path) -> None:
     counts = Counts()
-    backend = LogBackend(lambda: LogFile(tmp_path / "audit.log"), limits(), counts)
+    backend = LogBackend(lambda: RotatingLogFile(tmp_path / "audit.log"), limits(), counts)
 
     backend.backlog.write(b"line\n")
     backend.close(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.backends.log_file import AuditFileError, LogFile
+from proxy.audit.backends.log_file import AuditFileError, RotatingLogFile
 
 
 class Calls:
@@ -24,9 +24,9 @@ class Calls:
         self.errors.append(error)
 
 
-def opened(path: Path, calls: Calls | None = None, *, most_bytes: int = 0) -> LogFile:
+def opened(path: Path, calls: Calls | None = None, *, most_bytes: int = 0) -> RotatingLogFile:
     calls = calls or Calls()
-    return LogFile(
+    return RotatingLogFile(
         path,
         most_bytes=most_bytes,
         when_put_aside=calls.rotated,

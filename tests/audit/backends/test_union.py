@@ -2,15 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.backends.buffer import Mode
+from proxy.audit.backends.buffer import BackendMode
 from proxy.audit.backends.log import LogBackend
-from proxy.audit.backends.log_file import AuditFileError, LogFile
+from proxy.audit.backends.log_file import AuditFileError, RotatingLogFile
 from proxy.audit.backends.union import AuditBackends
 from tests.audit.counting import Counts, limits
 
 
-def backend(path: Path, mode: Mode = Mode.BATCH) -> LogBackend:
-    return LogBackend(lambda: LogFile(path), limits(mode), Counts())
+def backend(path: Path, mode: BackendMode = BackendMode.BATCH) -> LogBackend:
+    return LogBackend(lambda: RotatingLogFile(path), limits(mode), Counts())
 
 
 def backends(log: LogBackend | None) -> AuditBackends:
@@ -18,26 +18,26 @@ def backends(log: LogBackend | None) -> AuditBackends:
 
 
 def test_where_nobody_takes_events_nobody_is_asked() -> None:
-    assert (backends(None).sink, backends(None).room) == (None, None)
+    assert (backends(None).sink, backends(None).backpressure) == (None, None)
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_only_a_blocking_mode_holds_requests_up(tmp_path: Path, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", BackendMode)
+def test_only_a_blocking_mode_holds_requests_up(tmp_path: Path, mode: BackendMode) -> None:
     log = backend(tmp_path / "audit.log", mode)
 
-    assert (backends(log).room is None) == (mode is Mode.BATCH)
+    assert (backends(log).backpressure is None) == (mode is BackendMode.BATCH)
     assert backends(log).sink is log.backlog
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_only_a_strict_backend_that_fails_is_a_fault(tmp_path: Path, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", BackendMode)
+def test_only_a_strict_backend_that_fails_is_a_fault(tmp_path: Path, mode: BackendMode) -> None:
     log = backend(tmp_path / "audit.log", mode)
-    healthy = backends(log).fault()
+    healthy = backends(log).health_error()
 
     log.backlog.failed("write", "No space left on device")
 
-    expected = "log cannot store events" if mode is Mode.BLOCKING_STRICT else None
-    assert (healthy, backends(log).fault()) == (None, expected)
+    expected = "log cannot store events" if mode is BackendMode.BLOCKING_STRICT else None
+    assert (healthy, backends(log).health_error()) == (None, expected)
 
 
 async def test_what_cannot_be_opened_is_told_at_the_start_and_can_be_closed(

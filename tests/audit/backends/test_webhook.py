@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.backends.buffer import Mode
-from proxy.audit.backends.webhook import Batching, WebhookBackend
-from proxy.audit.backends.webhook_config import WebhookError, WebhookTarget
-from proxy.kubeclient.kubeconfig import CredentialSource
+from proxy.audit.backends.buffer import BackendMode
+from proxy.audit.backends.webhook import BatchConfig, WebhookBackend
+from proxy.audit.backends.webhook_config import WebhookConfigError, WebhookConfigLoader
+from proxy.kubeclient.kubeconfig import KubeconfigSource
 from tests.audit.counting import Counts, limits
 from tests.support.audit_receiver import AuditReceiver, audit_receiver
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 
-QUICK = Batching(
-    most_events=10,
+QUICK = BatchConfig(
+    max_events=10,
     longest_wait_seconds=0.05,
     calls_per_second=1000,
     burst=1000,
@@ -53,10 +53,10 @@ def counts() -> Counts:
 async def start(kubeconfig: Path, counts: Counts) -> AsyncIterator[Start]:
     started: list[WebhookBackend] = []
 
-    async def start(batching: Batching = QUICK, *, events: int = 1000) -> WebhookBackend:
-        source = CredentialSource(kubeconfig, lambda: datetime.now(UTC))
+    async def start(batching: BatchConfig = QUICK, *, events: int = 1000) -> WebhookBackend:
+        source = KubeconfigSource(kubeconfig, lambda: datetime.now(UTC))
         backend = WebhookBackend(
-            WebhookTarget(source), limits(Mode.BATCH, events=events), batching, counts
+            WebhookConfigLoader(source), limits(BackendMode.BATCH, events=events), batching, counts
         )
         await backend.start()
         started.append(backend)
@@ -103,7 +103,7 @@ async def test_events_come_as_a_native_list_with_our_credential(
 async def test_a_full_batch_does_not_wait_and_a_small_one_waits_for_others(
     start: Start, receiver: AuditReceiver
 ) -> None:
-    batching = Batching(10, 60.0, 1000, 1000, 0.05)
+    batching = BatchConfig(10, 60.0, 1000, 1000, 0.05)
     backend = await start(batching)
 
     for number in range(15):
@@ -118,7 +118,7 @@ async def test_a_full_batch_does_not_wait_and_a_small_one_waits_for_others(
 async def test_what_waits_is_sent_before_it_is_closed(
     start: Start, receiver: AuditReceiver, counts: Counts
 ) -> None:
-    backend = await start(Batching(10, 60.0, 0.001, 1, 60.0))
+    backend = await start(BatchConfig(10, 60.0, 0.001, 1, 60.0))
 
     for number in range(95):
         backend.backlog.write(event(number))
@@ -157,7 +157,7 @@ async def test_any_other_answer_is_tried_again_with_the_same_events(
         return answers.pop() if answers else 200
 
     receiver.answer = answer
-    backend = await start(Batching(10, 0.05, 1000, 1000, 0.005))
+    backend = await start(BatchConfig(10, 0.05, 1000, 1000, 0.005))
 
     for number in range(3):
         backend.backlog.write(event(number))
@@ -174,7 +174,7 @@ async def test_what_is_a_bad_request_for_ever_does_not_hold_up_the_others(
         return 400 if any(one["auditID"] == "3" for one in events) else 200
 
     receiver.answer = answer
-    backend = await start(Batching(2, 0.05, 1000, 1000, 0.005))
+    backend = await start(BatchConfig(2, 0.05, 1000, 1000, 0.005))
 
     for number in range(6):
         backend.backlog.write(event(number))
@@ -289,9 +289,9 @@ async def test_a_description_that_cannot_be_used_is_told_in_one_line(
     document = json.loads(await asyncio.to_thread(kubeconfig.read_text))
     document["clusters"][0]["cluster"] |= change
     await asyncio.to_thread(kubeconfig.write_text, json.dumps(document))
-    target = WebhookTarget(CredentialSource(kubeconfig, lambda: datetime.now(UTC)))
+    target = WebhookConfigLoader(KubeconfigSource(kubeconfig, lambda: datetime.now(UTC)))
 
-    with pytest.raises(WebhookError, match=complaint) as error:
+    with pytest.raises(WebhookConfigError, match=complaint) as error:
         await target.read()
 
     assert len(error.value.lines) == 1
@@ -305,8 +305,8 @@ async def test_a_receiver_with_another_ca_gets_nothing(
     await asyncio.to_thread(strangers.mkdir)
     ca_file = new_certificates().write_server_ca(strangers)
     receiver.write_kubeconfig(tmp_path, ca_file)
-    source = CredentialSource(kubeconfig, lambda: datetime.now(UTC))
-    backend = WebhookBackend(WebhookTarget(source), limits(), QUICK, counts)
+    source = KubeconfigSource(kubeconfig, lambda: datetime.now(UTC))
+    backend = WebhookBackend(WebhookConfigLoader(source), limits(), QUICK, counts)
     await backend.start()
 
     backend.backlog.write(event(1))

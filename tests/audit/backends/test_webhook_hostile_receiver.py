@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from proxy.audit.backends.buffer import Mode
-from proxy.audit.backends.webhook import Batching, WebhookBackend
-from proxy.audit.backends.webhook_config import WebhookTarget
-from proxy.kubeclient.kubeconfig import CredentialSource
+from proxy.audit.backends.buffer import BackendMode
+from proxy.audit.backends.webhook import BatchConfig, WebhookBackend
+from proxy.audit.backends.webhook_config import WebhookConfigLoader
+from proxy.kubeclient.kubeconfig import KubeconfigSource
 from tests.audit.backends.test_webhook import QUICK, event
 from tests.audit.counting import Counts, limits
 from tests.support.audit_receiver import AuditReceiver
@@ -55,15 +55,15 @@ async def hostile(certificates: Certificates) -> AsyncIterator[HostileServer]:
 
 @asynccontextmanager
 async def sending(
-    port: int, ca_file: Path, counts: Counts, batching: Batching = QUICK
+    port: int, ca_file: Path, counts: Counts, batching: BatchConfig = QUICK
 ) -> AsyncIterator[WebhookBackend]:
     """Send events to whatever listens on a port."""
     receiver = AuditReceiver(ssl.create_default_context())
     receiver.port = port
     kubeconfig = receiver.write_kubeconfig(ca_file.parent, ca_file, token=TOKEN)
-    source = CredentialSource(kubeconfig, lambda: datetime.now(UTC))
+    source = KubeconfigSource(kubeconfig, lambda: datetime.now(UTC))
     backend = WebhookBackend(
-        WebhookTarget(source), limits(Mode.BATCH, events=100), batching, counts
+        WebhookConfigLoader(source), limits(BackendMode.BATCH, events=100), batching, counts
     )
     await backend.start()
     try:
@@ -336,7 +336,7 @@ async def test_what_a_receiver_says_is_not_written_to_the_log(
         await asyncio.sleep(0.001)
     await eventually(lambda: counts.stored)
 
-    assert "audit backend fails" in caplog.messages
+    assert "audit backend failed" in caplog.messages
     told = " ".join(str(record.__dict__) for record in caplog.records)
     assert TOKEN not in told
     assert len(told) < 10_000
@@ -449,7 +449,7 @@ async def test_a_receiver_that_says_bad_request_for_ever_costs_those_events_and_
 ) -> None:
     hostile.attack = once(b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n")
     ca_file = certificates.write_server_ca(tmp_path)
-    quick = Batching(10, 0.05, 1000, 1000, 0.005)
+    quick = BatchConfig(10, 0.05, 1000, 1000, 0.005)
     async with sending(hostile.port, ca_file, counts, quick) as backend:
         for number in range(10):
             backend.backlog.write(event(number))

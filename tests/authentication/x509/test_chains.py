@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.authentication.ca_bundle import CaBundle, CaText, read_caller
+from proxy.authentication.ca_bundle import CABundle, PEMBundle, caller_from_certificate
 from proxy.authentication.x509.der import SEQUENCE, DerReader
 from proxy.core.errors import Forbidden
 from proxy.core.userinfo import Caller
@@ -55,7 +55,9 @@ MUTATIONS_OF_A_CHAIN = 8
 SIGNED_MUTATIONS = 600
 
 
-BUNDLE: CaBundle[Caller | None] = CaBundle(CaText(pem_of(*ROOTS), "the CAs"), read=read_caller)
+BUNDLE: CABundle[Caller | None] = CABundle(
+    PEMBundle(pem_of(*ROOTS), "the CAs"), read=caller_from_certificate
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def oracle() -> Iterator[ChainOracle]:
 def caller_of(certificates: tuple[bytes, ...]) -> Caller | None:
     """Return who a chain stands for now, None if it proves nothing or stands for nobody."""
     now = datetime.datetime.now(datetime.UTC)
-    return BUNDLE.judge(Peer("10.0.0.1", certificates), now).meaning
+    return BUNDLE.verify(Peer("10.0.0.1", certificates), now).subject
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -82,8 +84,8 @@ def test_a_chain_is_judged_as_go_judges_it_or_more_strictly(
     assert (native.is_accepted and native.name != "") is case.is_accepted, native.error
     assert (caller is not None) is (case.is_accepted and not case.stricter)
     if caller is not None:
-        assert caller.identity.name == native.name
-        assert list(caller.identity.groups) == [*native.groups, "system:authenticated"]
+        assert caller.user.name == native.name
+        assert list(caller.user.groups) == [*native.groups, "system:authenticated"]
 
 
 def test_the_table_has_chains_of_both_kinds() -> None:
@@ -123,7 +125,7 @@ def test_no_mutated_chain_is_accepted_that_go_refuses(oracle: ChainOracle) -> No
             if caller is not None:
                 native = oracle.verify(certificates, ROOTS)
                 assert native.is_accepted, (title, native.error)
-                assert native.name == caller.identity.name
+                assert native.name == caller.user.name
 
 
 # What a DER reader may take for something else.
@@ -200,6 +202,6 @@ def test_no_chain_is_accepted_that_go_refuses_if_the_ca_signs_anything(
             seen.add((caller is not None, native.is_accepted))
             if caller is not None:
                 assert native.is_accepted, (native.error, der.hex())
-                assert caller.identity.name == native.name
-                assert list(caller.identity.groups)[:-1] == native.groups
+                assert caller.user.name == native.name
+                assert list(caller.user.groups)[:-1] == native.groups
     assert seen >= {(True, True), (False, False)}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.audit.annotations import adopted_audit_id, new_audit_id
+from proxy.core.audit.annotations import client_audit_id, new_audit_id
 from proxy.core.errors import BadRequest
 
 
@@ -23,16 +23,16 @@ from proxy.core.errors import BadRequest
 def test_a_client_s_id_is_adopted_if_it_is_fit_for_a_log(
     value: bytes, adopted: bytes | None
 ) -> None:
-    assert adopted_audit_id([(b"Accept", b"*/*"), (b"audit-ID", value)]) == adopted
+    assert client_audit_id([(b"Accept", b"*/*"), (b"audit-ID", value)]) == adopted
 
 
 def test_without_an_id_there_is_none_to_adopt() -> None:
-    assert adopted_audit_id([(b"Accept", b"*/*")]) is None
+    assert client_audit_id([(b"Accept", b"*/*")]) is None
 
 
 def test_two_ids_are_refused() -> None:
     with pytest.raises(BadRequest, match="more than one Audit-ID header"):
-        adopted_audit_id([(b"Audit-ID", b"a"), (b"audit-id", b"a")])
+        client_audit_id([(b"Audit-ID", b"a"), (b"audit-id", b"a")])
 
 
 @given(st.binary(min_size=16, max_size=16))

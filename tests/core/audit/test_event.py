@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from proxy.core.audit.event import (
-    EventText,
+    EventFields,
     Stage,
-    Timestamps,
+    TimestampFormatter,
     decision_text,
     event_line,
     go_duration,
@@ -20,34 +20,34 @@ from proxy.core.audit.event import (
 from proxy.core.audit.users import user_text
 from proxy.core.errors import (
     Forbidden,
-    Refusal,
+    RequestInfoError,
+    StatusError,
     TooManyRequests,
     Unauthorized,
-    UnreadableRequest,
 )
-from proxy.core.impersonation.checks import DecisionRules, plan_attempts
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import Allowed, evaluate
-from proxy.core.impersonation.modes import Mode
-from proxy.core.impersonation.permit import Admission, admit_as, admit_self
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Caller, Identity, extra_of
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.impersonation.permit import Permit, permit_impersonation, permit_self
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import Caller, UserInfo, make_extra
 from tests.core.play import play
 from tests.support.clock import nanoseconds
 
-BOB = Caller(Identity("bob", "7", ("dev",), extra_of({"b": ["2"], "a": ["1"]})))
+BOB = Caller(UserInfo("bob", "7", ("dev",), make_extra({"b": ["2"], "a": ["1"]})))
 TARGET = b"/apis/apps/v1/namespaces/n/deployments/d/scale?<x>"
-GET_SCALE = parse_action(b"GET", TARGET)
+GET_SCALE = parse_request_info(b"GET", TARGET)
 MOST = 4096
 AFTER = datetime(2026, 11, 16, 4, 0, 0, 5, UTC)
 
 
-def impersonation(mode: Mode) -> Admission:
+def impersonation(mode: ImpersonationMode) -> Permit:
     attempts = plan_attempts(
-        BOB, Identity("alice"), GET_SCALE, rules=DecisionRules(), remembered=mode
+        BOB, UserInfo("alice"), GET_SCALE, rules=ImpersonationRules(), remembered=mode
     )
-    verdict, _ = play(evaluate(attempts), allow=lambda _: True)
-    assert isinstance(verdict, Allowed)
-    return admit_as(BOB, verdict)
+    decision, _ = play(evaluate(attempts), allow=lambda _: True)
+    assert isinstance(decision, Allowed)
+    return permit_impersonation(BOB, decision)
 
 
 def member(text: str) -> dict[str, object]:
@@ -57,18 +57,18 @@ def member(text: str) -> dict[str, object]:
 
 
 def test_an_event_tells_everything_in_the_order_of_the_api_server() -> None:
-    event = EventText(
+    event = EventFields(
         "RequestResponse",
         quoted("audit-1"),
         Stage.RESPONSE_COMPLETE.value,
         request_text(GET_SCALE, b"GET", TARGET, most=MOST).text,
-        user_text(BOB.identity, path="user", most=MOST).text,
-        decision_text(impersonation(Mode.USER_INFO), most=MOST).text,
+        user_text(BOB.user, path="user", most=MOST).text,
+        decision_text(impersonation(ImpersonationMode.USER_INFO), most=MOST).text,
         origin_text(["10.0.0.1"], b"kubectl/v1.37"),
         object_text(GET_SCALE).text,
         response_text(200, most=MOST).text,
         ',"requestObject":{},"responseObject":[]',
-        *Timestamps().of_both(
+        *TimestampFormatter().format_pair(
             nanoseconds(AFTER),
             nanoseconds(datetime(2026, 11, 16, 6, 0, 1, 0, timezone(timedelta(hours=2)))),
         ),
@@ -93,18 +93,18 @@ def test_an_event_tells_everything_in_the_order_of_the_api_server() -> None:
 
 
 def test_legacy_impersonation_has_no_constraint() -> None:
-    assert member(decision_text(impersonation(Mode.LEGACY), most=MOST).text) == {
+    assert member(decision_text(impersonation(ImpersonationMode.LEGACY), most=MOST).text) == {
         "impersonatedUser": {"username": "alice", "groups": ["system:authenticated"]}
     }
 
 
 def test_acting_as_oneself_is_no_impersonation() -> None:
-    for nobody in (admit_self(BOB), None):
+    for nobody in (permit_self(BOB), None):
         assert decision_text(nobody, most=MOST) == ("", ())
 
 
 @pytest.mark.parametrize(
-    ("refusal", "status"),
+    ("error", "status"),
     [
         (
             Forbidden("no", details={"kind": "pods"}),
@@ -121,11 +121,13 @@ def test_acting_as_oneself_is_no_impersonation() -> None:
             {"metadata": {}, "status": "Failure", "message": "Unauthorized",
              "reason": "Unauthorized", "code": 401},
         ),
-        (UnreadableRequest("x"), {"metadata": {}, "code": 500}),
+        (RequestInfoError("x"), {"metadata": {}, "code": 500}),
     ],
 )  # fmt: skip
-def test_a_refusal_is_recorded_as_it_was_told(refusal: Refusal, status: dict[str, object]) -> None:
-    told = member(response_text(refusal.code, refusal, most=MOST).text)
+def test_a_refusal_is_recorded_as_it_was_told(
+    error: StatusError, status: dict[str, object]
+) -> None:
+    told = member(response_text(error.code, error, most=MOST).text)
 
     assert told == {"responseStatus": status}
 
@@ -160,7 +162,7 @@ def test_an_exchange_without_an_answer_is_told_in_the_native_words() -> None:
 def test_what_was_never_found_out_is_left_out() -> None:
     request = request_text(None, b"GET", b"/\xff", most=MOST).text
 
-    line = event_line(EventText("Metadata", '"a"', "Panic", request))
+    line = event_line(EventFields("Metadata", '"a"', "Panic", request))
 
     event = json.loads(line)
     assert list(event) == [
@@ -173,11 +175,11 @@ def test_what_was_never_found_out_is_left_out() -> None:
 
 
 def test_a_path_is_no_object() -> None:
-    assert object_text(parse_action(b"GET", b"/version")) == ("", ())
+    assert object_text(parse_request_info(b"GET", b"/version")) == ("", ())
 
 
 def test_a_body_names_the_object_where_the_target_does_not() -> None:
-    create = parse_action(b"POST", b"/api/v1/namespaces/n/pods")
+    create = parse_request_info(b"POST", b"/api/v1/namespaces/n/pods")
     said = {"name": "p", "namespace": "m", "uid": "u", "resourceVersion": "3"}
 
     assert object_text(create, said).text == (
@@ -219,7 +221,7 @@ def test_a_duration_is_written_as_go_writes_it(microseconds: int, text: str) -> 
 
 
 def test_timestamps_are_right_whatever_the_one_before() -> None:
-    stamps, start = Timestamps(), datetime(2026, 11, 16, 23, 59, 59, 999_998, UTC)
+    stamps, start = TimestampFormatter(), datetime(2026, 11, 16, 23, 59, 59, 999_998, UTC)
     steps = [0, 1, 2, 1_000_000, -1, 60_000_000, 3_600_000_000, 86_400_000_000, 999_999, 1, -3]
 
     moment = start
@@ -227,10 +229,10 @@ def test_timestamps_are_right_whatever_the_one_before() -> None:
         moment += timedelta(microseconds=step)
         written = f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
         now, minute = nanoseconds(moment), 60_000_000_000
-        assert stamps.of_both(now, now + 999) == (written, written)
+        assert stamps.format_pair(now, now + 999) == (written, written)
         # A clock may be set back meanwhile.
-        assert stamps.of_both(now + minute, now)[1] == written
-        assert stamps.of_both(now - minute, now)[1] == written
+        assert stamps.format_pair(now + minute, now)[1] == written
+        assert stamps.format_pair(now - minute, now)[1] == written
 
 
 PEER = "10.0.0.9"

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from proxy.core.audit.objects import (
-    Body,
+    JSONBody,
     MediaType,
     has_request_object,
     has_response_object,
@@ -12,11 +12,11 @@ from proxy.core.audit.objects import (
     media_type,
     metadata_of,
     read_body,
+    request_body_was_read,
     status_of,
-    was_read,
     without_managed_fields,
 )
-from proxy.core.requestinfo.request_info import parse_action
+from proxy.core.requestinfo.request_info import parse_request_info
 
 JSON = MediaType(b"application/json", b"")
 GZIP = MediaType(b"application/json", b"gzip")
@@ -24,8 +24,8 @@ PODS = b"/api/v1/namespaces/n/pods"
 LIMIT = 1000
 
 
-def body(document: object) -> Body:
-    return Body(json.dumps(document), document)
+def body(document: object) -> JSONBody:
+    return JSONBody(json.dumps(document), document)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_could_break_the_line_is_not_recorded(raw: bytes) -> None:
 def test_a_compressed_body_is_unpacked_up_to_the_limit() -> None:
     small, bomb = gzip.compress(b'{"a":1}'), gzip.compress(b'"' + b"x" * 100_000 + b'"')
 
-    assert read_body(small, GZIP, limit=LIMIT) == Body('{"a":1}', {"a": 1})
+    assert read_body(small, GZIP, limit=LIMIT) == JSONBody('{"a":1}', {"a": 1})
     assert read_body(bomb, GZIP, limit=LIMIT) is None
     assert read_body(small[:-9], GZIP, limit=LIMIT) is None
     assert read_body(b"nonsense", GZIP, limit=LIMIT) is None
@@ -109,10 +109,10 @@ def test_only_json_can_be_recorded(
 def test_objects_are_what_the_api_server_itself_reads_and_writes(
     method: bytes, target: bytes, request_object: object, answers: dict[int, bool]
 ) -> None:
-    action = parse_action(method, target)
+    request_info = parse_request_info(method, target)
 
-    assert has_request_object(action) == request_object
-    assert {code: has_response_object(action, code) for code in answers} == answers
+    assert has_request_object(request_info) == request_object
+    assert {code: has_response_object(request_info, code) for code in answers} == answers
 
 
 @pytest.mark.parametrize(
@@ -207,4 +207,4 @@ def test_a_status_is_known_by_its_kind() -> None:
 def test_a_body_counts_only_if_the_api_server_has_come_to_it(
     code: int, status: dict[str, object] | None, is_read: object
 ) -> None:
-    assert was_read(code, status) == is_read
+    assert request_body_was_read(code, status) == is_read

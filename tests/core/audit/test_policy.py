@@ -6,13 +6,13 @@ from proxy.core.audit.policy import (
     GroupResources,
     Level,
     PolicyRule,
-    Recording,
+    RequestAuditConfig,
 )
-from proxy.core.requestinfo.request_info import Action, parse_action
-from proxy.core.userinfo import Identity
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
+from proxy.core.userinfo import UserInfo
 
-ALICE = Identity("alice", groups=("dev",))
-GET_POD = parse_action(b"GET", b"/api/v1/namespaces/n/pods/p")
+ALICE = UserInfo("alice", groups=("dev",))
+GET_POD = parse_request_info(b"GET", b"/api/v1/namespaces/n/pods/p")
 
 
 def metadata_for(**matching: tuple[str, ...]) -> AuditPolicy:
@@ -22,9 +22,9 @@ def metadata_for(**matching: tuple[str, ...]) -> AuditPolicy:
 def test_the_same_request_is_judged_once_and_stays_the_same() -> None:
     policy = metadata_for(users=("alice",), user_groups=("dev",))
 
-    first = policy.recording_of(ALICE, GET_POD)
+    first = policy.evaluate(ALICE, GET_POD)
 
-    assert policy.recording_of(ALICE, GET_POD) is first
+    assert policy.evaluate(ALICE, GET_POD) is first
     assert first.level is Level.METADATA
 
 
@@ -39,8 +39,8 @@ def test_memory_tells_callers_apart_as_far_as_rules_do(
     policy = metadata_for(**matching)
 
     levels = [
-        policy.recording_of(who, GET_POD).level
-        for who in (ALICE, Identity("bob", groups=("ops",)), None, ALICE)
+        policy.evaluate(who, GET_POD).level
+        for who in (ALICE, UserInfo("bob", groups=("ops",)), None, ALICE)
     ]
 
     assert levels == [Level.METADATA, Level.NONE, Level.NONE, Level.METADATA]
@@ -49,11 +49,11 @@ def test_memory_tells_callers_apart_as_far_as_rules_do(
 def test_memory_tells_a_selected_name_from_none() -> None:
     rule = PolicyRule(Level.REQUEST, resources=(GroupResources("", ("pods",), ("p",)),))
     policy = AuditPolicy([rule])
-    by_name = parse_action(b"GET", b"/api/v1/pods?fieldSelector=metadata.name%3Dp")
+    by_name = parse_request_info(b"GET", b"/api/v1/pods?fieldSelector=metadata.name%3Dp")
 
     levels = [
-        policy.recording_of(ALICE, action).level
-        for action in (parse_action(b"GET", b"/api/v1/pods"), by_name)
+        policy.evaluate(ALICE, request_info).level
+        for request_info in (parse_request_info(b"GET", b"/api/v1/pods"), by_name)
     ]
 
     assert levels == [Level.NONE, Level.REQUEST]
@@ -61,26 +61,26 @@ def test_memory_tells_a_selected_name_from_none() -> None:
 
 def test_memory_is_bounded_in_number_and_in_length() -> None:
     policy = metadata_for(users=("alice",), user_groups=("dev",))
-    crowd = Identity("alice", groups=("dev",) * 100)
+    crowd = UserInfo("alice", groups=("dev",) * 100)
 
     for number in range(9000):
-        policy.recording_of(ALICE, Action("get", f"/{number}"))
+        policy.evaluate(ALICE, RequestInfo("get", f"/{number}"))
     size = len(policy._remembered)
-    for who, path in ((ALICE, "/" + "x" * 300), (crowd, "/x"), (Identity("x" * 300), "/x")):
-        policy.recording_of(who, Action("get", path))
+    for who, path in ((ALICE, "/" + "x" * 300), (crowd, "/x"), (UserInfo("x" * 300), "/x")):
+        policy.evaluate(who, RequestInfo("get", path))
 
     assert size <= 8192
     assert len(policy._remembered) == size
 
 
 def test_a_recording_says_what_follows_from_it() -> None:
-    every = Recording(Level.REQUEST_RESPONSE)
-    some = Recording(Level.REQUEST, frozenset({Stage.REQUEST_RECEIVED, Stage.PANIC}))
-    silent = Recording(Level.NONE)
+    every = RequestAuditConfig(Level.REQUEST_RESPONSE)
+    some = RequestAuditConfig(Level.REQUEST, frozenset({Stage.REQUEST_RECEIVED, Stage.PANIC}))
+    silent = RequestAuditConfig(Level.NONE)
 
     assert (every.has_request_body, every.has_response_body) == (True, True)
     assert (some.has_request_body, some.has_response_body) == (True, False)
     assert (some.writes_received, some.writes_started) == (False, True)
     assert (some.writes_complete, some.writes_panic) == (True, False)
-    assert silent.is_silent
+    assert silent.is_none
     assert not any((silent.writes_received, silent.writes_started, silent.writes_complete))

@@ -6,23 +6,23 @@ from hypothesis import strategies as st
 from proxy.core.audit.users import user_text
 from proxy.core.gocompat.quote import MARKER
 from proxy.core.truncation import cut_of
-from proxy.core.userinfo import Identity, extra_of
+from proxy.core.userinfo import UserInfo, make_extra
 
 words = st.text(st.sampled_from('a<"é\ud800\x01😀') | st.characters(), max_size=60)
 long_words = st.builds(lambda word, times: word * times, words, st.integers(1, 60))
 identities = st.builds(
-    Identity,
+    UserInfo,
     words | long_words,
     words | long_words,
     st.lists(words | long_words, max_size=30).map(tuple),
-    st.dictionaries(words | long_words, st.lists(words, max_size=4), max_size=6).map(extra_of),
+    st.dictionaries(words | long_words, st.lists(words, max_size=4), max_size=6).map(make_extra),
 )
 
 
 @given(identities, st.integers(512, 8192))
-def test_a_user_fits_and_is_marked_exactly_if_it_was_cut(identity: Identity, most: int) -> None:
-    text, cuts = user_text(identity, path="user", most=most)
-    whole, _ = user_text(identity, path="user", most=1 << 30)
+def test_a_user_fits_and_is_marked_exactly_if_it_was_cut(user: UserInfo, most: int) -> None:
+    text, cuts = user_text(user, path="user", most=most)
+    whole, _ = user_text(user, path="user", most=1 << 30)
 
     assert len(text.encode()) <= most
     assert bool(cuts) == (text != whole) == (len(whole.encode()) > most)
@@ -32,9 +32,9 @@ def test_a_user_fits_and_is_marked_exactly_if_it_was_cut(identity: Identity, mos
 
 def test_no_part_of_a_group_or_an_extra_passes_for_another_one() -> None:
     groups = tuple(f"group-{number:04}" for number in range(1000))
-    identity = Identity("alice", "7", groups, extra_of({"a": ["x"], "b": ["y" * 2000]}))
+    user_info = UserInfo("alice", "7", groups, make_extra({"a": ["x"], "b": ["y" * 2000]}))
 
-    text, cuts = user_text(identity, path="impersonatedUser", most=4096)
+    text, cuts = user_text(user_info, path="impersonatedUser", most=4096)
 
     user = json.loads(text)
     kept = len(user["groups"]) - 1
@@ -49,10 +49,10 @@ def test_no_part_of_a_group_or_an_extra_passes_for_another_one() -> None:
 
 
 def test_a_long_name_is_told_by_its_digest() -> None:
-    identity = Identity("a" * 70_000, groups=("dev",))
+    user = UserInfo("a" * 70_000, groups=("dev",))
 
-    text, cuts = user_text(identity, path="user", most=65_536)
+    text, cuts = user_text(user, path="user", most=65_536)
 
     assert json.loads(text)["groups"] == ["dev"]
     assert json.loads(text)["username"].endswith(MARKER)
-    assert cuts == (cut_of("user.username", identity.name),)
+    assert cuts == (cut_of("user.username", user.name),)

@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 from proxy.core.authorization.access_check import (
     ESCAPED_BYTES,
     AccessCheck,
-    Answer,
+    CheckResult,
     is_larger_than,
-    read_answer,
-    review_document,
+    parse_review_status,
+    subject_access_review,
 )
-from proxy.core.impersonation.checks import check_on
-from proxy.core.requestinfo.request_info import parse_action
+from proxy.core.impersonation.checks import access_check_for
+from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.requestinfo.selectors import FieldRequirement, LabelRequirement
-from proxy.core.userinfo import Identity, extra_of
+from proxy.core.userinfo import UserInfo, make_extra
 
-BOB = Identity("bob", "7", ("dev",), extra_of({"k": ["v"]}))
+BOB = UserInfo("bob", "7", ("dev",), make_extra({"k": ["v"]}))
 
 
 def asked(check: AccessCheck) -> Any:
-    return review_document(check)["spec"]
+    return subject_access_review(check)["spec"]
 
 
 def test_the_user_is_shown_with_all_its_parts() -> None:
@@ -36,8 +36,8 @@ def test_the_user_is_shown_with_all_its_parts() -> None:
         "extra": {"k": ["v"]},
         "nonResourceAttributes": {"path": "/version", "verb": "get"},
     }
-    assert asked(AccessCheck(Identity("x"), "get", path="/"))["user"] == "x"
-    assert "extra" not in asked(AccessCheck(Identity("x"), "get", path="/"))
+    assert asked(AccessCheck(UserInfo("x"), "get", path="/"))["user"] == "x"
+    assert "extra" not in asked(AccessCheck(UserInfo("x"), "get", path="/"))
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_the_user_is_shown_with_all_its_parts() -> None:
     ],
 )
 def test_selectors_are_asked_as_they_are(query: bytes, selectors: dict[str, object]) -> None:
-    action = parse_action(b"GET", b"/apis/apps/v1/namespaces/a/deployments" + query)
+    request_info = parse_request_info(b"GET", b"/apis/apps/v1/namespaces/a/deployments" + query)
 
-    assert asked(check_on(action, "list", user=BOB))["resourceAttributes"] == {
+    assert asked(access_check_for(request_info, "list", user=BOB))["resourceAttributes"] == {
         "namespace": "a",
         "verb": "list",
         "group": "apps",
@@ -71,22 +71,22 @@ def test_selectors_are_asked_as_they_are(query: bytes, selectors: dict[str, obje
 
 
 @pytest.mark.parametrize(
-    ("status", "answer"),
+    ("status", "result"),
     [
-        ({"allowed": True, "reason": "because"}, Answer(allowed=True, reason="because")),
-        ({"allowed": True, "denied": True}, Answer(allowed=False)),
-        ({"allowed": "true"}, Answer(allowed=False)),
-        ({"evaluationError": "boom"}, Answer(allowed=False, error="boom")),
+        ({"allowed": True, "reason": "because"}, CheckResult(allowed=True, reason="because")),
+        ({"allowed": True, "denied": True}, CheckResult(allowed=False)),
+        ({"allowed": "true"}, CheckResult(allowed=False)),
+        ({"evaluationError": "boom"}, CheckResult(allowed=False, error="boom")),
     ],
 )
-def test_only_a_clear_yes_is_one(status: dict[str, object], answer: Answer) -> None:
-    assert read_answer({"status": status}) == answer
+def test_only_a_clear_yes_is_one(status: dict[str, object], result: CheckResult) -> None:
+    assert parse_review_status({"status": status}) == result
 
 
 TEXT = st.text(max_size=20)
 TEXTS = st.lists(TEXT, max_size=5).map(tuple)
 USERS = st.builds(
-    Identity, TEXT, TEXT, TEXTS, st.dictionaries(TEXT, TEXTS, max_size=3).map(extra_of)
+    UserInfo, TEXT, TEXT, TEXTS, st.dictionaries(TEXT, TEXTS, max_size=3).map(make_extra)
 )
 CHECKS = st.builds(
     AccessCheck,
@@ -108,26 +108,26 @@ def test_a_review_that_is_not_too_large_has_at_most_its_bytes_when_it_is_escaped
     check: AccessCheck, most: int
 ) -> None:
     if not is_larger_than(check, most):
-        assert len(json.dumps(review_document(check))) <= ESCAPED_BYTES * most
+        assert len(json.dumps(subject_access_review(check))) <= ESCAPED_BYTES * most
 
 
 @pytest.mark.parametrize(
     "large",
     [
-        AccessCheck(Identity("x" * 5000), "get"),
-        AccessCheck(Identity("x", "u" * 5000), "get"),
-        AccessCheck(Identity("x", groups=("g",) * 1500), "get"),
-        AccessCheck(Identity("x", groups=("g" * 5000,)), "get"),
-        AccessCheck(Identity("x", extra=extra_of({"k": ["v"] * 1500})), "get"),
-        AccessCheck(Identity("x", extra=extra_of({"k" * 5000: []})), "get"),
-        AccessCheck(Identity("x"), "get", path="/" * 5000, is_resource=False),
-        AccessCheck(Identity("x"), "get", name="n" * 5000),
-        AccessCheck(Identity("x"), "get", name="\N{SNOWMAN}" * 1700),
-        AccessCheck(Identity("x"), "get", labels=(LabelRequirement("a", "exists", ()),) * 100),
-        AccessCheck(Identity("x"), "get", labels=(LabelRequirement("a", "in", ("b",) * 1500),)),
-        AccessCheck(Identity("x"), "get", labels=(LabelRequirement("a", "in", ("b" * 5000,)),)),
-        AccessCheck(Identity("x"), "get", fields=(FieldRequirement("a", "=", "b"),) * 100),
-        AccessCheck(Identity("x"), "get", fields=(FieldRequirement("a", "=", "b" * 5000),)),
+        AccessCheck(UserInfo("x" * 5000), "get"),
+        AccessCheck(UserInfo("x", "u" * 5000), "get"),
+        AccessCheck(UserInfo("x", groups=("g",) * 1500), "get"),
+        AccessCheck(UserInfo("x", groups=("g" * 5000,)), "get"),
+        AccessCheck(UserInfo("x", extra=make_extra({"k": ["v"] * 1500})), "get"),
+        AccessCheck(UserInfo("x", extra=make_extra({"k" * 5000: []})), "get"),
+        AccessCheck(UserInfo("x"), "get", path="/" * 5000, is_resource=False),
+        AccessCheck(UserInfo("x"), "get", name="n" * 5000),
+        AccessCheck(UserInfo("x"), "get", name="\N{SNOWMAN}" * 1700),
+        AccessCheck(UserInfo("x"), "get", labels=(LabelRequirement("a", "exists", ()),) * 100),
+        AccessCheck(UserInfo("x"), "get", labels=(LabelRequirement("a", "in", ("b",) * 1500),)),
+        AccessCheck(UserInfo("x"), "get", labels=(LabelRequirement("a", "in", ("b" * 5000,)),)),
+        AccessCheck(UserInfo("x"), "get", fields=(FieldRequirement("a", "=", "b"),) * 100),
+        AccessCheck(UserInfo("x"), "get", fields=(FieldRequirement("a", "=", "b" * 5000),)),
     ],
 )
 def test_whatever_makes_a_review_large_is_counted(large: AccessCheck) -> None:
@@ -137,7 +137,7 @@ def test_whatever_makes_a_review_large_is_counted(large: AccessCheck) -> None:
 
 def test_the_size_of_a_large_review_is_found_without_looking_at_all_of_it() -> None:
     labels = tuple(LabelRequirement("a", "exists", ()) for _ in range(500_000))
-    check = AccessCheck(Identity("x"), "get", labels=labels)
+    check = AccessCheck(UserInfo("x"), "get", labels=labels)
 
     started = time.thread_time()
     assert is_larger_than(check, 262_144)

@@ -1,41 +1,43 @@
 import pytest
 
-from proxy.core.authorization.access_check import AccessCheck, Answer
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.explain.explainer import (
     NO_MODE,
     SWITCHED_OFF,
-    Telling,
+    ExplainSteps,
     explain,
 )
 from proxy.core.explain.explanation import (
-    Circumstances,
+    ClientResponse,
+    DecisionContext,
+    ExplainRequest,
     Explanation,
-    Outcome,
-    Request,
-    Told,
+    ModeOutcome,
 )
-from proxy.core.impersonation.checks import DecisionRules
+from proxy.core.impersonation.checks import ImpersonationRules
 from proxy.core.impersonation.evaluation import LEGACY_DISABLED
-from proxy.core.impersonation.modes import Mode
-from proxy.core.impersonation.permit import Guards
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.impersonation.permit import IdentityRestrictions
 from proxy.core.impersonation.policy import ExtraPolicy, LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.userinfo import (
     MASTERS,
     NODE_NAME_KEY,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
 )
 from tests.core.play import short
 
-BOB = Caller(Identity("bob", groups=("system:authenticated",)))
-AGENT = Caller(Identity("system:serviceaccount:ns:agent", extra=extra_of({NODE_NAME_KEY: ["n1"]})))
-ALICE = Identity("alice")
-NODE = Identity("system:node:n1")
-LIST_PODS = parse_action(b"GET", b"/api/v1/namespaces/a/pods")
-EXEC = parse_action(b"GET", b"/api/v1/namespaces/a/pods/p/exec")
-RULES = DecisionRules()
+BOB = Caller(UserInfo("bob", groups=("system:authenticated",)))
+AGENT = Caller(
+    UserInfo("system:serviceaccount:ns:agent", extra=make_extra({NODE_NAME_KEY: ["n1"]}))
+)
+ALICE = UserInfo("alice")
+NODE = UserInfo("system:node:n1")
+LIST_PODS = parse_request_info(b"GET", b"/api/v1/namespaces/a/pods")
+EXEC = parse_request_info(b"GET", b"/api/v1/namespaces/a/pods/p/exec")
+RULES = ImpersonationRules()
 
 ON_LIST = "impersonate-on:user-info:list pods a/"
 BE_ALICE = "impersonate:user-info users.authentication.k8s.io /alice"
@@ -43,14 +45,14 @@ LEGACY_ALICE = "impersonate users /alice"
 OWN_LIST = "list pods a/"
 
 
-def tell(telling: Telling, *yes: str) -> tuple[Explanation, list[str]]:
+def tell(telling: ExplainSteps, *yes: str) -> tuple[Explanation, list[str]]:
     """Say yes to these checks; return what is told, and the list of what was asked."""
     asked: list[str] = []
     try:
         check = next(telling)
         while True:
             asked.append(short(check))
-            check = telling.send(Answer(allowed=short(check) in yes))
+            check = telling.send(CheckResult(allowed=short(check) in yes))
     except StopIteration as told:
         explanation: Explanation = told.value
         return explanation, asked
@@ -58,20 +60,20 @@ def tell(telling: Telling, *yes: str) -> tuple[Explanation, list[str]]:
 
 def explained(
     *yes: str,
-    wanted: Identity | None = ALICE,
+    wanted_user: UserInfo | None = ALICE,
     caller: Caller = BOB,
-    action: Action = LIST_PODS,
-    circumstances: Circumstances | None = None,
+    request_info: RequestInfo = LIST_PODS,
+    circumstances: DecisionContext | None = None,
 ) -> tuple[Explanation, list[str]]:
-    request = Request(caller, wanted, action)
-    return tell(explain(request, circumstances or Circumstances(RULES)), *yes)
+    request = ExplainRequest(caller, wanted_user, request_info)
+    return tell(explain(request, circumstances or DecisionContext(RULES)), *yes)
 
 
 def missing(explanation: Explanation) -> list[str]:
     return [short(check) for check in explanation.missing]
 
 
-def outcomes(explanation: Explanation) -> dict[Mode, Outcome]:
+def outcomes(explanation: Explanation) -> dict[ImpersonationMode, ModeOutcome]:
     return {trial.mode: trial.outcome for trial in explanation.trials}
 
 
@@ -79,21 +81,21 @@ def test_a_denial_is_told_as_the_client_is_told_and_what_it_lacks_is_found() -> 
     told, asked = explained(OWN_LIST)
 
     assert asked == [ON_LIST, LEGACY_ALICE, BE_ALICE, OWN_LIST]
-    assert told.told == Told(
+    assert told.response == ClientResponse(
         403,
         'pods is forbidden: User "bob" cannot impersonate-on:user-info:list resource "pods" '
         'in API group "" in the namespace "a"',
-        is_ours=True,
+        is_from_proxy=True,
     )
     assert missing(told) == [ON_LIST, BE_ALICE]
-    assert told.grant_mode is Mode.USER_INFO
+    assert told.grant_mode is ImpersonationMode.USER_INFO
     assert (told.may_act, told.may_do, told.is_allowed) == (False, True, False)
     assert outcomes(told) == {
-        Mode.ASSOCIATED_NODE: Outcome.NOT_APPLICABLE,
-        Mode.ARBITRARY_NODE: Outcome.NOT_APPLICABLE,
-        Mode.SERVICE_ACCOUNT: Outcome.NOT_APPLICABLE,
-        Mode.USER_INFO: Outcome.DENIED,
-        Mode.LEGACY: Outcome.DENIED,
+        ImpersonationMode.ASSOCIATED_NODE: ModeOutcome.NOT_APPLICABLE,
+        ImpersonationMode.ARBITRARY_NODE: ModeOutcome.NOT_APPLICABLE,
+        ImpersonationMode.SERVICE_ACCOUNT: ModeOutcome.NOT_APPLICABLE,
+        ImpersonationMode.USER_INFO: ModeOutcome.DENIED,
+        ImpersonationMode.LEGACY: ModeOutcome.DENIED,
     }
 
 
@@ -101,7 +103,7 @@ def test_what_serving_asks_is_told_apart_from_what_only_a_grant_needs() -> None:
     told, _ = explained()
     trial = told.trials[3]
 
-    assert [short(check) for check, _ in trial.asked] == [ON_LIST]
+    assert [short(check) for check, _ in trial.checks] == [ON_LIST]
     assert [short(check) for check, _ in trial.beyond] == [BE_ALICE]
 
 
@@ -110,10 +112,10 @@ def test_an_allowed_request_needs_nothing() -> None:
 
     assert asked == [ON_LIST, BE_ALICE, OWN_LIST]
     assert told.is_allowed
-    assert told.told is None
+    assert told.response is None
     assert told.missing == ()
-    assert told.acting.groups == ("system:authenticated",)
-    assert outcomes(told)[Mode.LEGACY] is Outcome.NOT_NEEDED
+    assert told.impersonated_user.groups == ("system:authenticated",)
+    assert outcomes(told)[ImpersonationMode.LEGACY] is ModeOutcome.NOT_NEEDED
 
 
 def test_a_target_without_the_right_is_denied_by_the_api_server() -> None:
@@ -121,11 +123,11 @@ def test_a_target_without_the_right_is_denied_by_the_api_server() -> None:
 
     assert told.may_act
     assert not told.is_allowed
-    assert told.told == Told(
+    assert told.response == ClientResponse(
         403,
         'pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the '
         'namespace "a"',
-        is_ours=False,
+        is_from_proxy=False,
     )
 
 
@@ -140,116 +142,124 @@ def test_what_legacy_allows_can_be_had_without_it() -> None:
     told, _ = explained(LEGACY_ALICE, OWN_LIST)
 
     assert told.is_allowed
-    assert told.mode is Mode.LEGACY
+    assert told.mode is ImpersonationMode.LEGACY
     assert missing(told) == [ON_LIST, BE_ALICE]
 
 
 def test_each_of_many_groups_is_granted_and_never_all_of_them() -> None:
-    crowd = Identity("alice", groups=("a", "b", "c", "d"))
-    told, _ = explained(wanted=crowd)
+    crowd = UserInfo("alice", groups=("a", "b", "c", "d"))
+    told, _ = explained(wanted_user=crowd)
     star = "impersonate:user-info groups.authentication.k8s.io /*"
 
     assert [name[-1] for name in missing(told)][2:] == ["a", "b", "c", "d"]
     assert star not in missing(told)
 
-    told, _ = explained(star, wanted=crowd)
+    told, _ = explained(star, wanted_user=crowd)
 
     assert missing(told) == [ON_LIST, BE_ALICE]
 
 
 def test_a_group_that_is_asked_for_twice_is_granted_once() -> None:
-    told, _ = explained(wanted=Identity("alice", groups=("a", "a")))
+    told, _ = explained(wanted_user=UserInfo("alice", groups=("a", "a")))
 
     assert len(missing(told)) == 3
 
 
 def test_the_own_node_comes_before_any_node() -> None:
-    told, _ = explained(wanted=NODE, caller=AGENT)
+    told, _ = explained(wanted_user=NODE, caller=AGENT)
 
-    assert told.grant_mode is Mode.ASSOCIATED_NODE
-    assert told.acting.groups == ("system:nodes", "system:authenticated")
+    assert told.grant_mode is ImpersonationMode.ASSOCIATED_NODE
+    assert told.impersonated_user.groups == ("system:nodes", "system:authenticated")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reason"),
+    ("wanted_user", "reason"),
     [
-        (Identity("alice", groups=(MASTERS,)), "impersonating the system:masters group is not"),
-        (Identity("alice", groups=("",)), "impersonating the empty string group is not allowed"),
-        (Identity("alice", extra=extra_of({"K": ["v"]})), "impersonating an invalid key in extra"),
-        (Identity("system:node:n1", groups=("g",)), NO_MODE),
-        (Identity("system:serviceaccount:a:b", uid="1"), NO_MODE),
+        (UserInfo("alice", groups=(MASTERS,)), "impersonating the system:masters group is not"),
+        (UserInfo("alice", groups=("",)), "impersonating the empty string group is not allowed"),
+        (
+            UserInfo("alice", extra=make_extra({"K": ["v"]})),
+            "impersonating an invalid key in extra",
+        ),
+        (UserInfo("system:node:n1", groups=("g",)), NO_MODE),
+        (UserInfo("system:serviceaccount:a:b", uid="1"), NO_MODE),
     ],
     ids=["masters", "empty-group", "extra", "node-with-groups", "account-with-uid"],
 )
 def test_what_no_grant_can_allow_is_said_and_nothing_is_missing(
-    wanted: Identity, reason: str
+    wanted_user: UserInfo, reason: str
 ) -> None:
-    told, _ = explained(wanted=wanted)
+    told, _ = explained(wanted_user=wanted_user)
 
-    assert told.hopeless.startswith(reason)
+    assert told.unsatisfiable_reason.startswith(reason)
     assert told.missing == ()
     assert not told.may_act
 
 
 def test_a_mode_that_can_never_do_says_so() -> None:
-    told, _ = explained(ON_LIST, BE_ALICE, wanted=Identity("alice", groups=(MASTERS,)))
+    told, _ = explained(ON_LIST, BE_ALICE, wanted_user=UserInfo("alice", groups=(MASTERS,)))
 
-    assert told.trials[3].refused == "impersonating the system:masters group is not allowed"
-    assert told.told is not None
-    assert told.told.message.endswith("impersonating the system:masters group is not allowed")
+    assert told.trials[3].forbidden == "impersonating the system:masters group is not allowed"
+    assert told.response is not None
+    assert told.response.message.endswith("impersonating the system:masters group is not allowed")
 
 
 def test_legacy_that_is_forbidden_here_does_not_apply() -> None:
-    rules = DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY))
-    told, asked = explained(circumstances=Circumstances(rules))
+    rules = ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY))
+    told, asked = explained(circumstances=DecisionContext(rules))
 
     assert LEGACY_ALICE not in asked
     assert "impersonation.legacy" in told.trials[4].reason
 
 
 def test_no_mode_at_all_is_a_denial_without_a_check() -> None:
-    rules = DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY))
-    wanted = Identity("system:node:n1", groups=("g",))
-    told, asked = explained(wanted=wanted, circumstances=Circumstances(rules))
+    rules = ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY))
+    wanted_user = UserInfo("system:node:n1", groups=("g",))
+    told, asked = explained(wanted_user=wanted_user, circumstances=DecisionContext(rules))
 
     assert asked == [OWN_LIST]
-    assert told.told == Told(403, LEGACY_DISABLED, is_ours=True)
+    assert told.response == ClientResponse(403, LEGACY_DISABLED, is_from_proxy=True)
 
 
 def test_without_constrained_modes_no_grant_counts() -> None:
-    told, asked = explained(circumstances=Circumstances(DecisionRules(constrained=False)))
+    told, asked = explained(circumstances=DecisionContext(ImpersonationRules(constrained=False)))
 
     assert asked == [LEGACY_ALICE, OWN_LIST]
-    assert told.hopeless == SWITCHED_OFF
+    assert told.unsatisfiable_reason == SWITCHED_OFF
 
 
 @pytest.mark.parametrize(
-    ("guards", "words"),
+    ("restrictions", "words"),
     [
-        (Guards(own_names=frozenset({"alice"})), "the proxy's own identity"),
-        (Guards(protected_groups=frozenset({"system:authenticated"})), "the protected group"),
-        (Guards(extras=ExtraPolicy(refused=frozenset({"acme.io/x"}))), "acme.io/x"),
+        (IdentityRestrictions(proxy_usernames=frozenset({"alice"})), "the proxy's own identity"),
+        (
+            IdentityRestrictions(protected_groups=frozenset({"system:authenticated"})),
+            "the protected group",
+        ),
+        (IdentityRestrictions(extras=ExtraPolicy(rejected=frozenset({"acme.io/x"}))), "acme.io/x"),
     ],
     ids=["own-name", "protected-group", "refused-extra"],
 )
 @pytest.mark.parametrize("has_rights", [True, False])
 def test_what_the_proxy_never_forwards_no_grant_opens(
-    guards: Guards, words: str, *, has_rights: bool
+    restrictions: IdentityRestrictions, words: str, *, has_rights: bool
 ) -> None:
-    wanted = Identity("alice", extra=extra_of({"acme.io/x": ["1"]}))
+    wanted_user = UserInfo("alice", extra=make_extra({"acme.io/x": ["1"]}))
     extra = "impersonate:user-info userextras.authentication.k8s.io/acme.io/x /1"
     yes = [ON_LIST, BE_ALICE, extra] if has_rights else []
-    told, _ = explained(*yes, wanted=wanted, circumstances=Circumstances(RULES, guards))
+    told, _ = explained(
+        *yes, wanted_user=wanted_user, circumstances=DecisionContext(RULES, restrictions)
+    )
 
-    assert words in told.hopeless
+    assert words in told.unsatisfiable_reason
     assert told.missing == ()
     assert not told.may_act
 
 
 def test_a_stream_by_get_needs_create_of_the_target_where_the_server_asks_for_it() -> None:
-    _, asked = explained(action=EXEC)
+    _, asked = explained(request_info=EXEC)
     _, formerly = explained(
-        action=EXEC, circumstances=Circumstances(RULES, streams_need_create=False)
+        request_info=EXEC, circumstances=DecisionContext(RULES, streams_need_create=False)
     )
 
     assert asked[-2:] == ["get pods/exec a/p", "create pods/exec a/p"]
@@ -257,23 +267,25 @@ def test_a_stream_by_get_needs_create_of_the_target_where_the_server_asks_for_it
 
 
 def test_who_acts_as_themselves_needs_their_own_right_alone() -> None:
-    told, asked = explained(OWN_LIST, wanted=None)
+    told, asked = explained(OWN_LIST, wanted_user=None)
 
     assert asked == [OWN_LIST]
     assert told.is_allowed
-    assert told.acting == BOB.identity
+    assert told.impersonated_user == BOB.user
 
 
 def test_the_proxy_itself_is_not_served() -> None:
-    guards = Guards(own_names=frozenset({"bob"}))
-    told, _ = explained(OWN_LIST, wanted=None, circumstances=Circumstances(RULES, guards))
+    restrictions = IdentityRestrictions(proxy_usernames=frozenset({"bob"}))
+    told, _ = explained(
+        OWN_LIST, wanted_user=None, circumstances=DecisionContext(RULES, restrictions)
+    )
 
-    assert told.told is not None
-    assert told.told.is_ours
+    assert told.response is not None
+    assert told.response.is_from_proxy
 
 
 def test_missing_checks_are_about_the_caller() -> None:
     told, _ = explained()
 
-    assert {check.user for check in told.missing} == {BOB.identity}
+    assert {check.user for check in told.missing} == {BOB.user}
     assert all(isinstance(check, AccessCheck) for check in told.missing)

@@ -5,14 +5,14 @@ import pytest
 
 from proxy.core.audit.annotations import DOMAIN
 from proxy.core.explain.recorded_request import (
-    Recorded,
-    UnreadableEvent,
+    InvalidAuditEvent,
+    RecordedOutcome,
     read_recorded,
     read_request,
-    wanted_from,
+    wanted_user_from_event,
 )
 from proxy.core.truncation import cut_of, cuts_text
-from proxy.core.userinfo import Caller, Identity, extra_of
+from proxy.core.userinfo import Caller, UserInfo, make_extra
 
 EVENT: dict[str, Any] = {
     "kind": "Event",
@@ -32,7 +32,7 @@ EVENT: dict[str, Any] = {
 
 
 def test_an_event_says_what_became_of_a_request() -> None:
-    assert read_recorded(EVENT) == Recorded(
+    assert read_recorded(EVENT) == RecordedOutcome(
         "id-1",
         "2026-11-16T04:00:00.000000Z",
         403,
@@ -55,22 +55,22 @@ def test_an_event_of_an_allowed_impersonation_names_its_constraint() -> None:
 def test_a_denied_request_is_read_with_whom_it_wanted() -> None:
     request = read_request(EVENT)
 
-    assert request.caller == Caller(Identity("bob", "7", ("dev",), extra_of({"k": ["v"]})))
-    assert request.wanted == Identity("alice", groups=("g",))
-    assert (request.action.verb, request.action.namespace) == ("list", "web")
+    assert request.caller == Caller(UserInfo("bob", "7", ("dev",), make_extra({"k": ["v"]})))
+    assert request.wanted_user == UserInfo("alice", groups=("g",))
+    assert (request.request_info.verb, request.request_info.namespace) == ("list", "web")
 
 
 def test_an_allowed_one_is_read_with_whom_it_became() -> None:
     event = {key: value for key, value in EVENT.items() if key != "annotations"}
     event["impersonatedUser"] = {"username": "alice", "groups": ["g", "system:authenticated"]}
 
-    assert read_request(event).wanted == Identity("alice", groups=("g",))
+    assert read_request(event).wanted_user == UserInfo("alice", groups=("g",))
 
 
 def test_who_acts_as_themselves_wants_nobody() -> None:
     event = {key: value for key, value in EVENT.items() if key != "annotations"}
 
-    assert read_request(event).wanted is None
+    assert read_request(event).wanted_user is None
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_who_acts_as_themselves_wants_nobody() -> None:
 def test_what_is_implied_was_not_asked_for(
     acting: tuple[str, tuple[str, ...]], wanted: tuple[str, tuple[str, ...]]
 ) -> None:
-    named = Identity(acting[0], groups=acting[1])
+    named = UserInfo(acting[0], groups=acting[1])
 
-    assert wanted_from(named) == Identity(wanted[0], groups=wanted[1])
+    assert wanted_user_from_event(named) == UserInfo(wanted[0], groups=wanted[1])
 
 
 def test_our_own_word_about_the_caller_was_not_asked_for() -> None:
-    extra = extra_of({"original-user.kube-understudy.io/name": ["bob"], "k": ["v"]})
+    extra = make_extra({"original-user.kube-understudy.io/name": ["bob"], "k": ["v"]})
 
-    assert wanted_from(Identity("alice", extra=extra)).extra == extra_of({"k": ["v"]})
+    assert wanted_user_from_event(UserInfo("alice", extra=extra)).extra == make_extra({"k": ["v"]})
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_our_own_word_about_the_caller_was_not_asked_for() -> None:
     ],
 )
 def test_the_verb_tells_the_method(verb: str, uri: str) -> None:
-    assert read_request(EVENT | {"verb": verb, "requestURI": uri}).action.verb == verb
+    assert read_request(EVENT | {"verb": verb, "requestURI": uri}).request_info.verb == verb
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_verb_tells_the_method(verb: str, uri: str) -> None:
     ],
 )
 def test_what_cannot_be_judged_says_why(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(UnreadableEvent, match=words):
+    with pytest.raises(InvalidAuditEvent, match=words):
         read_request(EVENT | change)
 
 
@@ -151,13 +151,13 @@ def test_a_strange_wanted_identity_is_nobody() -> None:
     event = EVENT | {"annotations": {"kube-understudy.io/wanted": json.dumps(["alice"])}}
     strange = EVENT | {"user": {"username": "bob", "groups": "dev"}}
 
-    assert read_request(event).wanted is None
-    assert read_request(strange).caller.identity.groups == ()
+    assert read_request(event).wanted_user is None
+    assert read_request(strange).caller.user.groups == ()
 
 
 @pytest.mark.parametrize("missing", ["auditID", "requestURI"])
 def test_what_is_no_event_is_refused(missing: str) -> None:
-    with pytest.raises(UnreadableEvent, match="not an audit event"):
+    with pytest.raises(InvalidAuditEvent, match="not an audit event"):
         read_recorded({key: value for key, value in EVENT.items() if key != missing})
 
 
@@ -168,7 +168,7 @@ def test_what_is_no_event_is_refused(missing: str) -> None:
 def test_a_request_that_was_cut_is_not_judged_as_another_one(path: str) -> None:
     annotations = EVENT["annotations"] | {f"{DOMAIN}/truncated": cuts_text([cut_of(path, "x")])}
 
-    with pytest.raises(UnreadableEvent, match=f"its {path} was cut when it was recorded"):
+    with pytest.raises(InvalidAuditEvent, match=f"its {path} was cut when it was recorded"):
         read_request(EVENT | {"annotations": annotations})
 
 
@@ -182,12 +182,12 @@ def test_what_is_not_judged_may_have_been_cut(path: str) -> None:
 def test_a_denial_whose_message_was_cut_may_be_one_of_an_impersonation() -> None:
     cut = {f"{DOMAIN}/truncated": cuts_text([cut_of("responseStatus", "x")])}
 
-    with pytest.raises(UnreadableEvent, match="does not say of whom"):
+    with pytest.raises(InvalidAuditEvent, match="does not say of whom"):
         read_request(EVENT | {"annotations": cut})
     plain = read_request(EVENT | {"annotations": cut, "responseStatus": {"code": 404}})
-    assert plain.wanted is None
+    assert plain.wanted_user is None
 
 
 def test_an_event_that_does_not_say_what_was_cut_is_not_judged() -> None:
-    with pytest.raises(UnreadableEvent, match="truncated cannot be read"):
+    with pytest.raises(InvalidAuditEvent, match="truncated cannot be read"):
         read_request(EVENT | {"annotations": {f"{DOMAIN}/truncated": "?"}})

@@ -3,48 +3,48 @@
 import pytest
 
 from proxy.core.errors import BadRequest
-from proxy.core.http.headers import NO_LINES, HeaderLines, encoded_lines
+from proxy.core.http.headers import NO_LINES, HeaderList, encoded_lines
 
 LINES = ((b"Host", b"h"), (b"Accept", b""))
 
 
 def test_lines_are_the_tuple_of_their_lines() -> None:
-    assert HeaderLines(list(LINES)) == LINES
+    assert HeaderList(list(LINES)) == LINES
     assert NO_LINES == ()
 
 
 def test_a_question_is_asked_once_for_the_same_lines() -> None:
-    asked: list[HeaderLines] = []
+    asked: list[HeaderList] = []
 
-    def count(lines: HeaderLines) -> int | None:
+    def count(lines: HeaderList) -> int | None:
         asked.append(lines)
         return None
 
-    lines = HeaderLines(LINES)
-    assert [lines.derive(count), lines.derive(count)] == [None, None]
+    lines = HeaderList(LINES)
+    assert [lines.memoize(count), lines.memoize(count)] == [None, None]
     assert asked == [LINES]
-    HeaderLines(LINES).derive(count)
+    HeaderList(LINES).memoize(count)
     assert asked == [LINES, LINES]
 
 
 def test_each_question_has_its_own_answer() -> None:
-    lines = HeaderLines(LINES)
+    lines = HeaderList(LINES)
 
-    assert lines.derive(len) == 2
-    assert lines.derive(lambda lines: lines[0]) == (b"Host", b"h")
+    assert lines.memoize(len) == 2
+    assert lines.memoize(lambda lines: lines[0]) == (b"Host", b"h")
 
 
 def test_a_refusal_is_no_answer() -> None:
     asked: list[int] = []
 
-    def refuse(lines: HeaderLines) -> None:
+    def refuse(lines: HeaderList) -> None:
         asked.append(1)
         raise BadRequest("no")
 
-    lines = HeaderLines(LINES)
+    lines = HeaderList(LINES)
     for _ in range(2):
         with pytest.raises(BadRequest):
-            lines.derive(refuse)
+            lines.memoize(refuse)
     assert asked == [1, 1]
 
 
@@ -53,12 +53,12 @@ def test_lines_go_on_the_wire_in_order() -> None:
 
 
 def test_what_was_forgotten_is_found_anew() -> None:
-    asked: list[HeaderLines] = []
-    lines = HeaderLines(LINES)
+    asked: list[HeaderList] = []
+    lines = HeaderList(LINES)
 
     for _ in range(2):
-        lines.derive(asked.append)
-        lines.forget()
+        lines.memoize(asked.append)
+        lines.clear_memo()
 
     assert asked == [LINES, LINES]
     assert lines == LINES

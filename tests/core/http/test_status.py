@@ -6,20 +6,20 @@ from proxy.core.errors import (
     Forbidden,
     GatewayTimeout,
     InternalError,
-    Refusal,
+    RequestInfoError,
+    StatusError,
     TooManyRequests,
     Unauthorized,
-    UnreadableRequest,
     UpstreamUnavailable,
 )
-from proxy.core.http.status import refusal_response, status_body
+from proxy.core.http.status import status_body, status_response
 
 
 def test_a_status_is_written_as_the_api_server_writes_it() -> None:
     details = {"name": "a", "group": "apps", "kind": "deployments"}
-    refusal = Forbidden('User "<a>" & b\u2028\x01\x7f\n', details=details)
+    error = Forbidden('User "<a>" & b\u2028\x01\x7f\n', details=details)
 
-    assert status_body(refusal) == (
+    assert status_body(error) == (
         b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
         b'"message":"User \\"\\u003ca\\u003e\\" \\u0026 b\\u2028\\u0001\x7f\\n",'
         b'"reason":"Forbidden",'
@@ -40,7 +40,7 @@ def test_text_that_is_not_unicode_is_replaced_and_never_breaks_the_answer() -> N
 
 
 @pytest.mark.parametrize(
-    ("refusal", "code", "reason"),
+    ("error", "code", "reason"),
     [
         (BadRequest("x"), 400, "BadRequest"),
         (Unauthorized(), 401, "Unauthorized"),
@@ -52,24 +52,26 @@ def test_text_that_is_not_unicode_is_replaced_and_never_breaks_the_answer() -> N
         (GatewayTimeout("x"), 504, "Timeout"),
     ],
 )
-def test_each_refusal_has_its_own_code_and_reason(refusal: Refusal, code: int, reason: str) -> None:
-    body = status_body(refusal)
+def test_each_refusal_has_its_own_code_and_reason(
+    error: StatusError, code: int, reason: str
+) -> None:
+    body = status_body(error)
 
     assert f'"reason":"{reason}","code":{code}}}\n'.encode() in body
     assert b'"details"' not in body
 
 
 def test_a_refusal_that_may_be_retried_says_when() -> None:
-    refusal = TooManyRequests("later", retry_after_seconds=3)
+    error = TooManyRequests("later", retry_after_seconds=3)
 
-    headers, body = refusal_response(refusal, [], b"/", audit_id=b"id")
+    headers, body = status_response(error, [], b"/", audit_id=b"id")
 
     assert (b"Retry-After", b"3") in headers
     assert b'"details":{"retryAfterSeconds":3},"code":429' in body
 
 
 def test_a_refusal_carries_the_headers_of_the_api_server() -> None:
-    headers, body = refusal_response(Forbidden("no"), [], b"/", audit_id=b"id")
+    headers, body = status_response(Forbidden("no"), [], b"/", audit_id=b"id")
 
     assert headers == [
         (b"Audit-Id", b"id"),
@@ -81,7 +83,7 @@ def test_a_refusal_carries_the_headers_of_the_api_server() -> None:
 
 
 def test_an_unauthenticated_caller_is_told_one_word_and_no_sniffing_rule() -> None:
-    headers, body = refusal_response(Unauthorized(), [], b"/", audit_id=b"id")
+    headers, body = status_response(Unauthorized(), [], b"/", audit_id=b"id")
 
     assert headers == [
         (b"Audit-Id", b"id"),
@@ -95,17 +97,17 @@ def test_an_unauthenticated_caller_is_told_one_word_and_no_sniffing_rule() -> No
 
 
 def test_the_request_chooses_how_a_refusal_looks() -> None:
-    by_agent = refusal_response(Forbidden("no"), [(b"user-agent", b"curl/8")], b"/", audit_id=b"id")
-    by_query = refusal_response(Forbidden("no"), [], b"/a?pretty=1", audit_id=b"id")
+    by_agent = status_response(Forbidden("no"), [(b"user-agent", b"curl/8")], b"/", audit_id=b"id")
+    by_query = status_response(Forbidden("no"), [], b"/a?pretty=1", audit_id=b"id")
 
     assert by_agent == by_query
     assert by_agent[1].startswith(b'{\n  "kind"')
 
 
 def test_what_the_api_server_says_in_text_is_text() -> None:
-    refusal = UnreadableRequest('Error: "/a?<b>&\udcff"')
+    error = RequestInfoError('Error: "/a?<b>&\udcff"')
 
-    headers, body = refusal_response(refusal, [(b"User-Agent", b"curl")], b"/", audit_id=b"id")
+    headers, body = status_response(error, [(b"User-Agent", b"curl")], b"/", audit_id=b"id")
 
     assert headers == [
         (b"Audit-Id", b"id"),

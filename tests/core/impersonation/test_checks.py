@@ -3,85 +3,125 @@ import pytest
 from proxy.core.authorization.access_check import AccessCheck
 from proxy.core.impersonation.checks import (
     Attempt,
-    DecisionRules,
-    action_checks,
+    ImpersonationRules,
     identity_steps,
     plan_attempts,
+    request_checks,
 )
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import Action, parse_action
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.userinfo import (
     NODE_NAME_KEY,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
 )
 
-BOB = Caller(Identity("bob", "7", ("dev",), extra_of({"k": ["v"]})))
-AGENT_EXTRA = extra_of(
+BOB = Caller(UserInfo("bob", "7", ("dev",), make_extra({"k": ["v"]})))
+AGENT_EXTRA = make_extra(
     {NODE_NAME_KEY: ["n1"], "authentication.kubernetes.io/credential-id": ["JTI=1"]}
 )
-AGENT = Caller(Identity("system:serviceaccount:ns:agent", "9", ("sa",), AGENT_EXTRA))
-ALICE = Identity("alice")
-NODE = Identity("system:node:n1")
-LIST_PODS = parse_action(b"GET", b"/api/v1/namespaces/a/pods?labelSelector=x=y&fieldSelector=f=g")
-GET_VERSION = parse_action(b"GET", b"/version")
-RULES = DecisionRules()
-FORMER = DecisionRules(constrained=False)
+AGENT = Caller(UserInfo("system:serviceaccount:ns:agent", "9", ("sa",), AGENT_EXTRA))
+ALICE = UserInfo("alice")
+NODE = UserInfo("system:node:n1")
+LIST_PODS = parse_request_info(
+    b"GET", b"/api/v1/namespaces/a/pods?labelSelector=x=y&fieldSelector=f=g"
+)
+GET_VERSION = parse_request_info(b"GET", b"/version")
+RULES = ImpersonationRules()
+FORMER = ImpersonationRules(constrained=False)
 
 
 def attempt(
-    mode: Mode, wanted: Identity, *, rules: DecisionRules = RULES, caller: Caller = BOB
+    mode: ImpersonationMode,
+    wanted_user: UserInfo,
+    *,
+    rules: ImpersonationRules = RULES,
+    caller: Caller = BOB,
 ) -> Attempt:
-    attempts = plan_attempts(caller, wanted, LIST_PODS, rules=rules)
+    attempts = plan_attempts(caller, wanted_user, LIST_PODS, rules=rules)
     return next(found for found in attempts if found.mode is mode)
 
 
 def modes(
-    wanted: Identity, *, rules: DecisionRules = RULES, remembered: Mode | None = None
-) -> list[Mode]:
-    attempts = plan_attempts(AGENT, wanted, LIST_PODS, rules=rules, remembered=remembered)
+    wanted_user: UserInfo,
+    *,
+    rules: ImpersonationRules = RULES,
+    remembered: ImpersonationMode | None = None,
+) -> list[ImpersonationMode]:
+    attempts = plan_attempts(AGENT, wanted_user, LIST_PODS, rules=rules, remembered=remembered)
     return [planned.mode for planned in attempts]
 
 
 def test_modes_are_tried_in_order_without_a_memory() -> None:
-    assert modes(NODE) == [Mode.ASSOCIATED_NODE, Mode.ARBITRARY_NODE, Mode.LEGACY]
+    assert modes(NODE) == [
+        ImpersonationMode.ASSOCIATED_NODE,
+        ImpersonationMode.ARBITRARY_NODE,
+        ImpersonationMode.LEGACY,
+    ]
 
 
 @pytest.mark.parametrize(
     ("remembered", "order"),
     [
-        (Mode.LEGACY, [Mode.LEGACY, Mode.ASSOCIATED_NODE, Mode.ARBITRARY_NODE]),
-        (Mode.ARBITRARY_NODE, [Mode.ARBITRARY_NODE, Mode.ASSOCIATED_NODE, Mode.LEGACY]),
-        (Mode.USER_INFO, [Mode.ASSOCIATED_NODE, Mode.ARBITRARY_NODE, Mode.LEGACY]),
+        (
+            ImpersonationMode.LEGACY,
+            [
+                ImpersonationMode.LEGACY,
+                ImpersonationMode.ASSOCIATED_NODE,
+                ImpersonationMode.ARBITRARY_NODE,
+            ],
+        ),
+        (
+            ImpersonationMode.ARBITRARY_NODE,
+            [
+                ImpersonationMode.ARBITRARY_NODE,
+                ImpersonationMode.ASSOCIATED_NODE,
+                ImpersonationMode.LEGACY,
+            ],
+        ),
+        (
+            ImpersonationMode.USER_INFO,
+            [
+                ImpersonationMode.ASSOCIATED_NODE,
+                ImpersonationMode.ARBITRARY_NODE,
+                ImpersonationMode.LEGACY,
+            ],
+        ),
     ],
 )
 def test_the_remembered_mode_is_tried_first_if_it_applies(
-    remembered: Mode, order: list[Mode]
+    remembered: ImpersonationMode, order: list[ImpersonationMode]
 ) -> None:
     assert modes(NODE, remembered=remembered) == order
 
 
 def test_denied_legacy_is_not_tried_even_if_remembered() -> None:
-    rules = DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY))
+    rules = ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY))
 
-    assert modes(ALICE, rules=rules, remembered=Mode.LEGACY) == [Mode.USER_INFO]
-    assert modes(Identity(NODE.name, groups=("g",)), rules=rules) == []
+    assert modes(ALICE, rules=rules, remembered=ImpersonationMode.LEGACY) == [
+        ImpersonationMode.USER_INFO
+    ]
+    assert modes(UserInfo(NODE.name, groups=("g",)), rules=rules) == []
 
 
 def test_warned_legacy_is_tried() -> None:
-    assert Mode.LEGACY in modes(ALICE, rules=DecisionRules(legacy=LegacyPolicy(LegacyAction.WARN)))
+    assert ImpersonationMode.LEGACY in modes(
+        ALICE, rules=ImpersonationRules(legacy=LegacyPolicy(LegacyAction.WARN))
+    )
 
 
 def test_without_constrained_modes_there_is_only_legacy() -> None:
-    assert modes(NODE, rules=FORMER, remembered=Mode.ARBITRARY_NODE) == [Mode.LEGACY]
+    assert modes(NODE, rules=FORMER, remembered=ImpersonationMode.ARBITRARY_NODE) == [
+        ImpersonationMode.LEGACY
+    ]
 
 
 def test_the_action_is_checked_on_the_request_itself() -> None:
-    assert action_checks(attempt(Mode.USER_INFO, ALICE)) == [
+    assert request_checks(attempt(ImpersonationMode.USER_INFO, ALICE)) == [
         AccessCheck(
-            BOB.identity,
+            BOB.user,
             "impersonate-on:user-info:list",
             version="v1",
             resource="pods",
@@ -93,12 +133,14 @@ def test_the_action_is_checked_on_the_request_itself() -> None:
 
 
 def test_every_attribute_of_the_request_is_part_of_the_action_check() -> None:
-    action = parse_action(b"PUT", b"/apis/apps/v1beta1/namespaces/a/deployments/b/scale")
-    planned = next(plan_attempts(BOB, ALICE, action, rules=RULES))
+    request_info = parse_request_info(
+        b"PUT", b"/apis/apps/v1beta1/namespaces/a/deployments/b/scale"
+    )
+    planned = next(plan_attempts(BOB, ALICE, request_info, rules=RULES))
 
-    assert action_checks(planned) == [
+    assert request_checks(planned) == [
         AccessCheck(
-            BOB.identity,
+            BOB.user,
             "impersonate-on:user-info:update",
             group="apps",
             version="v1beta1",
@@ -113,15 +155,13 @@ def test_every_attribute_of_the_request_is_part_of_the_action_check() -> None:
 def test_a_path_is_checked_as_a_path() -> None:
     planned = next(plan_attempts(BOB, ALICE, GET_VERSION, rules=RULES))
 
-    assert action_checks(planned) == [
-        AccessCheck(
-            BOB.identity, "impersonate-on:user-info:get", is_resource=False, path="/version"
-        )
+    assert request_checks(planned) == [
+        AccessCheck(BOB.user, "impersonate-on:user-info:get", is_resource=False, path="/version")
     ]
 
 
 def test_legacy_is_bound_to_no_action() -> None:
-    assert action_checks(attempt(Mode.LEGACY, ALICE)) == []
+    assert request_checks(attempt(ImpersonationMode.LEGACY, ALICE)) == []
 
 
 @pytest.mark.parametrize(
@@ -141,25 +181,29 @@ def test_legacy_is_bound_to_no_action() -> None:
 def test_opening_a_terminal_can_be_made_to_need_create_as_well(
     target: bytes, method: bytes, is_upgrade: str, is_switched_on: str, verbs: list[str]
 ) -> None:
-    rules = DecisionRules(upgrade_needs_create=bool(is_switched_on))
-    action = parse_action(method, target)
-    planned = next(plan_attempts(BOB, ALICE, action, rules=rules, is_upgrade=bool(is_upgrade)))
+    rules = ImpersonationRules(upgrade_needs_create=bool(is_switched_on))
+    request_info = parse_request_info(method, target)
+    planned = next(
+        plan_attempts(BOB, ALICE, request_info, rules=rules, is_upgrade=bool(is_upgrade))
+    )
 
-    checks = action_checks(planned)
+    checks = request_checks(planned)
 
     assert [check.verb for check in checks] == [f"impersonate-on:user-info:{v}" for v in verbs]
     assert {(check.resource, check.name, check.subresource) for check in checks} == {
-        (action.resource, action.name, action.subresource)
+        (request_info.resource, request_info.name, request_info.subresource)
     }
 
 
 def test_what_may_be_remembered_depends_on_the_mode_and_the_selectors() -> None:
-    unparsed = Action("list", "/api/v1/pods", is_resource=True, has_unparsed_selector=True)
-    keen = DecisionRules(recalls_legacy=True)
+    unparsed = RequestInfo("list", "/api/v1/pods", is_resource=True, has_unparsed_selector=True)
+    keen = ImpersonationRules(caches_legacy=True)
 
-    def layers(action: Action, rules: DecisionRules) -> list[tuple[bool, bool]]:
-        attempts = plan_attempts(BOB, ALICE, action, rules=rules)
-        return [(planned.recalls_request, planned.recalls_identity) for planned in attempts]
+    def layers(request_info: RequestInfo, rules: ImpersonationRules) -> list[tuple[bool, bool]]:
+        attempts = plan_attempts(BOB, ALICE, request_info, rules=rules)
+        return [
+            (planned.is_request_cacheable, planned.is_identity_cacheable) for planned in attempts
+        ]
 
     assert layers(LIST_PODS, RULES) == [(True, True), (False, False)]
     assert layers(unparsed, RULES) == [(False, True), (False, False)]
@@ -167,15 +211,15 @@ def test_what_may_be_remembered_depends_on_the_mode_and_the_selectors() -> None:
 
 
 def test_a_node_that_was_found_is_shown_to_no_authorizer() -> None:
-    extra = extra_of({"authentication.kubernetes.io/pod-name": ["agent-1"]})
-    caller = Caller(Identity("system:serviceaccount:ns:agent", "9", ("sa",), extra), "n1")
+    extra = make_extra({"authentication.kubernetes.io/pod-name": ["agent-1"]})
+    caller = Caller(UserInfo("system:serviceaccount:ns:agent", "9", ("sa",), extra), "n1")
 
-    attempts = list(plan_attempts(caller, Identity("system:node:n1"), LIST_PODS, rules=RULES))
+    attempts = list(plan_attempts(caller, UserInfo("system:node:n1"), LIST_PODS, rules=RULES))
 
     assert [attempt.mode for attempt in attempts] == [
-        Mode.ASSOCIATED_NODE,
-        Mode.ARBITRARY_NODE,
-        Mode.LEGACY,
+        ImpersonationMode.ASSOCIATED_NODE,
+        ImpersonationMode.ARBITRARY_NODE,
+        ImpersonationMode.LEGACY,
     ]
     keys = ("authentication.kubernetes.io/pod-name",)
     shown = [attempt.caller.extra for attempt in attempts]
@@ -185,4 +229,4 @@ def test_a_node_that_was_found_is_shown_to_no_authorizer() -> None:
         extra,
     ]
     first = attempts[0]
-    assert "n1" not in str([action_checks(first), identity_steps(first)])
+    assert "n1" not in str([request_checks(first), identity_steps(first)])

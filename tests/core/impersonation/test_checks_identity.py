@@ -3,42 +3,48 @@ import pytest
 from proxy.core.authorization.access_check import AccessCheck
 from proxy.core.impersonation.checks import (
     Attempt,
-    DecisionRules,
-    RefusedStep,
-    StarCheck,
+    ForbiddenStep,
+    ImpersonationRules,
     Step,
-    action_checks,
+    WildcardCheck,
     identity_steps,
     plan_attempts,
+    request_checks,
 )
-from proxy.core.impersonation.modes import Mode
-from proxy.core.requestinfo.request_info import parse_action
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import (
     NODE_NAME_KEY,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
 )
 from tests.core.play import short
 
-BOB = Caller(Identity("bob", "7", ("dev",), extra_of({"k": ["v"]})))
-AGENT_EXTRA = extra_of(
+BOB = Caller(UserInfo("bob", "7", ("dev",), make_extra({"k": ["v"]})))
+AGENT_EXTRA = make_extra(
     {NODE_NAME_KEY: ["n1"], "authentication.kubernetes.io/credential-id": ["JTI=1"]}
 )
-AGENT = Caller(Identity("system:serviceaccount:ns:agent", "9", ("sa",), AGENT_EXTRA))
-ALICE = Identity("alice")
-NODE = Identity("system:node:n1")
-ACCOUNT = Identity("system:serviceaccount:ns:sa")
-LIST_PODS = parse_action(b"GET", b"/api/v1/namespaces/a/pods?labelSelector=x=y&fieldSelector=f=g")
-RULES = DecisionRules()
-FORMER = DecisionRules(constrained=False)
+AGENT = Caller(UserInfo("system:serviceaccount:ns:agent", "9", ("sa",), AGENT_EXTRA))
+ALICE = UserInfo("alice")
+NODE = UserInfo("system:node:n1")
+ACCOUNT = UserInfo("system:serviceaccount:ns:sa")
+LIST_PODS = parse_request_info(
+    b"GET", b"/api/v1/namespaces/a/pods?labelSelector=x=y&fieldSelector=f=g"
+)
+RULES = ImpersonationRules()
+FORMER = ImpersonationRules(constrained=False)
 AUTHENTICATION = "authentication.k8s.io"
 
 
 def attempt(
-    mode: Mode, wanted: Identity, *, rules: DecisionRules = RULES, caller: Caller = BOB
+    mode: ImpersonationMode,
+    wanted_user: UserInfo,
+    *,
+    rules: ImpersonationRules = RULES,
+    caller: Caller = BOB,
 ) -> Attempt:
-    attempts = plan_attempts(caller, wanted, LIST_PODS, rules=rules)
+    attempts = plan_attempts(caller, wanted_user, LIST_PODS, rules=rules)
     return next(found for found in attempts if found.mode is mode)
 
 
@@ -48,32 +54,37 @@ def say(steps: list[Step]) -> list[str]:
         match step:
             case AccessCheck():
                 words.append(short(step))
-            case StarCheck():
+            case WildcardCheck():
                 words.append(f"{short(step.check)} or {len(step.individual_checks())} more")
-            case RefusedStep():
+            case ForbiddenStep():
                 words.append(f"{short(step.check)}: {step.reason}")
     return words
 
 
 @pytest.mark.parametrize(
-    ("mode", "wanted", "group", "what"),
+    ("mode", "wanted_user", "group", "what"),
     [
-        (Mode.USER_INFO, ALICE, AUTHENTICATION, ("users", "", "alice")),
-        (Mode.ARBITRARY_NODE, NODE, AUTHENTICATION, ("nodes", "", "n1")),
-        (Mode.SERVICE_ACCOUNT, ACCOUNT, AUTHENTICATION, ("serviceaccounts", "ns", "sa")),
-        (Mode.LEGACY, ALICE, "", ("users", "", "alice")),
-        (Mode.LEGACY, NODE, "", ("users", "", "system:node:n1")),
-        (Mode.LEGACY, ACCOUNT, "", ("serviceaccounts", "ns", "sa")),
+        (ImpersonationMode.USER_INFO, ALICE, AUTHENTICATION, ("users", "", "alice")),
+        (ImpersonationMode.ARBITRARY_NODE, NODE, AUTHENTICATION, ("nodes", "", "n1")),
+        (
+            ImpersonationMode.SERVICE_ACCOUNT,
+            ACCOUNT,
+            AUTHENTICATION,
+            ("serviceaccounts", "ns", "sa"),
+        ),
+        (ImpersonationMode.LEGACY, ALICE, "", ("users", "", "alice")),
+        (ImpersonationMode.LEGACY, NODE, "", ("users", "", "system:node:n1")),
+        (ImpersonationMode.LEGACY, ACCOUNT, "", ("serviceaccounts", "ns", "sa")),
     ],
 )
 def test_the_username_is_checked_as_what_it_stands_for(
-    mode: Mode, wanted: Identity, group: str, what: tuple[str, str, str]
+    mode: ImpersonationMode, wanted_user: UserInfo, group: str, what: tuple[str, str, str]
 ) -> None:
     resource, namespace, name = what
 
-    assert identity_steps(attempt(mode, wanted)) == [
+    assert identity_steps(attempt(mode, wanted_user)) == [
         AccessCheck(
-            BOB.identity,
+            BOB.user,
             mode.identity_verb,
             group=group,
             version="v1",
@@ -85,12 +96,12 @@ def test_the_username_is_checked_as_what_it_stands_for(
 
 
 def test_an_agent_of_a_node_is_shown_without_values_that_differ_from_node_to_node() -> None:
-    planned = attempt(Mode.ASSOCIATED_NODE, NODE, caller=AGENT)
-    shown = Identity(
-        AGENT.identity.name,
+    planned = attempt(ImpersonationMode.ASSOCIATED_NODE, NODE, caller=AGENT)
+    shown = UserInfo(
+        AGENT.user.name,
         "9",
         ("sa",),
-        extra_of(
+        make_extra(
             {
                 "authentication.kubernetes.io/associated-node-keys": [
                     "authentication.kubernetes.io/credential-id",
@@ -110,18 +121,18 @@ def test_an_agent_of_a_node_is_shown_without_values_that_differ_from_node_to_nod
             name="*",
         )
     ]
-    assert [check.user for check in action_checks(planned)] == [shown]
+    assert [check.user for check in request_checks(planned)] == [shown]
 
 
 def test_other_modes_show_the_agent_as_it_is() -> None:
-    assert attempt(Mode.ARBITRARY_NODE, NODE, caller=AGENT).caller == AGENT.identity
+    assert attempt(ImpersonationMode.ARBITRARY_NODE, NODE, caller=AGENT).caller == AGENT.user
 
 
-WHOLE = Identity("alice", "1", ("g", "h", "g"), extra_of({"b.io/y": ["2", "1"], "a.io/x": ["3"]}))
+WHOLE = UserInfo("alice", "1", ("g", "h", "g"), make_extra({"b.io/y": ["2", "1"], "a.io/x": ["3"]}))
 
 
 def test_everything_about_a_user_is_checked_in_order() -> None:
-    assert say(identity_steps(attempt(Mode.USER_INFO, WHOLE))) == [
+    assert say(identity_steps(attempt(ImpersonationMode.USER_INFO, WHOLE))) == [
         "impersonate:user-info users.authentication.k8s.io /alice",
         "impersonate:user-info uids.authentication.k8s.io /1",
         "impersonate:user-info groups.authentication.k8s.io /g",
@@ -134,7 +145,7 @@ def test_everything_about_a_user_is_checked_in_order() -> None:
 
 
 def test_legacy_checks_the_same_in_its_own_groups() -> None:
-    steps = identity_steps(attempt(Mode.LEGACY, WHOLE))
+    steps = identity_steps(attempt(ImpersonationMode.LEGACY, WHOLE))
 
     assert say(steps) == [
         "impersonate users /alice",
@@ -150,7 +161,7 @@ def test_legacy_checks_the_same_in_its_own_groups() -> None:
 
 
 def test_the_former_filter_checks_the_uid_last_and_names_no_core_version() -> None:
-    steps = identity_steps(attempt(Mode.LEGACY, WHOLE, rules=FORMER))
+    steps = identity_steps(attempt(ImpersonationMode.LEGACY, WHOLE, rules=FORMER))
 
     checks = [step for step in steps if isinstance(step, AccessCheck)]
     assert [(check.resource, check.version) for check in checks] == [
@@ -163,37 +174,37 @@ def test_the_former_filter_checks_the_uid_last_and_names_no_core_version() -> No
         ("userextras", "v1"),
         ("uids", "v1"),
     ]
-    account = identity_steps(attempt(Mode.LEGACY, ACCOUNT, rules=FORMER))
+    account = identity_steps(attempt(ImpersonationMode.LEGACY, ACCOUNT, rules=FORMER))
     assert [step.version for step in account if isinstance(step, AccessCheck)] == [""]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "star"),
+    ("wanted_user", "star"),
     [
         (
-            Identity("alice", groups=("a", "b", "c", "d")),
+            UserInfo("alice", groups=("a", "b", "c", "d")),
             "impersonate:user-info groups.authentication.k8s.io /* or 4 more",
         ),
         (
-            Identity("alice", extra=extra_of({"a.io/x": ["1", "2", "3", "4"]})),
+            UserInfo("alice", extra=make_extra({"a.io/x": ["1", "2", "3", "4"]})),
             "impersonate:user-info userextras.authentication.k8s.io/* /* or 4 more",
         ),
         (
-            Identity("alice", extra=extra_of({f"a.io/{key}": ["1"] for key in "abcd"})),
+            UserInfo("alice", extra=make_extra({f"a.io/{key}": ["1"] for key in "abcd"})),
             "impersonate:user-info userextras.authentication.k8s.io/* /* or 4 more",
         ),
     ],
 )
-def test_four_items_of_a_kind_are_tried_as_one_first(wanted: Identity, star: str) -> None:
-    assert say(identity_steps(attempt(Mode.USER_INFO, wanted)))[1:] == [star]
-    assert len(identity_steps(attempt(Mode.LEGACY, wanted))) == 5
+def test_four_items_of_a_kind_are_tried_as_one_first(wanted_user: UserInfo, star: str) -> None:
+    assert say(identity_steps(attempt(ImpersonationMode.USER_INFO, wanted_user)))[1:] == [star]
+    assert len(identity_steps(attempt(ImpersonationMode.LEGACY, wanted_user))) == 5
 
 
 def test_a_denied_star_leaves_each_item_to_be_asked() -> None:
-    wanted = Identity("alice", groups=("a", "b", "c", "d"))
-    star = identity_steps(attempt(Mode.USER_INFO, wanted))[1]
+    wanted_user = UserInfo("alice", groups=("a", "b", "c", "d"))
+    star = identity_steps(attempt(ImpersonationMode.USER_INFO, wanted_user))[1]
 
-    assert isinstance(star, StarCheck)
+    assert isinstance(star, WildcardCheck)
     assert [check.name for check in star.individual_checks()] == ["a", "b", "c", "d"]
     assert {check.resource for check in star.individual_checks()} == {"groups"}
 
@@ -214,9 +225,11 @@ def test_a_denied_star_leaves_each_item_to_be_asked() -> None:
     ],
 )
 def test_some_groups_no_permission_opens(groups: tuple[str, ...], refused: str) -> None:
-    rules = DecisionRules(protected_groups=frozenset({"ops"}))
+    rules = ImpersonationRules(protected_groups=frozenset({"ops"}))
 
-    steps = identity_steps(attempt(Mode.USER_INFO, Identity("alice", "1", groups), rules=rules))
+    steps = identity_steps(
+        attempt(ImpersonationMode.USER_INFO, UserInfo("alice", "1", groups), rules=rules)
+    )
 
     assert say(steps) == [
         "impersonate:user-info users.authentication.k8s.io /alice",
@@ -226,28 +239,28 @@ def test_some_groups_no_permission_opens(groups: tuple[str, ...], refused: str) 
 
 
 def test_a_protected_group_is_refused_in_legacy_before_anyone_is_asked() -> None:
-    wanted = Identity("alice", groups=("a", "system:masters"))
+    wanted_user = UserInfo("alice", groups=("a", "system:masters"))
 
-    assert say(identity_steps(attempt(Mode.LEGACY, wanted))) == [
+    assert say(identity_steps(attempt(ImpersonationMode.LEGACY, wanted_user))) == [
         "impersonate groups /system:masters: impersonating the system:masters group is not allowed"
     ]
 
 
 def test_legacy_checks_masters_like_any_group_once_the_list_is_emptied() -> None:
-    rules = DecisionRules(protected_groups=frozenset())
-    wanted = Identity("alice", groups=("", "system:masters"))
+    rules = ImpersonationRules(protected_groups=frozenset())
+    wanted_user = UserInfo("alice", groups=("", "system:masters"))
 
-    assert say(identity_steps(attempt(Mode.LEGACY, wanted, rules=rules)))[1:] == [
+    assert say(identity_steps(attempt(ImpersonationMode.LEGACY, wanted_user, rules=rules)))[1:] == [
         "impersonate groups /",
         "impersonate groups /system:masters",
     ]
 
 
 def test_a_bad_extra_is_refused_where_extras_would_be_checked() -> None:
-    wanted = Identity("alice", groups=("g",), extra=extra_of({"Scopes": [""]}))
+    wanted_user = UserInfo("alice", groups=("g",), extra=make_extra({"Scopes": [""]}))
 
-    constrained = say(identity_steps(attempt(Mode.USER_INFO, wanted)))
-    legacy = say(identity_steps(attempt(Mode.LEGACY, wanted)))
+    constrained = say(identity_steps(attempt(ImpersonationMode.USER_INFO, wanted_user)))
+    legacy = say(identity_steps(attempt(ImpersonationMode.LEGACY, wanted_user)))
 
     assert constrained[1] == "impersonate:user-info groups.authentication.k8s.io /g"
     assert constrained[2].startswith(

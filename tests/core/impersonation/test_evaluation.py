@@ -1,31 +1,33 @@
 import pytest
 
-from proxy.core.authorization.access_check import AccessCheck, Answer
-from proxy.core.impersonation.checks import DecisionRules, plan_attempts
+from proxy.core.authorization.access_check import AccessCheck, CheckResult
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import (
     Allowed,
     Ask,
+    CacheScope,
     Denied,
     Evaluation,
-    Layer,
     evaluate,
 )
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import parse_action
+from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import (
     NODE_NAME_KEY,
     Caller,
-    Identity,
-    extra_of,
+    UserInfo,
+    make_extra,
 )
 from tests.core.play import NO, granting, play, run, short
 
-BOB = Caller(Identity("bob"))
-AGENT = Caller(Identity("system:serviceaccount:ns:agent", extra=extra_of({NODE_NAME_KEY: ["n1"]})))
-ALICE = Identity("alice")
-NODE = Identity("system:node:n1")
-RULES = DecisionRules()
+BOB = Caller(UserInfo("bob"))
+AGENT = Caller(
+    UserInfo("system:serviceaccount:ns:agent", extra=make_extra({NODE_NAME_KEY: ["n1"]}))
+)
+ALICE = UserInfo("alice")
+NODE = UserInfo("system:node:n1")
+RULES = ImpersonationRules()
 
 ON_LIST = "impersonate-on:user-info:list pods /"
 USER = "impersonate:user-info users.authentication.k8s.io /alice"
@@ -33,64 +35,70 @@ LEGACY_USER = "impersonate users /alice"
 
 
 def evaluation(
-    wanted: Identity,
+    wanted_user: UserInfo,
     *,
     caller: Caller = BOB,
-    rules: DecisionRules = RULES,
-    remembered: Mode | None = None,
+    rules: ImpersonationRules = RULES,
+    remembered: ImpersonationMode | None = None,
     target: bytes = b"/api/v1/pods",
 ) -> Evaluation:
-    action = parse_action(b"GET", target)
-    return evaluate(plan_attempts(caller, wanted, action, rules=rules, remembered=remembered))
+    request_info = parse_request_info(b"GET", target)
+    return evaluate(
+        plan_attempts(caller, wanted_user, request_info, rules=rules, remembered=remembered)
+    )
 
 
 def group(name: str) -> str:
     return f"impersonate:user-info groups.authentication.k8s.io /{name}"
 
 
-def with_groups(count: int) -> Identity:
-    return Identity("alice", groups=tuple(f"g{number}" for number in range(count)))
+def with_groups(count: int) -> UserInfo:
+    return UserInfo("alice", groups=tuple(f"g{number}" for number in range(count)))
 
 
 def test_permission_for_the_action_and_the_user_is_enough() -> None:
-    verdict, asked = play(evaluation(ALICE), allow=granting(ON_LIST, USER))
+    decision, asked = play(evaluation(ALICE), allow=granting(ON_LIST, USER))
 
-    assert isinstance(verdict, Allowed)
-    assert verdict.mode is Mode.USER_INFO
-    assert verdict.acting == Identity("alice", groups=("system:authenticated",))
-    assert verdict.learned == (Layer.IDENTITY, Layer.REQUEST)
+    assert isinstance(decision, Allowed)
+    assert decision.mode is ImpersonationMode.USER_INFO
+    assert decision.impersonated_user == UserInfo("alice", groups=("system:authenticated",))
+    assert decision.cacheable == (CacheScope.IDENTITY, CacheScope.REQUEST)
     assert asked == [ON_LIST, USER]
 
 
 def test_permission_for_the_user_alone_is_not_enough() -> None:
-    verdict, asked = play(evaluation(ALICE), allow=granting(USER))
+    decision, asked = play(evaluation(ALICE), allow=granting(USER))
 
     assert asked == [ON_LIST, LEGACY_USER]
-    assert isinstance(verdict, Denied)
-    assert verdict.first_failure is not None
-    assert short(verdict.first_failure) == ON_LIST
+    assert isinstance(decision, Denied)
+    assert decision.first_failure is not None
+    assert short(decision.first_failure) == ON_LIST
 
 
 def test_permission_for_the_action_alone_is_not_enough() -> None:
-    verdict, asked = play(evaluation(ALICE), allow=granting(ON_LIST))
+    decision, asked = play(evaluation(ALICE), allow=granting(ON_LIST))
 
     assert asked == [ON_LIST, USER, LEGACY_USER]
-    assert isinstance(verdict, Denied)
-    assert verdict.first_failure is not None
-    assert short(verdict.first_failure) == USER
+    assert isinstance(decision, Denied)
+    assert decision.first_failure is not None
+    assert short(decision.first_failure) == USER
 
 
 def test_legacy_permission_still_works_and_leaves_nothing_to_remember() -> None:
-    verdict, asked = play(evaluation(ALICE), allow=granting(LEGACY_USER))
+    decision, asked = play(evaluation(ALICE), allow=granting(LEGACY_USER))
 
-    assert isinstance(verdict, Allowed)
-    assert (verdict.mode, verdict.learned) == (Mode.LEGACY, ())
+    assert isinstance(decision, Allowed)
+    assert (decision.mode, decision.cacheable) == (ImpersonationMode.LEGACY, ())
     assert asked == [ON_LIST, LEGACY_USER]
 
 
 def test_a_remembered_legacy_caller_costs_no_other_check_and_hears_its_own_error() -> None:
-    allowed, asked = play(evaluation(ALICE, remembered=Mode.LEGACY), allow=granting(LEGACY_USER))
-    denied, asked_in_vain = play(evaluation(ALICE, remembered=Mode.LEGACY), allow=granting())
+    allowed, asked = play(
+        evaluation(ALICE, remembered=ImpersonationMode.LEGACY), allow=granting(LEGACY_USER)
+    )
+    denied, asked_in_vain = play(
+        evaluation(ALICE, remembered=ImpersonationMode.LEGACY), allow=granting()
+    )
 
     assert isinstance(allowed, Allowed)
     assert asked == [LEGACY_USER]
@@ -114,25 +122,27 @@ LEGACY_NODE = "impersonate users /system:node:n1"
 @pytest.mark.parametrize(
     ("grants", "asked", "mode"),
     [
-        (ASSOCIATED, ASSOCIATED, Mode.ASSOCIATED_NODE),
-        (ARBITRARY, [ASSOCIATED[0], *ARBITRARY], Mode.ARBITRARY_NODE),
-        ([LEGACY_NODE], [ASSOCIATED[0], ARBITRARY[0], LEGACY_NODE], Mode.LEGACY),
+        (ASSOCIATED, ASSOCIATED, ImpersonationMode.ASSOCIATED_NODE),
+        (ARBITRARY, [ASSOCIATED[0], *ARBITRARY], ImpersonationMode.ARBITRARY_NODE),
+        ([LEGACY_NODE], [ASSOCIATED[0], ARBITRARY[0], LEGACY_NODE], ImpersonationMode.LEGACY),
         (
             [ASSOCIATED[0], ARBITRARY[0], LEGACY_NODE],
             [*ASSOCIATED, *ARBITRARY, LEGACY_NODE],
-            Mode.LEGACY,
+            ImpersonationMode.LEGACY,
         ),
     ],
 )
 def test_an_agent_becomes_its_node_by_the_first_mode_that_allows_it(
-    grants: list[str], asked: list[str], mode: Mode
+    grants: list[str], asked: list[str], mode: ImpersonationMode
 ) -> None:
-    verdict, really_asked = play(evaluation(NODE, caller=AGENT), allow=granting(*grants))
+    decision, really_asked = play(evaluation(NODE, caller=AGENT), allow=granting(*grants))
 
     assert really_asked == asked
-    assert isinstance(verdict, Allowed)
-    assert verdict.mode is mode
-    assert ("system:nodes" in verdict.acting.groups) == (mode is not Mode.LEGACY)
+    assert isinstance(decision, Allowed)
+    assert decision.mode is mode
+    assert ("system:nodes" in decision.impersonated_user.groups) == (
+        mode is not ImpersonationMode.LEGACY
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,9 +159,9 @@ def test_groups_cost_as_many_checks_as_natively(count: int, grants: str, asked_c
             return check.verb == "impersonate"
         return grants == "star" or check.name != "*"
 
-    verdict, asked = play(evaluation(with_groups(count)), allow=allow)
+    decision, asked = play(evaluation(with_groups(count)), allow=allow)
 
-    assert isinstance(verdict, Allowed)
+    assert isinstance(decision, Allowed)
     assert len(asked) == asked_count
 
 
@@ -159,40 +169,40 @@ def test_a_denied_star_is_no_error_and_a_denied_item_is() -> None:
     def allow(check: AccessCheck) -> bool:
         return check.name not in {"*", "g2"} and check.verb != "impersonate"
 
-    verdict, asked = play(evaluation(with_groups(5)), allow=allow)
+    decision, asked = play(evaluation(with_groups(5)), allow=allow)
 
     assert asked[2:6] == [group("*"), group("g0"), group("g1"), group("g2")]
     assert asked[6:] == [LEGACY_USER]
-    assert isinstance(verdict, Denied)
-    assert verdict.first_failure is not None
-    assert verdict.first_failure.name == "g2"
+    assert isinstance(decision, Denied)
+    assert decision.first_failure is not None
+    assert decision.first_failure.name == "g2"
 
 
 def test_masters_are_refused_without_asking_and_told_as_a_denial() -> None:
-    wanted = Identity("alice", groups=("system:masters",))
+    wanted_user = UserInfo("alice", groups=("system:masters",))
 
-    verdict, asked = play(evaluation(wanted), allow=lambda _: True)
+    decision, asked = play(evaluation(wanted_user), allow=lambda _: True)
 
     assert asked == [ON_LIST, USER]
-    assert isinstance(verdict, Denied)
-    assert verdict.reason == "impersonating the system:masters group is not allowed"
+    assert isinstance(decision, Denied)
+    assert decision.reason == "impersonating the system:masters group is not allowed"
 
 
 def test_masters_are_open_to_legacy_alone_once_they_are_not_protected() -> None:
-    wanted = Identity("alice", groups=("system:masters",))
-    rules = DecisionRules(protected_groups=frozenset())
+    wanted_user = UserInfo("alice", groups=("system:masters",))
+    rules = ImpersonationRules(protected_groups=frozenset())
 
-    verdict, asked = play(evaluation(wanted, rules=rules), allow=lambda _: True)
+    decision, asked = play(evaluation(wanted_user, rules=rules), allow=lambda _: True)
 
-    assert isinstance(verdict, Allowed)
-    assert verdict.mode is Mode.LEGACY
+    assert isinstance(decision, Allowed)
+    assert decision.mode is ImpersonationMode.LEGACY
     assert asked == [ON_LIST, USER, LEGACY_USER, "impersonate groups /system:masters"]
 
 
 def test_without_any_mode_left_the_denial_says_why() -> None:
-    rules = DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY))
+    rules = ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY))
 
-    nothing_left = play(evaluation(Identity(NODE.name, uid="1"), rules=rules), allow=lambda _: True)
+    nothing_left = play(evaluation(UserInfo(NODE.name, uid="1"), rules=rules), allow=lambda _: True)
     denied, asked = play(evaluation(ALICE, rules=rules), allow=granting())
 
     assert nothing_left == (Denied(None, "legacy impersonation is disabled"), [])
@@ -203,53 +213,55 @@ def test_without_any_mode_left_the_denial_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("result", "reason"),
     [
-        (Answer(allowed=False), ""),
-        (Answer(allowed=False, reason="no"), "no"),
-        (Answer(allowed=False, error="boom"), "boom"),
-        (Answer(allowed=False, reason="no", error="boom"), "boom: no"),
+        (CheckResult(allowed=False), ""),
+        (CheckResult(allowed=False, reason="no"), "no"),
+        (CheckResult(allowed=False, error="boom"), "boom"),
+        (CheckResult(allowed=False, reason="no", error="boom"), "boom: no"),
     ],
 )
-def test_the_reason_of_a_denial_is_what_the_authorizer_said(answer: Answer, reason: str) -> None:
-    verdict = run(evaluation(ALICE), lambda question: answer)
+def test_the_reason_of_a_denial_is_what_the_authorizer_said(
+    result: CheckResult, reason: str
+) -> None:
+    decision = run(evaluation(ALICE), lambda question: result)
 
-    assert isinstance(verdict, Denied)
-    assert verdict.reason == reason
+    assert isinstance(decision, Denied)
+    assert decision.reason == reason
 
 
 def test_a_yes_stays_a_yes_when_the_authorizer_stumbled() -> None:
-    answer = Answer(allowed=True, error="boom")
+    result = CheckResult(allowed=True, error="boom")
 
-    verdict = run(evaluation(ALICE), lambda q: answer if isinstance(q, Ask) else NO)
+    decision = run(evaluation(ALICE), lambda q: result if isinstance(q, Ask) else NO)
 
-    assert isinstance(verdict, Allowed)
+    assert isinstance(decision, Allowed)
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("result", "reason"),
     [
-        (Answer(allowed=True, reason="fine", error="boom"), "fine"),
-        (Answer(allowed=False, reason="no", error="boom"), "no"),
-        (Answer(allowed=False, error="boom"), ""),
+        (CheckResult(allowed=True, reason="fine", error="boom"), "fine"),
+        (CheckResult(allowed=False, reason="no", error="boom"), "no"),
+        (CheckResult(allowed=False, error="boom"), ""),
     ],
 )
 def test_the_former_filter_takes_any_error_for_a_no_and_drops_its_text(
-    answer: Answer, reason: str
+    result: CheckResult, reason: str
 ) -> None:
-    former = DecisionRules(constrained=False)
+    former = ImpersonationRules(constrained=False)
 
-    verdict = run(evaluation(ALICE, rules=former), lambda _: answer)
+    decision = run(evaluation(ALICE, rules=former), lambda _: result)
 
-    assert isinstance(verdict, Denied)
-    assert verdict.reason == reason
+    assert isinstance(decision, Denied)
+    assert decision.reason == reason
 
 
 def test_the_former_filter_allows_on_a_plain_yes() -> None:
-    former = DecisionRules(constrained=False)
+    former = ImpersonationRules(constrained=False)
 
-    verdict, asked = play(evaluation(NODE, rules=former), allow=lambda _: True)
+    decision, asked = play(evaluation(NODE, rules=former), allow=lambda _: True)
 
-    assert isinstance(verdict, Allowed)
-    assert verdict.mode is Mode.LEGACY
+    assert isinstance(decision, Allowed)
+    assert decision.mode is ImpersonationMode.LEGACY
     assert asked == [LEGACY_NODE]

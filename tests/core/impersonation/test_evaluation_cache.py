@@ -1,49 +1,51 @@
 import pytest
 
-from proxy.core.authorization.access_check import Answer
-from proxy.core.impersonation.checks import DecisionRules, plan_attempts
+from proxy.core.authorization.access_check import CheckResult
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import (
     Allowed,
+    CacheLookup,
+    CacheScope,
     Evaluation,
-    Layer,
     Question,
-    Recall,
     evaluate,
 )
-from proxy.core.impersonation.modes import Mode
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Caller, Identity, extra_of
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import Caller, UserInfo, make_extra
 from tests.core.play import NO, YES, play_asks, run, short, shorts
 
-BOB = Caller(Identity("bob"))
-ALICE = Identity("alice")
-RULES = DecisionRules()
+BOB = Caller(UserInfo("bob"))
+ALICE = UserInfo("alice")
+RULES = ImpersonationRules()
 
 ON_LIST = "impersonate-on:user-info:list pods /"
 USER = "impersonate:user-info users.authentication.k8s.io /alice"
 
 
 def evaluation(
-    wanted: Identity,
+    wanted_user: UserInfo,
     *,
     caller: Caller = BOB,
-    rules: DecisionRules = RULES,
-    remembered: Mode | None = None,
+    rules: ImpersonationRules = RULES,
+    remembered: ImpersonationMode | None = None,
     target: bytes = b"/api/v1/pods",
 ) -> Evaluation:
-    action = parse_action(b"GET", target)
-    return evaluate(plan_attempts(caller, wanted, action, rules=rules, remembered=remembered))
+    request_info = parse_request_info(b"GET", target)
+    return evaluate(
+        plan_attempts(caller, wanted_user, request_info, rules=rules, remembered=remembered)
+    )
 
 
 def group(name: str) -> str:
     return f"impersonate:user-info groups.authentication.k8s.io /{name}"
 
 
-def with_groups(count: int) -> Identity:
-    return Identity("alice", groups=tuple(f"g{number}" for number in range(count)))
+def with_groups(count: int) -> UserInfo:
+    return UserInfo("alice", groups=tuple(f"g{number}" for number in range(count)))
 
 
-def remembering(*layers: Layer) -> tuple[list[str], "Recorder"]:
+def remembering(*layers: CacheScope) -> tuple[list[str], "Recorder"]:
     asked: list[str] = []
     return asked, Recorder(asked, layers)
 
@@ -51,12 +53,12 @@ def remembering(*layers: Layer) -> tuple[list[str], "Recorder"]:
 class Recorder:
     """Vouches for some layers and allows everything else; writes down what it was asked."""
 
-    def __init__(self, asked: list[str], layers: tuple[Layer, ...]) -> None:
+    def __init__(self, asked: list[str], layers: tuple[CacheScope, ...]) -> None:
         self._asked = asked
         self._layers = layers
 
-    def __call__(self, question: Question) -> Answer:
-        if isinstance(question, Recall):
+    def __call__(self, question: Question) -> CheckResult:
+        if isinstance(question, CacheLookup):
             self._asked.append(f"{question.layer.value}?")
             return YES if question.layer in self._layers else NO
         self._asked.append(short(question.check))
@@ -66,55 +68,55 @@ class Recorder:
 @pytest.mark.parametrize(
     ("known", "asked", "learned"),
     [
-        ((), ["request?", ON_LIST, "identity?", USER], (Layer.IDENTITY, Layer.REQUEST)),
-        ((Layer.IDENTITY,), ["request?", ON_LIST, "identity?"], (Layer.REQUEST,)),
-        ((Layer.REQUEST,), ["request?"], ()),
+        ((), ["request?", ON_LIST, "identity?", USER], (CacheScope.IDENTITY, CacheScope.REQUEST)),
+        ((CacheScope.IDENTITY,), ["request?", ON_LIST, "identity?"], (CacheScope.REQUEST,)),
+        ((CacheScope.REQUEST,), ["request?"], ()),
     ],
 )
 def test_what_is_known_is_not_asked_again(
-    known: tuple[Layer, ...], asked: list[str], learned: tuple[Layer, ...]
+    known: tuple[CacheScope, ...], asked: list[str], learned: tuple[CacheScope, ...]
 ) -> None:
     really_asked, recorder = remembering(*known)
 
-    verdict = run(evaluation(ALICE), recorder)
+    decision = run(evaluation(ALICE), recorder)
 
     assert really_asked == asked
-    assert isinstance(verdict, Allowed)
-    assert verdict.learned == learned
-    assert verdict.acting == Identity("alice", groups=("system:authenticated",))
+    assert isinstance(decision, Allowed)
+    assert decision.cacheable == learned
+    assert decision.impersonated_user == UserInfo("alice", groups=("system:authenticated",))
 
 
 def test_a_request_that_is_not_understood_is_neither_recalled_nor_remembered() -> None:
-    asked, recorder = remembering(Layer.REQUEST)
+    asked, recorder = remembering(CacheScope.REQUEST)
 
-    verdict = run(evaluation(ALICE, target=b"/api/v1/pods?labelSelector=a%20b"), recorder)
+    decision = run(evaluation(ALICE, target=b"/api/v1/pods?labelSelector=a%20b"), recorder)
 
     assert asked == [ON_LIST, "identity?", USER]
-    assert isinstance(verdict, Allowed)
-    assert verdict.learned == (Layer.IDENTITY,)
+    assert isinstance(decision, Allowed)
+    assert decision.cacheable == (CacheScope.IDENTITY,)
 
 
 def test_legacy_is_recalled_only_if_configured() -> None:
-    asked, recorder = remembering(Layer.IDENTITY)
-    rules = DecisionRules(constrained=False, recalls_legacy=True)
+    asked, recorder = remembering(CacheScope.IDENTITY)
+    rules = ImpersonationRules(constrained=False, caches_legacy=True)
 
-    verdict = run(evaluation(ALICE, rules=rules), recorder)
+    decision = run(evaluation(ALICE, rules=rules), recorder)
 
     assert asked == ["identity?"]
-    assert isinstance(verdict, Allowed)
-    assert verdict.learned == ()
+    assert isinstance(decision, Allowed)
+    assert decision.cacheable == ()
 
 
 def test_what_follows_is_announced_once_and_only_after_the_action_is_allowed() -> None:
-    wanted = Identity("alice", "1", ("a", "b"), extra_of({"a.io/x": ["v"]}))
+    wanted_user = UserInfo("alice", "1", ("a", "b"), make_extra({"a.io/x": ["v"]}))
 
-    asks = play_asks(evaluation(wanted))
+    asks = play_asks(evaluation(wanted_user))
 
     announced = [shorts(ask.upcoming) for ask in asks]
     assert announced[0] == []
     assert announced[1] == [short(ask.check) for ask in asks[2:]]
     assert announced[2:] == [[]] * 4
-    assert {ask.mode for ask in asks} == {Mode.USER_INFO}
+    assert {ask.mode for ask in asks} == {ImpersonationMode.USER_INFO}
 
 
 def test_the_items_behind_a_star_are_announced_when_it_is_denied() -> None:
@@ -127,14 +129,14 @@ def test_the_items_behind_a_star_are_announced_when_it_is_denied() -> None:
 
 
 def test_nothing_behind_a_refusal_is_announced() -> None:
-    wanted = Identity("alice", "1", ("system:masters",), extra_of({"a.io/x": ["v"]}))
+    wanted_user = UserInfo("alice", "1", ("system:masters",), make_extra({"a.io/x": ["v"]}))
 
-    asks = play_asks(evaluation(wanted))
+    asks = play_asks(evaluation(wanted_user))
 
     assert shorts(asks[1].upcoming) == ["impersonate:user-info uids.authentication.k8s.io /1"]
 
 
 def test_all_of_legacy_is_announced_with_its_first_check() -> None:
-    asks = play_asks(evaluation(with_groups(5), remembered=Mode.LEGACY))
+    asks = play_asks(evaluation(with_groups(5), remembered=ImpersonationMode.LEGACY))
 
     assert len(asks[0].upcoming) == 5

@@ -1,10 +1,10 @@
 import pytest
 
 from proxy.core.authorization.access_check import AccessCheck
-from proxy.core.impersonation.evaluation import Denied, forbidden
-from proxy.core.userinfo import Identity
+from proxy.core.impersonation.evaluation import Denied, forbidden_error
+from proxy.core.userinfo import UserInfo
 
-BOB = Identity("bob")
+BOB = UserInfo("bob")
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ BOB = Identity("bob")
         ),
         (
             AccessCheck(
-                Identity("u"),
+                UserInfo("u"),
                 "impersonate:user-info",
                 group="authentication.k8s.io",
                 resource="userextras",
@@ -34,7 +34,7 @@ BOB = Identity("bob")
         ),
         (
             AccessCheck(
-                Identity('<b>"&'), "v", resource="<r>", namespace="n\n", name="<x>&", group="g"
+                UserInfo('<b>"&'), "v", resource="<r>", namespace="n\n", name="<x>&", group="g"
             ),
             "<reason> & more",
             '<r>.g "<x>&" is forbidden: User "&lt;b&gt;\\"&amp;" cannot v resource "&lt;r&gt;"'
@@ -66,11 +66,11 @@ BOB = Identity("bob")
 def test_a_denial_reads_as_the_api_server_s(
     check: AccessCheck, reason: str, message: str, details: dict[str, str]
 ) -> None:
-    refusal = forbidden(Denied(check, reason))
+    error = forbidden_error(Denied(check, reason))
 
-    assert refusal.message == message
-    assert refusal.details == details
-    assert list(refusal.details or {}) == list(details)
+    assert error.message == message
+    assert error.details == details
+    assert list(error.details or {}) == list(details)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_a_denial_reads_as_the_api_server_s(
 def test_the_check_that_failed_is_told_to_auditors_in_few_words(
     check: AccessCheck, text: str
 ) -> None:
-    assert forbidden(Denied(check, "")).failed_check == text
+    assert forbidden_error(Denied(check, "")).failed_check == text
 
 
 def test_a_denial_without_a_failed_check_says_only_why() -> None:
-    refusal = forbidden(Denied(None, "legacy impersonation is disabled"))
+    error = forbidden_error(Denied(None, "legacy impersonation is disabled"))
 
-    assert refusal.message == "legacy impersonation is disabled"
-    assert refusal.details == {}
+    assert error.message == "legacy impersonation is disabled"
+    assert error.details == {}

@@ -1,47 +1,47 @@
 import pytest
 
-from proxy.core.impersonation.checks import DecisionRules, plan_attempts
-from proxy.core.impersonation.evaluation import NO_MODE, hopeless_reason
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
+from proxy.core.impersonation.evaluation import NO_MODE, unsatisfiable_reason
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Caller, Identity
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import Caller, UserInfo
 
-BOB = Caller(Identity("bob"))
-LIST_PODS = parse_action(b"GET", b"/api/v1/pods")
-RULES = DecisionRules(legacy=LegacyPolicy(LegacyAction.DENY))
+BOB = Caller(UserInfo("bob"))
+LIST_PODS = parse_request_info(b"GET", b"/api/v1/pods")
+RULES = ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY))
 
 
-def reason_for(wanted: Identity) -> str | None:
-    return hopeless_reason(plan_attempts(BOB, wanted, LIST_PODS, rules=RULES))
+def reason_for(wanted_user: UserInfo) -> str | None:
+    return unsatisfiable_reason(plan_attempts(BOB, wanted_user, LIST_PODS, rules=RULES))
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "wanted_user",
     [
-        Identity("alice", uid="u", groups=("g",), extra=(("example.com/k", ("v",)),)),
-        Identity("system:node:n1"),
-        Identity("system:serviceaccount:a:b"),
+        UserInfo("alice", uid="u", groups=("g",), extra=(("example.com/k", ("v",)),)),
+        UserInfo("system:node:n1"),
+        UserInfo("system:serviceaccount:a:b"),
     ],
 )
-def test_a_grant_can_open_it(wanted: Identity) -> None:
-    assert reason_for(wanted) is None
+def test_a_grant_can_open_it(wanted_user: UserInfo) -> None:
+    assert reason_for(wanted_user) is None
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reason"),
+    ("wanted_user", "reason"),
     [
-        (Identity("system:node:n1", groups=("system:nodes",)), NO_MODE),
-        (Identity("system:serviceaccount:a:b", uid="u"), NO_MODE),
+        (UserInfo("system:node:n1", groups=("system:nodes",)), NO_MODE),
+        (UserInfo("system:serviceaccount:a:b", uid="u"), NO_MODE),
         (
-            Identity("alice", groups=("g", "system:masters")),
+            UserInfo("alice", groups=("g", "system:masters")),
             "impersonating the system:masters group is not allowed",
         ),
-        (Identity("alice", groups=("",)), "impersonating the empty string group is not allowed"),
+        (UserInfo("alice", groups=("",)), "impersonating the empty string group is not allowed"),
         (
-            Identity("alice", extra=(("", ("v",)),)),
+            UserInfo("alice", extra=(("", ("v",)),)),
             "impersonating the empty string key in extra is not allowed",
         ),
     ],
 )
-def test_no_grant_can_open_it(wanted: Identity, reason: str) -> None:
-    assert reason_for(wanted) == reason
+def test_no_grant_can_open_it(wanted_user: UserInfo, reason: str) -> None:
+    assert reason_for(wanted_user) == reason

@@ -1,65 +1,65 @@
 import pytest
 
 from proxy.core.errors import BadRequest
-from proxy.core.impersonation.headers import ImpersonationLimits, read_wanted_identity
-from proxy.core.userinfo import Identity, extra_of
+from proxy.core.impersonation.headers import ImpersonationLimits, parse_impersonation_headers
+from proxy.core.userinfo import UserInfo, make_extra
 
 USER = (b"Impersonate-User", b"alice")
 
 
 @pytest.mark.parametrize(
-    ("headers", "wanted"),
+    ("headers", "wanted_user"),
     [
         ([], None),
         ([(b"Accept", b"*/*"), (b"X-Impersonate-User", b"a")], None),
         ([(b"Impersonate-User", b"")], None),
         ([(b"Impersonate-User", b""), (b"Impersonate-Uid", b"")], None),
         ([(b"Impersonate-Uid", b"")], None),
-        ([USER], Identity("alice")),
-        ([(b"impersonate-USER", "ünï".encode())], Identity("ünï")),
-        ([USER, (b"Impersonate-Uid", b"1")], Identity("alice", uid="1")),
-        ([USER, (b"Impersonate-Uid", b"")], Identity("alice")),
+        ([USER], UserInfo("alice")),
+        ([(b"impersonate-USER", "ünï".encode())], UserInfo("ünï")),
+        ([USER, (b"Impersonate-Uid", b"1")], UserInfo("alice", uid="1")),
+        ([USER, (b"Impersonate-Uid", b"")], UserInfo("alice")),
         (
             [(b"Impersonate-Group", b"b"), USER, (b"Impersonate-Group", b"a,b")],
-            Identity("alice", groups=("b", "a,b")),
+            UserInfo("alice", groups=("b", "a,b")),
         ),
-        ([USER, (b"Impersonate-Group", b"")], Identity("alice", groups=("",))),
+        ([USER, (b"Impersonate-Group", b"")], UserInfo("alice", groups=("",))),
         (
             [USER, (b"Impersonate-Group", b"a"), (b"Impersonate-Group", b"a")],
-            Identity("alice", groups=("a", "a")),
+            UserInfo("alice", groups=("a", "a")),
         ),
         (
             [USER, (b"Impersonate-Extra-B", b"2"), (b"IMPERSONATE-EXTRA-a", b""),
              (b"impersonate-extra-b", b"1")],
-            Identity("alice", extra=extra_of({"a": [""], "b": ["2", "1"]})),
+            UserInfo("alice", extra=make_extra({"a": [""], "b": ["2", "1"]})),
         ),
-        ([USER, (b"Impersonate-Extra-", b"v")], Identity("alice", extra=extra_of({"": ["v"]}))),
+        ([USER, (b"Impersonate-Extra-", b"v")], UserInfo("alice", extra=make_extra({"": ["v"]}))),
         (
             [USER, (b"Impersonate-Extra-Acme.io%2FProject", b"v")],
-            Identity("alice", extra=extra_of({"acme.io/project": ["v"]})),
+            UserInfo("alice", extra=make_extra({"acme.io/project": ["v"]})),
         ),
         (
             [USER, (b"Impersonate-Extra-%4dixed.example%2f%4bey", b"V")],
-            Identity("alice", extra=extra_of({"Mixed.example/Key": ["V"]})),
+            UserInfo("alice", extra=make_extra({"Mixed.example/Key": ["V"]})),
         ),
         (
             [USER, (b"Impersonate-Extra-%ZZ%2F", b"v")],
-            Identity("alice", extra=extra_of({"%zz%2f": ["v"]})),
+            UserInfo("alice", extra=make_extra({"%zz%2f": ["v"]})),
         ),
         (
             [USER, (b"Impersonate-Extra-a+b_c%20%e1%9b%84", b"v")],
-            Identity("alice", extra=extra_of({"a+b_c \u16c4": ["v"]})),
+            UserInfo("alice", extra=make_extra({"a+b_c \u16c4": ["v"]})),
         ),
         (
             [USER, (b"Impersonate-Extra-%61", b"1"), (b"Impersonate-Extra-A", b"2")],
-            Identity("alice", extra=extra_of({"a": ["1", "2"]})),
+            UserInfo("alice", extra=make_extra({"a": ["1", "2"]})),
         ),
     ],
 )  # fmt: skip
 def test_headers_name_the_wanted_identity(
-    headers: list[tuple[bytes, bytes]], wanted: Identity | None
+    headers: list[tuple[bytes, bytes]], wanted_user: UserInfo | None
 ) -> None:
-    assert read_wanted_identity(headers) == wanted
+    assert parse_impersonation_headers(headers) == wanted_user
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_anything_without_a_user_is_refused_in_the_words_of_the_server_in_force(
     headers: list[tuple[bytes, bytes]], constrained: str, former: str
 ) -> None:
     with pytest.raises(BadRequest) as now:
-        read_wanted_identity(headers)
+        parse_impersonation_headers(headers)
     with pytest.raises(BadRequest) as before:
-        read_wanted_identity(headers, constrained=False)
+        parse_impersonation_headers(headers, constrained=False)
 
     assert now.value.message == f"requested {constrained} without impersonating a user name"
     assert before.value.message == f"requested [{former}] without impersonating a user"
@@ -141,14 +141,14 @@ def test_a_header_that_could_be_read_in_two_ways_is_refused(
     header: tuple[bytes, bytes], message: str
 ) -> None:
     with pytest.raises(BadRequest) as refusal:
-        read_wanted_identity([USER, header])
+        parse_impersonation_headers([USER, header])
 
     assert refusal.value.message == message
 
 
 def test_a_second_uid_is_refused_even_if_the_first_was_empty() -> None:
     with pytest.raises(BadRequest, match="more than one Impersonate-Uid header"):
-        read_wanted_identity([USER, (b"Impersonate-Uid", b""), (b"Impersonate-Uid", b"1")])
+        parse_impersonation_headers([USER, (b"Impersonate-Uid", b""), (b"Impersonate-Uid", b"1")])
 
 
 LIMITS = ImpersonationLimits(groups=2, extra_values=2, value_bytes=5)
@@ -170,7 +170,7 @@ def test_more_identity_than_the_limits_allow_is_refused(
     headers: list[tuple[bytes, bytes]], message: str
 ) -> None:
     with pytest.raises(BadRequest) as refusal:
-        read_wanted_identity([USER, *headers], limits=LIMITS)
+        parse_impersonation_headers([USER, *headers], limits=LIMITS)
 
     assert refusal.value.message == message
 
@@ -182,6 +182,6 @@ def test_as_much_identity_as_the_limits_allow_is_read() -> None:
         *[(b"Impersonate-Extra-abcde", b"v")] * 2,
     ]
 
-    wanted = read_wanted_identity(headers, limits=LIMITS)
+    wanted_user = parse_impersonation_headers(headers, limits=LIMITS)
 
-    assert wanted == Identity("12345", groups=("g", "g"), extra=(("abcde", ("v", "v")),))
+    assert wanted_user == UserInfo("12345", groups=("g", "g"), extra=(("abcde", ("v", "v")),))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.core.impersonation.modes import BoundPod, pod_without_node
-from proxy.core.userinfo import NODE_NAME_KEY, Identity, extra_of
+from proxy.core.impersonation.modes import BoundPod, pod_bound_without_node
+from proxy.core.userinfo import NODE_NAME_KEY, UserInfo, make_extra
 
 ACCOUNT = "system:serviceaccount:agents:agent"
 NAME, UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
@@ -11,9 +11,9 @@ BOUND = {NAME: ["agent-1"], UID: ["u-1"]}
 
 
 def test_a_token_of_a_pod_that_names_no_node_has_something_to_find_out() -> None:
-    caller = Identity(ACCOUNT, extra=extra_of({**BOUND, "other": ["1"]}))
+    caller = UserInfo(ACCOUNT, extra=make_extra({**BOUND, "other": ["1"]}))
 
-    assert pod_without_node(caller) == BoundPod("agents", "agent", "agent-1", "u-1")
+    assert pod_bound_without_node(caller) == BoundPod("agents", "agent", "agent-1", "u-1")
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_a_token_of_a_pod_that_names_no_node_has_something_to_find_out() -> None
 def test_for_anybody_else_there_is_nothing_to_find_out(
     name: str, extra: dict[str, list[str]]
 ) -> None:
-    assert pod_without_node(Identity(name, extra=extra_of(extra))) is None
+    assert pod_bound_without_node(UserInfo(name, extra=make_extra(extra))) is None

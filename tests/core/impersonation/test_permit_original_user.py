@@ -8,7 +8,7 @@ from proxy.core.impersonation.permit import (
     is_reserved_key,
     with_original_user,
 )
-from proxy.core.userinfo import Caller, Identity, extra_of
+from proxy.core.userinfo import Caller, UserInfo, make_extra
 
 
 @pytest.mark.parametrize(
@@ -25,17 +25,19 @@ from proxy.core.userinfo import Caller, Identity, extra_of
     ],
 )
 def test_a_key_is_reserved_however_it_is_written(key: str, *, is_reserved: bool) -> None:
-    identity = Identity("bob", extra=extra_of({"a": ("b",), key: ("root",)}))
+    user = UserInfo("bob", extra=make_extra({"a": ("b",), key: ("root",)}))
 
     assert is_reserved_key(key) is is_reserved
-    assert has_reserved_key(identity) is is_reserved
+    assert has_reserved_key(user) is is_reserved
 
 
 def test_the_caller_is_told_beside_what_was_wanted() -> None:
-    caller = Caller(Identity("robot", uid="7", groups=("robots", "system:authenticated")))
-    acting = Identity("bob", groups=("dev",), extra=extra_of({"z": ("1",), "a": ("2",)}))
+    caller = Caller(UserInfo("robot", uid="7", groups=("robots", "system:authenticated")))
+    impersonated_user = UserInfo(
+        "bob", groups=("dev",), extra=make_extra({"z": ("1",), "a": ("2",)})
+    )
 
-    told = with_original_user(acting, caller)
+    told = with_original_user(impersonated_user, caller)
 
     assert (told.name, told.uid, told.groups) == ("bob", "", ("dev",))
     assert dict(told.extra) == {
@@ -48,6 +50,6 @@ def test_the_caller_is_told_beside_what_was_wanted() -> None:
 
 
 def test_what_the_caller_lacks_has_no_key() -> None:
-    told = with_original_user(Identity("bob"), Caller(Identity("robot")))
+    told = with_original_user(UserInfo("bob"), Caller(UserInfo("robot")))
 
     assert dict(told.extra) == {NAME_KEY: ("robot",)}

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy, LegacyRule
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 POLICY = LegacyPolicy(
     LegacyAction.DENY,
@@ -16,17 +16,17 @@ POLICY = LegacyPolicy(
 @pytest.mark.parametrize(
     ("caller", "action"),
     [
-        (Identity("bob", groups=("ops",)), LegacyAction.WARN),
-        (Identity("alice", groups=("dev", "ops")), LegacyAction.ALLOW),
-        (Identity("system:serviceaccount:ns:sa"), LegacyAction.ALLOW),
-        (Identity("system:serviceaccount:ns:other"), LegacyAction.DENY),
-        (Identity("ns:sa"), LegacyAction.DENY),
-        (Identity("alice"), LegacyAction.DENY),
+        (UserInfo("bob", groups=("ops",)), LegacyAction.WARN),
+        (UserInfo("alice", groups=("dev", "ops")), LegacyAction.ALLOW),
+        (UserInfo("system:serviceaccount:ns:sa"), LegacyAction.ALLOW),
+        (UserInfo("system:serviceaccount:ns:other"), LegacyAction.DENY),
+        (UserInfo("ns:sa"), LegacyAction.DENY),
+        (UserInfo("alice"), LegacyAction.DENY),
     ],
 )
-def test_the_first_rule_that_names_a_caller_wins(caller: Identity, action: LegacyAction) -> None:
+def test_the_first_rule_that_names_a_caller_wins(caller: UserInfo, action: LegacyAction) -> None:
     assert POLICY.action_for(caller) is action
 
 
 def test_legacy_is_allowed_unless_configured_otherwise() -> None:
-    assert LegacyPolicy().action_for(Identity("bob")) is LegacyAction.ALLOW
+    assert LegacyPolicy().action_for(UserInfo("bob")) is LegacyAction.ALLOW

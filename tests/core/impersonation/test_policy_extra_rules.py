@@ -1,13 +1,13 @@
 import pytest
 
-from proxy.core.impersonation.policy import extra_fault
-from proxy.core.userinfo import Extra, extra_of
+from proxy.core.impersonation.policy import validate_extra
+from proxy.core.userinfo import Extra, make_extra
 from tests.core.vectors import KeyVector, load
 
 
 @pytest.mark.parametrize("vector", load("extra_keys", KeyVector), ids=lambda v: v["Key"])
 def test_an_invalid_extra_key_is_refused_in_the_api_server_s_words(vector: KeyVector) -> None:
-    fault = extra_fault(((vector["Key"], ("value",)),))
+    fault = validate_extra(((vector["Key"], ("value",)),))
 
     if vector["Fault"]:
         assert fault == f"impersonating an invalid key in extra is not allowed: {vector['Fault']}"
@@ -22,18 +22,18 @@ def test_an_invalid_extra_key_is_refused_in_the_api_server_s_words(vector: KeyVe
     ("extra", "fault"),
     [
         ((), None),
-        (extra_of({"a.io/b": ["c", "d"]}), None),
-        (extra_of({"": ["c"]}), "impersonating the empty string key in extra is not allowed"),
-        (extra_of({"a.io/b": []}), "impersonating empty values in extra is not allowed"),
+        (make_extra({"a.io/b": ["c", "d"]}), None),
+        (make_extra({"": ["c"]}), "impersonating the empty string key in extra is not allowed"),
+        (make_extra({"a.io/b": []}), "impersonating empty values in extra is not allowed"),
         (
-            extra_of({"a.io/b": ["c", ""]}),
+            make_extra({"a.io/b": ["c", ""]}),
             "impersonating the empty string value in extra is not allowed",
         ),
         (
-            extra_of({"a.io/b": ["c"], "a.io/c": [""]}),
+            make_extra({"a.io/b": ["c"], "a.io/c": [""]}),
             "impersonating the empty string value in extra is not allowed",
         ),
     ],
 )
 def test_empty_keys_and_values_are_refused(extra: Extra, fault: str | None) -> None:
-    assert extra_fault(extra) == fault
+    assert validate_extra(extra) == fault

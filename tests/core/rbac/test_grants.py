@@ -4,33 +4,33 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.impersonation.checks import DecisionRules
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.checks import ImpersonationRules
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.grants import (
     GrantObject,
-    Need,
-    Ungrantable,
+    GrantRequirement,
+    UngrantableError,
     grant_objects,
     needed_checks,
-    objects_for,
+    rbac_objects_for,
 )
 from proxy.core.rbac.model import Rule, Subject, read_rbac
-from proxy.core.requestinfo.request_info import Action, parse_action
-from proxy.core.userinfo import Identity, extra_of
+from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
+from proxy.core.userinfo import UserInfo, make_extra
 
 DESK = Subject("ServiceAccount", "desk", "tools")
 JANE = Subject("User", "jane")
-ALICE = Identity("alice")
+ALICE = UserInfo("alice")
 
 
-def action(method: str, target: str) -> Action:
-    return parse_action(method.encode(), target.encode())
+def action(method: str, target: str) -> RequestInfo:
+    return parse_request_info(method.encode(), target.encode())
 
 
 LIST_PODS = action("GET", "/api/v1/namespaces/shop/pods")
 GET_POD = action("GET", "/api/v1/namespaces/shop/pods/web")
 VERSION = action("GET", "/version")
-NEED = Need(JANE, Mode.USER_INFO, ALICE, (LIST_PODS,))
+NEED = GrantRequirement(JANE, ImpersonationMode.USER_INFO, ALICE, (LIST_PODS,))
 
 
 def rules_of(objects: list[GrantObject]) -> dict[tuple[str, str], list[Rule]]:
@@ -104,7 +104,7 @@ CASES = [
     pytest.param(
         replace(
             NEED,
-            wanted=Identity("alice", "7", ("dev", "ops"), extra_of({"a.io/b": ["1", "2"]})),
+            wanted_user=UserInfo("alice", "7", ("dev", "ops"), make_extra({"a.io/b": ["1", "2"]})),
         ),
         {
             ("ClusterRole", ""): [
@@ -118,7 +118,7 @@ CASES = [
         id="every part of an identity is named",
     ),
     pytest.param(
-        replace(NEED, wanted=Identity("alice", groups=("a", "b", "c", "d", "e"))),
+        replace(NEED, wanted_user=UserInfo("alice", groups=("a", "b", "c", "d", "e"))),
         {
             ("ClusterRole", ""): [
                 identity("user-info", "groups", "a", "b", "c", "d", "e"),
@@ -130,7 +130,9 @@ CASES = [
     ),
     pytest.param(
         replace(
-            NEED, mode=Mode.SERVICE_ACCOUNT, wanted=Identity("system:serviceaccount:bank:teller")
+            NEED,
+            mode=ImpersonationMode.SERVICE_ACCOUNT,
+            wanted_user=UserInfo("system:serviceaccount:bank:teller"),
         ),
         {
             ("Role", "bank"): [identity("serviceaccount", "serviceaccounts", "teller")],
@@ -139,7 +141,9 @@ CASES = [
         id="a service account is granted where it lives",
     ),
     pytest.param(
-        replace(NEED, mode=Mode.ARBITRARY_NODE, wanted=Identity("system:node:n1")),
+        replace(
+            NEED, mode=ImpersonationMode.ARBITRARY_NODE, wanted_user=UserInfo("system:node:n1")
+        ),
         {
             ("ClusterRole", ""): [identity("arbitrary-node", "nodes", "n1")],
             ("Role", "shop"): [on("arbitrary-node", "list")],
@@ -147,7 +151,12 @@ CASES = [
         id="a node is granted without its prefix",
     ),
     pytest.param(
-        replace(NEED, subject=DESK, mode=Mode.ASSOCIATED_NODE, wanted=Identity("system:node:n1")),
+        replace(
+            NEED,
+            subject=DESK,
+            mode=ImpersonationMode.ASSOCIATED_NODE,
+            wanted_user=UserInfo("system:node:n1"),
+        ),
         {
             ("ClusterRole", ""): [identity("associated-node", "nodes")],
             ("Role", "shop"): [on("associated-node", "list")],
@@ -189,7 +198,7 @@ CASES = [
         replace(
             NEED,
             actions=(action("GET", "/api/v1/namespaces/shop/pods/web/exec"),),
-            rules=DecisionRules(upgrade_needs_create=True),
+            rules=ImpersonationRules(upgrade_needs_create=True),
             is_upgrade=True,
         ),
         {
@@ -205,7 +214,7 @@ CASES = [
 
 @pytest.mark.parametrize(("need", "expected"), CASES)
 def test_a_need_becomes_these_rules(
-    need: Need, expected: dict[tuple[str, str], list[Rule]]
+    need: GrantRequirement, expected: dict[tuple[str, str], list[Rule]]
 ) -> None:
     objects = grant_objects([need])
 
@@ -213,14 +222,14 @@ def test_a_need_becomes_these_rules(
 
 
 @pytest.mark.parametrize("need", [case.values[0] for case in CASES], ids=[c.id for c in CASES])
-def test_what_is_granted_answers_every_check(need: Need) -> None:
+def test_what_is_granted_answers_every_check(need: GrantRequirement) -> None:
     rbac = read_rbac(grant_objects([need]))
 
     checks = needed_checks(need)
 
     name = "jane" if need.subject == JANE else "system:serviceaccount:tools:desk"
-    assert all(rbac.allows(replace(check, user=Identity(name))) for check in checks)
-    assert not any(rbac.allows(replace(check, user=Identity("bob"))) for check in checks)
+    assert all(rbac.allows(replace(check, user=UserInfo(name))) for check in checks)
+    assert not any(rbac.allows(replace(check, user=UserInfo("bob"))) for check in checks)
 
 
 def test_needs_are_merged_where_nothing_is_added_by_it() -> None:
@@ -278,7 +287,7 @@ def test_equal_rights_are_one_role_with_all_who_hold_it() -> None:
 
 
 def test_different_rights_under_one_name_do_not_take_each_others_place() -> None:
-    other = replace(NEED, subject=Subject("Group", "ops"), wanted=Identity("bob"))
+    other = replace(NEED, subject=Subject("Group", "ops"), wanted_user=UserInfo("bob"))
 
     objects = grant_objects([NEED, other], name="desk")
 
@@ -299,7 +308,7 @@ def test_names_say_who_and_tell_grants_apart() -> None:
 
 
 def test_the_order_of_needs_does_not_matter() -> None:
-    others = [replace(NEED, wanted=Identity("bob"), actions=(GET_POD, VERSION)), NEED]
+    others = [replace(NEED, wanted_user=UserInfo("bob"), actions=(GET_POD, VERSION)), NEED]
 
     assert grant_objects(others) == grant_objects(reversed(others))
 
@@ -308,33 +317,39 @@ def test_the_order_of_needs_does_not_matter() -> None:
     ("need", "why"),
     [
         pytest.param(
-            replace(NEED, wanted=Identity("alice", groups=("system:masters",))),
+            replace(NEED, wanted_user=UserInfo("alice", groups=("system:masters",))),
             "impersonating the system:masters group is not allowed",
             id="masters",
         ),
         pytest.param(
-            replace(NEED, wanted=Identity("alice", extra=extra_of({"scopes": ["a"]}))),
+            replace(NEED, wanted_user=UserInfo("alice", extra=make_extra({"scopes": ["a"]}))),
             "impersonating an invalid key in extra is not allowed",
             id="extra key",
         ),
-        pytest.param(replace(NEED, mode=Mode.LEGACY), "is not proposed", id="legacy"),
+        pytest.param(replace(NEED, mode=ImpersonationMode.LEGACY), "is not proposed", id="legacy"),
         pytest.param(
-            replace(NEED, wanted=Identity("system:node:n1")),
+            replace(NEED, wanted_user=UserInfo("system:node:n1")),
             "nodes and service accounts have modes of their own",
             id="a node as a user",
         ),
         pytest.param(
-            replace(NEED, mode=Mode.ARBITRARY_NODE, wanted=Identity("system:node:n1", "7")),
+            replace(
+                NEED,
+                mode=ImpersonationMode.ARBITRARY_NODE,
+                wanted_user=UserInfo("system:node:n1", "7"),
+            ),
             "with groups, a uid or extras",
             id="a node with a uid",
         ),
         pytest.param(
-            replace(NEED, mode=Mode.ARBITRARY_NODE),
+            replace(NEED, mode=ImpersonationMode.ARBITRARY_NODE),
             "arbitrary-node mode does not apply to alice",
             id="a user as a node",
         ),
         pytest.param(
-            replace(NEED, mode=Mode.ASSOCIATED_NODE, wanted=Identity("system:node:n1")),
+            replace(
+                NEED, mode=ImpersonationMode.ASSOCIATED_NODE, wanted_user=UserInfo("system:node:n1")
+            ),
             "for whoever is no service account",
             id="a user has no node",
         ),
@@ -360,8 +375,10 @@ def test_the_order_of_needs_does_not_matter() -> None:
         ),
     ],
 )
-def test_what_no_grant_can_allow_is_refused_with_the_reason(need: Need, why: str) -> None:
-    with pytest.raises(Ungrantable) as refused:
+def test_what_no_grant_can_allow_is_refused_with_the_reason(
+    need: GrantRequirement, why: str
+) -> None:
+    with pytest.raises(UngrantableError) as refused:
         grant_objects([need])
 
     assert why in str(refused.value)
@@ -369,7 +386,9 @@ def test_what_no_grant_can_allow_is_refused_with_the_reason(need: Need, why: str
 
 def test_a_group_may_act_as_the_own_nodes_of_its_service_accounts() -> None:
     group = Subject("Group", "system:serviceaccounts:tools")
-    need = Need(group, Mode.ASSOCIATED_NODE, Identity("system:node:n1"), (LIST_PODS,))
+    need = GrantRequirement(
+        group, ImpersonationMode.ASSOCIATED_NODE, UserInfo("system:node:n1"), (LIST_PODS,)
+    )
 
     objects = grant_objects([need])
 
@@ -379,11 +398,11 @@ def test_a_group_may_act_as_the_own_nodes_of_its_service_accounts() -> None:
 def test_checks_that_were_denied_are_granted_as_they_are() -> None:
     action_check, user_check = needed_checks(NEED)
 
-    assert rules_of(objects_for(JANE, [user_check])) == {
+    assert rules_of(rbac_objects_for(JANE, [user_check])) == {
         ("ClusterRole", ""): [identity("user-info", "users", "alice")]
     }
-    assert rules_of(objects_for(JANE, [action_check])) == {
+    assert rules_of(rbac_objects_for(JANE, [action_check])) == {
         ("Role", "shop"): [on("user-info", "list")]
     }
-    with pytest.raises(Ungrantable):
-        objects_for(JANE, [replace(action_check, resource="*")])
+    with pytest.raises(UngrantableError):
+        rbac_objects_for(JANE, [replace(action_check, resource="*")])

@@ -8,16 +8,16 @@ from proxy.core.authorization.access_check import AccessCheck
 from proxy.core.rbac.model import (
     Binding,
     Manifest,
-    Rbac,
+    RBACSnapshot,
     Rule,
     Subject,
     read_rbac,
     subject_of,
 )
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
-ALICE = Identity("alice", groups=("dev", "system:authenticated"))
-DEPUTY = Identity("system:serviceaccount:tools:deputy")
+ALICE = UserInfo("alice", groups=("dev", "system:authenticated"))
+DEPUTY = UserInfo("system:serviceaccount:tools:deputy")
 EXEC = AccessCheck(
     ALICE,
     "impersonate-on:user-info:get",
@@ -95,13 +95,13 @@ def test_a_rule_matches_like_the_authorizer(
     ],
 )
 def test_a_subject_is_held_as_the_authorizer_says(
-    subject: Subject, identity: Identity, namespace: str, *, expected: bool
+    subject: Subject, user: UserInfo, namespace: str, *, expected: bool
 ) -> None:
-    assert subject.is_held_by(identity, namespace) is expected
+    assert subject.matches(user, namespace) is expected
 
 
 def test_a_binding_in_a_namespace_holds_there_only() -> None:
-    here = Rbac((Binding("b", "shop", "Role/r", (Subject("User", "alice"),), (RULE,)),))
+    here = RBACSnapshot((Binding("b", "shop", "Role/r", (Subject("User", "alice"),), (RULE,)),))
 
     assert here.allows(EXEC)
     assert not here.allows(replace(EXEC, namespace="bank"))
@@ -113,15 +113,17 @@ def test_a_binding_in_a_namespace_opens_no_path() -> None:
     rule = Rule(("*",), paths=("*",))
     subject = Subject("User", "alice")
 
-    assert not Rbac((Binding("b", "shop", "ClusterRole/r", (subject,), (rule,)),)).allows(VERSION)
-    assert Rbac((Binding("b", "", "ClusterRole/r", (subject,), (rule,)),)).allows(VERSION)
+    assert not RBACSnapshot((Binding("b", "shop", "ClusterRole/r", (subject,), (rule,)),)).allows(
+        VERSION
+    )
+    assert RBACSnapshot((Binding("b", "", "ClusterRole/r", (subject,), (rule,)),)).allows(VERSION)
 
 
 def test_whom_a_check_would_be_open_to_is_told_with_where_from() -> None:
     local = Binding("l", "shop", "Role/r", (Subject("ServiceAccount", "deputy"),), (RULE,))
     wide = Binding("w", "", "ClusterRole/r", (Subject("Group", "ops"),), (RULE,))
 
-    opened = list(Rbac((local, wide)).opening(EXEC))
+    opened = list(RBACSnapshot((local, wide)).first_allowing(EXEC))
 
     assert opened == [
         (local, Subject("ServiceAccount", "deputy", "shop")),

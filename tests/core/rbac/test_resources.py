@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.core.rbac.resources import BUILT_IN, Resource
+from proxy.core.rbac.resources import BUILT_IN, APIResource
 
 
 @pytest.mark.parametrize(
@@ -25,20 +25,20 @@ from proxy.core.rbac.resources import BUILT_IN, Resource
 )
 def test_a_near_miss_is_recognized(group: str, name: str, meant: str) -> None:
     assert BUILT_IN.find(group, name) is None
-    assert str(BUILT_IN.meant(group, name)) == meant
+    assert str(BUILT_IN.suggest(group, name)) == meant
 
 
 def test_nothing_is_made_up() -> None:
-    assert BUILT_IN.meant("", "zebras") is None
+    assert BUILT_IN.suggest("", "zebras") is None
 
 
 def test_what_a_cluster_has_besides_is_added() -> None:
-    zebras = Resource("acme.io", "zebras", is_namespaced=True)
+    zebras = APIResource("acme.io", "zebras", is_namespaced=True)
 
     extended = BUILT_IN.extended([zebras])
 
     assert not BUILT_IN.knows_group("acme.io")
     assert extended.knows_group("acme.io")
     assert extended.find("acme.io", "zebras") == zebras
-    assert extended.meant("acme.io", "zebra") == zebras
-    assert extended.find("", "pods") == Resource("", "pods", is_namespaced=True)
+    assert extended.suggest("acme.io", "zebra") == zebras
+    assert extended.find("", "pods") == APIResource("", "pods", is_namespaced=True)

@@ -2,27 +2,27 @@
 
 import pytest
 
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.model import (
     Binding,
-    Rbac,
+    RBACSnapshot,
     Rule,
     Subject,
 )
 from proxy.core.rbac.who_can import (
     Found,
     Holder,
-    caller_identity,
     identity_holders,
-    master_holders,
+    masters_impersonators,
     node_holders,
+    user_of_caller,
 )
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Identity
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import UserInfo
 
-LIST = parse_action(b"GET", b"/api/v1/namespaces/shop/pods")
+LIST = parse_request_info(b"GET", b"/api/v1/namespaces/shop/pods")
 AUTHENTICATION = ("authentication.k8s.io",)
-ALICE = Identity("alice")
+ALICE = UserInfo("alice")
 MASTERS = ("system:masters",)
 JANE, DEV = Subject("User", "jane"), Subject("Group", "dev")
 
@@ -53,7 +53,7 @@ def told(found: list[Found]) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 def test_both_halves_are_needed_whoever_brings_them() -> None:
-    rbac = Rbac(
+    rbac = RBACSnapshot(
         (
             bound("be", JANE, may_be("user-info", "users", "alice")),
             bound("do", DEV, may_list("user-info"), namespace="shop"),
@@ -66,30 +66,30 @@ def test_both_halves_are_needed_whoever_brings_them() -> None:
     assert told(found) == [("user-info", "jane", ("dev",))]
     jane = found[1][1]
     assert jane.roles == ("shop/ClusterRole/do", "ClusterRole/be")
-    assert caller_identity(jane, ALICE) == Identity("jane", groups=("dev", "system:authenticated"))
+    assert user_of_caller(jane, ALICE) == UserInfo("jane", groups=("dev", "system:authenticated"))
 
 
 def test_members_of_the_privileged_group_need_no_role() -> None:
-    assert identity_holders(Rbac(), ALICE, LIST) == [
-        (ALICE, Holder(Mode.USER_INFO, "", MASTERS)),
-        (ALICE, Holder(Mode.LEGACY, "", MASTERS)),
+    assert identity_holders(RBACSnapshot(), ALICE, LIST) == [
+        (ALICE, Holder(ImpersonationMode.USER_INFO, "", MASTERS)),
+        (ALICE, Holder(ImpersonationMode.LEGACY, "", MASTERS)),
     ]
 
 
 def test_whoever_is_logged_in_and_who_is_not_are_told_apart() -> None:
     rules = may_be("user-info", "users"), may_list("user-info")
-    everyone = Rbac((bound("r", Subject("Group", "system:authenticated"), *rules),))
-    nobody = Rbac((bound("r", Subject("Group", "system:unauthenticated"), *rules),))
+    everyone = RBACSnapshot((bound("r", Subject("Group", "system:authenticated"), *rules),))
+    nobody = RBACSnapshot((bound("r", Subject("Group", "system:unauthenticated"), *rules),))
 
     assert told(identity_holders(everyone, ALICE, LIST)) == [("user-info", "", ())]
     assert told(identity_holders(nobody, ALICE, LIST)) == [("user-info", "system:anonymous", ())]
 
 
 def test_a_star_or_each_item_opens_many_groups() -> None:
-    wanted = Identity("alice", groups=("a", "b", "c", "d"))
+    wanted_user = UserInfo("alice", groups=("a", "b", "c", "d"))
     base = may_be("user-info", "users"), may_list("user-info")
     ann, bob, cid = (Subject("User", name) for name in ("ann", "bob", "cid"))
-    rbac = Rbac(
+    rbac = RBACSnapshot(
         (
             bound("star", ann, *base, may_be("user-info", "groups", "*")),
             bound("each", bob, *base, may_be("user-info", "groups", "a", "b", "c", "d")),
@@ -97,23 +97,26 @@ def test_a_star_or_each_item_opens_many_groups() -> None:
         )
     )
 
-    assert told(identity_holders(rbac, wanted, LIST)) == [
+    assert told(identity_holders(rbac, wanted_user, LIST)) == [
         ("user-info", "ann", ()),
         ("user-info", "bob", ()),
     ]
 
 
 def test_no_constrained_right_opens_the_privileged_group() -> None:
-    wanted = Identity("alice", groups=MASTERS)
+    wanted_user = UserInfo("alice", groups=MASTERS)
     everything = Rule(("impersonate:user-info", "impersonate-on:user-info:list"), ("*",), ("*",))
 
-    assert told(identity_holders(Rbac((bound("r", JANE, everything),)), wanted, LIST)) == []
+    assert (
+        told(identity_holders(RBACSnapshot((bound("r", JANE, everything),)), wanted_user, LIST))
+        == []
+    )
 
 
 def test_only_service_accounts_have_a_node_of_their_own() -> None:
     rules = may_be("associated-node", "nodes"), may_list("associated-node")
     accounts = Subject("Group", "system:serviceaccounts:tools")
-    rbac = Rbac(
+    rbac = RBACSnapshot(
         (
             bound("a", Subject("ServiceAccount", "agent", "kube"), *rules),
             bound("b", accounts, rules[0]),
@@ -123,21 +126,21 @@ def test_only_service_accounts_have_a_node_of_their_own() -> None:
         )
     )
 
-    found = identity_holders(rbac, Identity("system:node:n1"), LIST)
+    found = identity_holders(rbac, UserInfo("system:node:n1"), LIST)
 
     assert told(found) == [
         ("associated-node", "", ("system:serviceaccounts:tools",)),
         ("associated-node", "system:serviceaccount:kube:agent", ()),
     ]
     assert found[0][1].roles == ("ClusterRole/all", "ClusterRole/b")
-    caller = caller_identity(found[0][1], Identity("system:node:n1"))
+    caller = user_of_caller(found[0][1], UserInfo("system:node:n1"))
     assert caller.name.startswith("system:serviceaccount:")
     assert "system:serviceaccounts" in caller.groups
 
 
 def test_groups_that_come_together_are_named_once() -> None:
     own, every = "system:serviceaccounts:tools", "system:serviceaccounts"
-    rbac = Rbac(
+    rbac = RBACSnapshot(
         (
             bound("be", Subject("Group", own), may_be("user-info", "users")),
             bound("do", Subject("Group", every), may_list("user-info")),
@@ -148,14 +151,14 @@ def test_groups_that_come_together_are_named_once() -> None:
 
     assert told(found) == [("user-info", "", (own,))]
     holder = next(one for _, one in found if one.groups == (own,))
-    assert {own, every} <= set(caller_identity(holder, ALICE).groups)
+    assert {own, every} <= set(user_of_caller(holder, ALICE).groups)
     assert holder.roles == ("ClusterRole/do", "ClusterRole/be")
 
 
 def test_any_node_is_more_than_one() -> None:
     one, every, old = (Subject("User", name) for name in ("one", "every", "old"))
     halfway = Subject("User", "halfway")
-    rbac = Rbac(
+    rbac = RBACSnapshot(
         (
             bound("a", one, may_be("arbitrary-node", "nodes", "n1"), may_list("arbitrary-node")),
             bound("b", every, may_be("arbitrary-node", "nodes"), may_list("arbitrary-node")),
@@ -190,17 +193,19 @@ def test_the_privileged_group_is_reached_by_legacy_with_some_user(
 ) -> None:
     masters = bound("m", JANE, legacy("groups", "system:masters"))
 
-    found = master_holders(Rbac((masters, bound("u", JANE, rule, namespace=namespace))))
+    found = masters_impersonators(
+        RBACSnapshot((masters, bound("u", JANE, rule, namespace=namespace)))
+    )
 
-    assert [wanted for wanted, _ in found] == (
-        [Identity(expected, groups=MASTERS)] if expected else []
+    assert [wanted_user for wanted_user, _ in found] == (
+        [UserInfo(expected, groups=MASTERS)] if expected else []
     )
     assert all(holder.name == "jane" for _, holder in found)
 
 
 def test_subjects_of_unknown_kind_or_place_are_nobody() -> None:
     rules = may_be("user-info", "users"), may_list("user-info")
-    rbac = Rbac(
+    rbac = RBACSnapshot(
         (
             bound("a", Subject("user", "jane"), *rules),
             bound("b", Subject("ServiceAccount", "lost"), *rules),

@@ -1,8 +1,8 @@
 import pytest
 
-from proxy.core.errors import BadRequest, TargetTooLong, UnreadableRequest
+from proxy.core.errors import BadRequest, RequestInfoError, TargetTooLong
 from proxy.core.gocompat.url import request_uri
-from proxy.core.requestinfo.request_info import Action, check_target_length, parse_action
+from proxy.core.requestinfo.request_info import RequestInfo, check_target_length, parse_request_info
 from tests.core.vectors import ActionVector, load
 
 VECTORS = load("actions", ActionVector)
@@ -16,18 +16,21 @@ VECTORS = load("actions", ActionVector)
 def test_a_request_does_what_the_api_server_takes_it_for(vector: ActionVector) -> None:
     target = vector["Target"].encode()
 
-    action = parse_action(vector["Method"].encode(), target)
+    request_info = parse_request_info(vector["Method"].encode(), target)
 
-    assert action.verb == vector["Verb"]
-    assert action.path == vector["Path"]
-    assert action.is_resource == vector["IsResource"]
-    assert (action.group, action.version) == (vector["Group"], vector["Version"])
-    assert (action.namespace, action.name) == (vector["Namespace"], vector["Name"])
-    assert (action.resource, action.subresource) == (vector["Resource"], vector["Subresource"])
-    assert [list(requirement) for requirement in action.fields] == vector["Fields"]
-    assert [[key, op, *values] for key, op, values in action.labels] == vector["Labels"]
-    assert action.has_unparsed_selector == vector["Unparsed"]
-    assert action.is_long_running == vector["LongRunning"]
+    assert request_info.verb == vector["Verb"]
+    assert request_info.path == vector["Path"]
+    assert request_info.is_resource == vector["IsResource"]
+    assert (request_info.group, request_info.version) == (vector["Group"], vector["Version"])
+    assert (request_info.namespace, request_info.name) == (vector["Namespace"], vector["Name"])
+    assert (request_info.resource, request_info.subresource) == (
+        vector["Resource"],
+        vector["Subresource"],
+    )
+    assert [list(requirement) for requirement in request_info.fields] == vector["Fields"]
+    assert [[key, op, *values] for key, op, values in request_info.labels] == vector["Labels"]
+    assert request_info.has_unparsed_selector == vector["Unparsed"]
+    assert request_info.is_long_running == vector["LongRunning"]
     assert request_uri(target) == vector["URI"]
 
 
@@ -37,8 +40,8 @@ def test_a_request_does_what_the_api_server_takes_it_for(vector: ActionVector) -
     ids=lambda vector: f"{vector['Method']} {vector['Target']}",
 )
 def test_what_the_api_server_cannot_read_gets_its_own_words(vector: ActionVector) -> None:
-    with pytest.raises(UnreadableRequest) as refusal:
-        parse_action(vector["Method"].encode(), vector["Target"].encode())
+    with pytest.raises(RequestInfoError) as refusal:
+        parse_request_info(vector["Method"].encode(), vector["Target"].encode())
 
     assert refusal.value.message == vector["Error"]
     assert refusal.value.code == 500
@@ -47,18 +50,18 @@ def test_what_the_api_server_cannot_read_gets_its_own_words(vector: ActionVector
 @pytest.mark.parametrize("method", [b"get", b"CONNECT", b"TRACE", b"FOO", b"", b"\xff"])
 def test_an_unusual_method_is_refused(method: bytes) -> None:
     with pytest.raises(BadRequest, match="the request method is not supported"):
-        parse_action(method, b"/api/v1/pods")
+        parse_request_info(method, b"/api/v1/pods")
 
 
 def test_a_field_selector_that_a_review_could_not_carry_is_refused() -> None:
     with pytest.raises(BadRequest, match="the field selector is not valid UTF-8"):
-        parse_action(b"GET", b"/api/v1/pods?fieldSelector=metadata.name=%FF")
+        parse_request_info(b"GET", b"/api/v1/pods?fieldSelector=metadata.name=%FF")
 
 
 def test_a_label_selector_of_foreign_bytes_does_not_parse() -> None:
-    action = parse_action(b"GET", b"/api/v1/pods?labelSelector=%FF")
+    request_info = parse_request_info(b"GET", b"/api/v1/pods?labelSelector=%FF")
 
-    assert action == Action(
+    assert request_info == RequestInfo(
         "list",
         "/api/v1/pods",
         is_resource=True,
@@ -71,9 +74,9 @@ def test_a_label_selector_of_foreign_bytes_does_not_parse() -> None:
 def test_a_long_target_is_read_like_a_short_one() -> None:
     name = "x" * 300
 
-    action = parse_action(b"GET", b"/api/v1/namespaces/a/pods/" + name.encode())
+    request_info = parse_request_info(b"GET", b"/api/v1/namespaces/a/pods/" + name.encode())
 
-    assert (action.verb, action.namespace, action.name) == ("get", "a", name)
+    assert (request_info.verb, request_info.namespace, request_info.name) == ("get", "a", name)
 
 
 LONG_QUERY = b"?a=" + b"b" * 100

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.core.requestinfo.request_info import is_endless, parse_action
+from proxy.core.requestinfo.request_info import is_resumable_stream, parse_request_info
 
 POD = b"/api/v1/namespaces/a/pods/b"
 
@@ -18,7 +18,7 @@ POD = b"/api/v1/namespaces/a/pods/b"
     ],
 )
 def test_watches_and_followed_logs_have_no_end_of_their_own(target: bytes) -> None:
-    assert is_endless(parse_action(b"GET", target), target)
+    assert is_resumable_stream(parse_request_info(b"GET", target), target)
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_watches_and_followed_logs_have_no_end_of_their_own(target: bytes) -> No
     ],
 )
 def test_everything_else_has_one_and_is_never_passed_off_as_complete(target: bytes) -> None:
-    assert not is_endless(parse_action(b"GET", target), target)
+    assert not is_resumable_stream(parse_request_info(b"GET", target), target)

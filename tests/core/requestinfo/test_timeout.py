@@ -2,10 +2,10 @@ import time
 
 import pytest
 
-from proxy.core.gocompat.duration import duration_fault
-from proxy.core.http.status import refusal_response
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.requestinfo.timeout import BadTimeout, check_timeout
+from proxy.core.gocompat.duration import parse_duration_error
+from proxy.core.http.status import status_response
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.requestinfo.timeout import InvalidTimeout, check_timeout
 
 # What Go 1.26's time.ParseDuration says.
 GO_SAYS = {
@@ -41,11 +41,11 @@ GO_SAYS = {
 
 @pytest.mark.parametrize("text", GO_SAYS, ids=repr)
 def test_a_duration_is_read_as_go_reads_it(text: bytes) -> None:
-    assert duration_fault(text) == GO_SAYS[text]
+    assert parse_duration_error(text) == GO_SAYS[text]
 
 
 def test_endless_digits_are_no_duration_and_cost_nothing() -> None:
-    fault = duration_fault(b"9" * 100_000 + b"s")
+    fault = parse_duration_error(b"9" * 100_000 + b"s")
 
     assert fault is not None
     assert fault.startswith("time: invalid duration")
@@ -64,7 +64,7 @@ def cost_of(text: bytes) -> float:
     costs = []
     for _ in range(3):
         started = time.thread_time()
-        duration_fault(text)
+        parse_duration_error(text)
         costs.append(time.thread_time() - started)
     return min(costs)
 
@@ -82,16 +82,16 @@ def cost_of(text: bytes) -> float:
     ],
 )
 def test_what_the_api_server_would_not_read_or_can_read_passes(target: bytes) -> None:
-    check_timeout(parse_action(b"GET", target), target)
+    check_timeout(parse_request_info(b"GET", target), target)
 
 
 def test_a_bad_timeout_is_refused_in_the_api_servers_words() -> None:
     target = b"/api/v1/pods?timeout=5"
 
-    with pytest.raises(BadTimeout) as refused:
-        check_timeout(parse_action(b"GET", target), target)
+    with pytest.raises(InvalidTimeout) as refused:
+        check_timeout(parse_request_info(b"GET", target), target)
 
-    headers, body = refusal_response(refused.value, [], target, audit_id=b"id")
+    headers, body = status_response(refused.value, [], target, audit_id=b"id")
     assert body == (
         b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
         b'"message":"invalid timeout specified in the request URL - '

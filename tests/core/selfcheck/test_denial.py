@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from proxy.core.requestinfo.request_info import parse_action
+from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.selfcheck.denial import (
     CBOR,
     JSON,
     PROTOBUF,
     YAML,
-    comes_from_api_server,
+    is_from_api_server,
     may_become_denial,
-    missing_right,
+    missing_permission,
     read_denial,
 )
 
@@ -40,7 +40,7 @@ def status(message: str, **details: str) -> dict[str, object]:
 
 def right_in(document: object) -> str | None:
     denial = read_denial(JSON, json.dumps(document).encode())
-    return missing_right(denial, OURS) if denial is not None else None
+    return missing_permission(denial, OURS) if denial is not None else None
 
 
 def field(number: int, value: bytes | int) -> bytes:
@@ -134,15 +134,15 @@ def test_a_name_with_markup_is_known_as_the_api_server_writes_it() -> None:
     denial = read_denial(JSON, json.dumps(status(message, name="x", kind="users")).encode())
 
     assert denial is not None
-    assert missing_right(denial, {'a<b"c'}) == "do that"
+    assert missing_permission(denial, {'a<b"c'}) == "do that"
 
 
 def test_protobuf_says_the_same() -> None:
     denial = read_denial(PROTOBUF, protobuf(USERS))
 
     assert denial is not None
-    assert missing_right(denial, OURS) == RIGHT
-    assert missing_right(denial, {"alice"}) is None
+    assert missing_permission(denial, OURS) == RIGHT
+    assert missing_permission(denial, {"alice"}) is None
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_fields_of_other_kinds_are_skipped() -> None:
     denial = read_denial(PROTOBUF, body)
 
     assert denial is not None
-    assert missing_right(denial, OURS) == RIGHT
+    assert missing_permission(denial, OURS) == RIGHT
 
 
 @pytest.mark.parametrize("media_type", [YAML, CBOR])
@@ -190,8 +190,8 @@ def test_of_other_encodings_the_last_sentence_counts(media_type: str) -> None:
 
     assert ours is not None
     assert theirs is not None
-    assert missing_right(ours, OURS) == RIGHT
-    assert missing_right(theirs, OURS) is None
+    assert missing_permission(ours, OURS) == RIGHT
+    assert missing_permission(theirs, OURS) is None
     assert read_denial(media_type, b"message: no") is None
 
 
@@ -251,10 +251,10 @@ def test_a_webhook_that_chooses_its_details_forges_no_denial_of_us() -> None:
     ],
 )
 def test_whose_answer_is_the_api_servers_own_for_sure(target: bytes, *, is_its_own: bool) -> None:
-    action = parse_action(b"GET", target)
+    request_info = parse_request_info(b"GET", target)
 
-    assert comes_from_api_server(action, is_upgrade=False) is is_its_own
-    assert not comes_from_api_server(action, is_upgrade=True)
+    assert is_from_api_server(request_info, is_upgrade=False) is is_its_own
+    assert not is_from_api_server(request_info, is_upgrade=True)
 
 
 def test_a_text_that_is_not_parsed_says_so() -> None:

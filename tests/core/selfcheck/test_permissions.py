@@ -3,40 +3,40 @@
 import pytest
 
 from proxy.core.selfcheck.permissions import (
+    FORBIDDEN_PERMISSIONS,
     FORWARDING,
-    NOBODY_NEEDS,
-    Right,
+    Permission,
     impersonating,
-    token_request,
+    token_request_permission,
 )
-from proxy.core.userinfo import Identity
+from proxy.core.userinfo import UserInfo
 
 
 @pytest.mark.parametrize(
     ("right", "text"),
     [
-        (Right("get", "secrets"), "get secrets"),
-        (Right("*", "*", "*"), "* *.*"),
+        (Permission("get", "secrets"), "get secrets"),
+        (Permission("*", "*", "*"), "* *.*"),
         (
-            Right("impersonate", "userextras", "authentication.k8s.io", "a.b/c"),
+            Permission("impersonate", "userextras", "authentication.k8s.io", "a.b/c"),
             "impersonate userextras.authentication.k8s.io/a.b/c",
         ),
-        (token_request("ns", "account"), "create serviceaccounts/token ns/account"),
+        (token_request_permission("ns", "account"), "create serviceaccounts/token ns/account"),
     ],
     ids=str,
 )
-def test_a_right_is_one_line(right: Right, text: str) -> None:
+def test_a_right_is_one_line(right: Permission, text: str) -> None:
     assert str(right) == text
 
 
 def test_nothing_is_needed_and_dangerous_at_once() -> None:
-    assert set(FORWARDING).isdisjoint(NOBODY_NEEDS)
+    assert set(FORWARDING).isdisjoint(FORBIDDEN_PERMISSIONS)
 
 
 def test_extra_key_keeps_its_case() -> None:
     """The header encodes capitals, so the API server checks the key as it is written here."""
-    identity = Identity("alice", extra=(("accessKeyId", ("k1",)),))
+    user = UserInfo("alice", extra=(("accessKeyId", ("k1",)),))
 
-    (_, (_, (right,))) = impersonating(identity)
+    (_, (_, (right,))) = impersonating(user)
 
     assert (right.subresource, right.name) == ("accessKeyId", "k1")

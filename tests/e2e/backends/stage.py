@@ -118,7 +118,11 @@ class Stage:
         """Return the series that count what is wrong with the proxy's own identities."""
         page = self.namespace.run(self.page, "metrics")
         series = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
-        watched = ("understudy_own_", "understudy_refusals_total", "understudy_upstream_connect_")
+        watched = (
+            "understudy_own_",
+            "understudy_request_errors_total",
+            "understudy_upstream_connect_",
+        )
         return {name: float(value) for name, _, value in series if name.startswith(watched)}
 
     def page(self, name: str) -> str:

@@ -86,12 +86,12 @@ def test_what_refuses_an_upgrade_is_seen_as_without_the_proxy(
 def test_a_denial_that_names_the_proxy_is_the_backends_own(
     backends: Stage, case: Case, route: str
 ) -> None:
-    before = backends.log().count("own right missing")
+    before = backends.log().count("proxy permission missing")
 
     pair = backends.play(route, case.script, case.request)
 
     check(pair, case, route)
-    assert backends.log().count("own right missing") == before
+    assert backends.log().count("proxy permission missing") == before
 
 
 @each(refusals.REFUSALS)

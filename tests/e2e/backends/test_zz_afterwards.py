@@ -12,7 +12,7 @@ MEBIBYTE = 1024 * 1024
 # 134 MB were measured at the highest, 108 of them before the first answer.
 MOST_MEMORY = 200 * MEBIBYTE
 NEVER_COUNTED = (
-    "understudy_own_rights_missing_total",
+    "understudy_proxy_permission_denials_total",
     "understudy_upstream_connect_failures_total",
 )
 
@@ -33,8 +33,8 @@ def test_no_counter_of_the_proxys_own_identities_was_moved(backends: Stage) -> N
     watched = {name: value for name, value in series.items() if name.startswith(NEVER_COUNTED)}
     assert watched
     assert {name for name, value in watched.items() if value} == set()
-    assert 'understudy_refusals_total{reason="credential-refused"}' not in series
-    assert series['understudy_own_rights{finding="missing",identity="forwarder"}'] == 0
+    assert 'understudy_request_errors_total{reason="credential-refused"}' not in series
+    assert series['understudy_proxy_permissions{finding="missing",identity="forwarder"}'] == 0
 
 
 def test_nothing_failed_inside_the_proxy(backends: Stage) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.runtime.proxy import running_proxy
-from proxy.sandbox.api_client import Answer, ApiClient
+from proxy.runtime.proxy import run_proxy
+from proxy.sandbox.api_client import ApiClient, APIResponse
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.objects import apply
 from proxy.sandbox.proxy_process import ProxyProcess
@@ -83,11 +83,11 @@ def accepting(kind: str, coding: str) -> list[Header]:
     return [("Accept", kind), ("Accept-Encoding", coding)]
 
 
-def described(answer: Answer) -> tuple[int, Sequence[str | None], str]:
+def described(response: APIResponse) -> tuple[int, Sequence[str | None], str]:
     """Return everything about an answer that does not change from one to the next."""
     names = ("Content-Type", "Content-Encoding", "Vary", "Cache-Control")
-    digest = hashlib.sha256(answer.body).hexdigest()
-    return answer.status, [answer.header(name) for name in names], digest
+    digest = hashlib.sha256(response.body).hexdigest()
+    return response.status, [response.header(name) for name in names], digest
 
 
 @pytest.mark.parametrize("kind", [JSON, PROTOBUF, TABLE, "application/yaml"])
@@ -153,7 +153,7 @@ def test_a_streamed_list_is_the_same_events_at_both_doors(
     target = f"{shelf.path}?{WATCH_LIST}&timeoutSeconds=1"
     stream = kind + (";stream=watch" if kind == PROTOBUF else "")
 
-    def watch(door: ApiClient) -> Answer:
+    def watch(door: ApiClient) -> APIResponse:
         return door.request("GET", target, headers=accepting(stream, coding))
 
     with ThreadPoolExecutor(2) as both:
@@ -175,9 +175,9 @@ def sha256(frames: list[bytes]) -> list[str]:
     return [hashlib.sha256(frame).hexdigest() for frame in frames]
 
 
-def unzipped(answer: Answer) -> bytes:
-    squeezed = answer.header("Content-Encoding") == "gzip"
-    return b"".join(members_of(answer.body)) if squeezed else answer.body
+def unzipped(response: APIResponse) -> bytes:
+    squeezed = response.header("Content-Encoding") == "gzip"
+    return b"".join(members_of(response.body)) if squeezed else response.body
 
 
 def members_of(body: bytes) -> list[bytes]:
@@ -194,7 +194,7 @@ def members_of(body: bytes) -> list[bytes]:
 @pytest.fixture
 def recorded(
     native_api_server: ApiServer, admin: ApiClient, shelf: Shelf, namespace: str
-) -> Answer:
+) -> APIResponse:
     """A watch of the real server in several gzip members: the list at first, then changes."""
     target = f"{shelf.path}?{WATCH_LIST}&timeoutSeconds=2"
     with ThreadPoolExecutor(1) as background:
@@ -209,7 +209,7 @@ def recorded(
 
 
 async def test_a_recorded_stream_of_many_gzip_members_crosses_byte_for_byte(
-    recorded: Answer, tmp_path: Path
+    recorded: APIResponse, tmp_path: Path
 ) -> None:
     certificates = new_certificates()
     kind = recorded.header("Content-Type")
@@ -224,7 +224,7 @@ async def test_a_recorded_stream_of_many_gzip_members_crosses_byte_for_byte(
 
     async with scripted_api_server(certificates) as api:
         settings = settings_for(api, certificates, tmp_path)
-        async with running_proxy(settings) as proxy:
+        async with run_proxy(settings) as proxy:
             context = certificates.client_context("alice")
             await wait_until_it_admits(proxy.address, context)
             api.script = play

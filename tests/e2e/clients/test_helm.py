@@ -156,7 +156,7 @@ def doors(program: Path, understudy: ProxyProcess, native_api_server: ApiServer)
 def objects_of(admin: ApiClient, namespace: str) -> list[Any]:
     """Return the chart's objects that there are."""
     answers = [admin.request("GET", f"/{path.format(namespace)}") for path in OBJECTS]
-    return [answer.json() for answer in answers if answer.status == 200]
+    return [response.json() for response in answers if response.status == 200]
 
 
 @pytest.fixture(params=["as itself", "as another"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.sandbox.aggregated.server import GROUP as CONSOLES
-from proxy.sandbox.api_client import Answer, Manifest
+from proxy.sandbox.api_client import APIResponse, Manifest
 from tests.e2e.identity.actors import BINDABLE, Actor
 from tests.e2e.identity.place import TOKEN_REQUEST, config_map
 from tests.support.impersonation import RBAC, Header
@@ -85,14 +85,14 @@ class Endpoint:
         """Return what the API server answers the actor."""
         return self.ok if self.open_to(actor) else self.refused
 
-    def kept(self, answer: Answer) -> Any:
+    def kept(self, response: APIResponse) -> Any:
         """Return what both doors must say alike: status, headers and body, without what passes."""
         headers = sorted(
-            (name, value) for name, value in answer.headers if name.lower() not in PASSING_HEADERS
+            (name, value) for name, value in response.headers if name.lower() not in PASSING_HEADERS
         )
         # A refusal is the same to the last byte.
-        body = self.keep(answer.json()) if answer.status == self.ok else answer.body
-        return answer.status, headers, body
+        body = self.keep(response.json()) if response.status == self.ok else response.body
+        return response.status, headers, body
 
 
 def _access(allows: Who, verb: str, resource: str, **attributes: Any) -> Endpoint:

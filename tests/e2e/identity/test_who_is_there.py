@@ -71,10 +71,10 @@ def test_the_target_is_given_its_flow_not_the_caller_or_the_proxy(
     )
     target = "/api/v1/namespaces/default/secrets"
 
-    answer = doors.ask(actor.caller, "GET", target, actor.wanted)
+    response = doors.ask(actor.caller, "GET", target, actor.wanted)
 
-    assert answer.header(FLOW_SCHEMA_HEADER) == flow_schema
-    assert answer.header(PRIORITY_LEVEL_HEADER) == priority_level
+    assert response.header(FLOW_SCHEMA_HEADER) == flow_schema
+    assert response.header(PRIORITY_LEVEL_HEADER) == priority_level
 
 
 def test_an_upgraded_connection_is_the_actors_too(

@@ -32,8 +32,8 @@ def flow_of(
 ) -> str:
     """Return the name of the FlowSchema that a request is in."""
     method = "GET" if body is None else "POST"
-    answer = client.request(method, target, body=body, headers=headers)
-    uid = answer.header("X-Kubernetes-PF-FlowSchema-UID")
+    response = client.request(method, target, body=body, headers=headers)
+    uid = response.header("X-Kubernetes-PF-FlowSchema-UID")
     known = admin.call("GET", FLOW_SCHEMAS)["items"]
     names = {each["metadata"]["uid"]: each["metadata"]["name"] for each in known}
     name: str = names[uid]

@@ -16,7 +16,7 @@ def test_it_runs_with_the_rights_of_the_base_and_misses_none(proxy: InstalledPro
     def log() -> str:
         return proxy.log_file.read_text()
 
-    wait_until(lambda: log().count("own rights as they should be") == 2, "rights are not told")
+    wait_until(lambda: log().count("proxy permissions verified") == 2, "rights are not told")
 
     for account in ("understudy-reviewer", "understudy-forwarder"):
         assert f'"user":"system:serviceaccount:{NAMESPACE}:{account}"' in log()

@@ -9,7 +9,7 @@ import yaml
 
 from proxy.sandbox.aggregated.api import AggregatedServer
 from proxy.sandbox.aggregated.server import CONSOLE_PROTOCOL, GROUP
-from proxy.sandbox.api_client import Answer, client_context
+from proxy.sandbox.api_client import APIResponse, client_context
 from proxy.sandbox.identities import BearerToken
 from proxy.sandbox.objects import create_namespace, token_for
 from proxy.sandbox.tour.rbac import STORY_2, manifests
@@ -53,7 +53,7 @@ def test_story_2_is_granted_in_the_words_of_the_kep() -> None:
 
 def ask(
     proxy: InstalledProxy, deputy: BearerToken, method: str, namespace: str, user: str
-) -> Answer:
+) -> APIResponse:
     return proxy.client(deputy).request(method, CONSOLE.format(namespace), headers=as_user(user))
 
 
@@ -92,11 +92,11 @@ def test_story_2_another_namespace_and_update_are_forbidden(
 
 
 def test_the_audit_trail_is_on_standard_output(proxy: InstalledProxy, deputy: BearerToken) -> None:
-    answer = ask(proxy, deputy, "GET", "default", "alice")
+    response = ask(proxy, deputy, "GET", "default", "alice")
 
     def events() -> list[dict[str, object]]:
         lines = map(json.loads, proxy.log_file.read_text().splitlines())
-        return [one for one in lines if one.get("auditID") == answer.header("Audit-Id")]
+        return [one for one in lines if one.get("auditID") == response.header("Audit-Id")]
 
     wait_until(lambda: events() != [], "the request is in no event")
     (event,) = events()

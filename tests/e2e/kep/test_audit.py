@@ -41,12 +41,12 @@ def audited(doors: Doors, understudy: Understudy, native_api_server: ApiServer) 
     def ask(caller: Caller, headers: list[Header], path: str = PODS) -> Event:
         audit_id = fresh_name("audit")
         headers = [*headers, ("Audit-ID", audit_id), ("User-Agent", "kep/1")]
-        answer = doors.ask(caller, "GET", path, headers)
+        response = doors.ask(caller, "GET", path, headers)
         ours, native = (
             complete_event(log, audit_id)
             for log in (understudy.audit_log, native_api_server.audit_log)
         )
-        assert answer.header("Audit-ID") == audit_id
+        assert response.header("Audit-ID") == audit_id
         assert ours["responseStatus"]["code"] == native["responseStatus"]["code"]
         for field in COMPARED:
             assert ours.get(field) == native.get(field), field

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.sandbox.api_client import Answer
+from proxy.sandbox.api_client import APIResponse
 from tests.e2e.kep.cast import Cast
 from tests.support.control_plane import fresh_name
 from tests.support.impersonation import (
@@ -36,7 +36,7 @@ def bob(cast: Cast, rights: Rights) -> Caller:
     return caller
 
 
-def delegate(doors: Doors, bob: Caller, alice: Caller, rule: Rule) -> list[Answer]:
+def delegate(doors: Doors, bob: Caller, alice: Caller, rule: Rule) -> list[APIResponse]:
     """Let bob give alice a rule through the proxy; both doors are asked before it is done."""
     name = fresh_name("delegated")
     metadata = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name}}
@@ -77,7 +77,7 @@ def test_bob_can_delegate_what_he_holds_to_alice(
     after = doors.ask(alice, "GET", PODS, as_user(target.name))
 
     assert is_refused_impersonation(before)
-    assert [answer.status for answer in answers] == [201, 201]
+    assert [response.status for response in answers] == [201, 201]
     assert after.status == 200
 
 
@@ -101,10 +101,10 @@ def test_bob_can_delegate_what_he_holds_to_alice(
 def test_bob_cannot_delegate_what_he_does_not_hold(
     rule: Rule, bob: Caller, cast: Cast, doors: Doors
 ) -> None:
-    (answer,) = delegate(doors, bob, cast.user("alice"), rule)
+    (response,) = delegate(doors, bob, cast.user("alice"), rule)
 
-    assert answer.status == 403
-    assert "is attempting to grant RBAC permissions not currently held" in message_of(answer)
+    assert response.status == 403
+    assert "is attempting to grant RBAC permissions not currently held" in message_of(response)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_a_partial_wildcard_in_a_verb_opens_nothing(
     rights.grant(target, may("list"))
     rights.grant(caller, *rules)
 
-    answer = doors.ask(caller, "GET", PODS, as_user(target.name))
+    response = doors.ask(caller, "GET", PODS, as_user(target.name))
 
-    assert is_refused_impersonation(answer)
+    assert is_refused_impersonation(response)
 
 
 def test_permissions_are_a_union(cast: Cast, doors: Doors, rights: Rights) -> None:
@@ -144,4 +144,4 @@ def test_permissions_are_a_union(cast: Cast, doors: Doors, rights: Rights) -> No
         for resource in ("pods", "secrets")
     ]
 
-    assert [answer.status for answer in answers] == [200, 200, 200, 200]
+    assert [response.status for response in answers] == [200, 200, 200, 200]

@@ -8,7 +8,7 @@ from http.client import HTTPException
 
 import pytest
 
-from proxy.sandbox.api_client import Answer, ApiConnection, Headers
+from proxy.sandbox.api_client import ApiConnection, APIResponse, Headers
 from proxy.sandbox.identities import BearerToken, Credential
 from proxy.sandbox.proxy_rbac import ALL_EXTRAS, REVIEWER_NAME, forwarder_name
 from tests.e2e.kep.cast import Cast
@@ -43,7 +43,7 @@ def at_both(
     *,
     method: str = "GET",
     target: str = VERSION,
-) -> tuple[Answer, Answer]:
+) -> tuple[APIResponse, APIResponse]:
     """Return our answer and the native one, which may differ."""
     ours, native = (
         door(credential).request(method, target, headers=headers)
@@ -283,9 +283,9 @@ def test_i_a_refusal_is_json_where_the_native_server_would_negotiate(
 def test_i_the_rules_for_indented_json_are_kept(
     target: str, headers: Sequence[Header], cast: Cast, doors: Doors
 ) -> None:
-    answer = doors.ask(cast.user(), "GET", target, [*as_user("bob"), *headers])
+    response = doors.ask(cast.user(), "GET", target, [*as_user("bob"), *headers])
 
-    assert answer.body.startswith(b'{\n  "kind": "Status"')
+    assert response.body.startswith(b'{\n  "kind": "Status"')
 
 
 def test_j_a_refused_upgrade_ends_the_connection(cast: Cast, doors: Doors) -> None:

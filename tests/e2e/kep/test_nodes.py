@@ -48,10 +48,10 @@ def test_an_agent_can_impersonate_the_node_it_runs_on_to_list_pods(
 def test_an_agent_cannot_impersonate_another_node(agent: Caller, cast: Cast, doors: Doors) -> None:
     node2 = cast.node()
 
-    answer = doors.ask(agent, "GET", pods_of(node2), as_node(node2))
+    response = doors.ask(agent, "GET", pods_of(node2), as_node(node2))
 
-    assert answer.status == 403
-    assert "cannot impersonate-on:arbitrary-node:list" in message_of(answer)
+    assert response.status == 403
+    assert "cannot impersonate-on:arbitrary-node:list" in message_of(response)
 
 
 def test_an_agent_cannot_impersonate_a_user(
@@ -60,10 +60,10 @@ def test_an_agent_cannot_impersonate_a_user(
     bob = cast.user("bob")
     rights.grant(bob, may("list"))
 
-    answer = doors.ask(agent, "GET", pods_of(node1), as_user(bob.name))
+    response = doors.ask(agent, "GET", pods_of(node1), as_user(bob.name))
 
-    assert answer.status == 403
-    assert "cannot impersonate-on:user-info:list" in message_of(answer)
+    assert response.status == 403
+    assert "cannot impersonate-on:user-info:list" in message_of(response)
 
 
 def test_an_agent_cannot_impersonate_its_node_to_update_pods(
@@ -71,10 +71,10 @@ def test_an_agent_cannot_impersonate_its_node_to_update_pods(
 ) -> None:
     path = "/api/v1/namespaces/default/pods/x"
 
-    answer = doors.ask(agent, "PUT", path, as_node(node1), body={})
+    response = doors.ask(agent, "PUT", path, as_node(node1), body={})
 
-    assert answer.status == 403
-    assert 'cannot impersonate-on:associated-node:update resource "pods"' in message_of(answer)
+    assert response.status == 403
+    assert 'cannot impersonate-on:associated-node:update resource "pods"' in message_of(response)
 
 
 def test_one_permission_serves_each_pod_of_an_agent_on_its_own_node(
@@ -100,10 +100,10 @@ def test_a_service_account_that_runs_on_no_node_has_no_associated_node(
 ) -> None:
     unbound = cast.account_on(agent.subject["namespace"], agent.subject["name"], node=None)
 
-    answer = doors.ask(unbound, "GET", pods_of(node1), as_node(node1))
+    response = doors.ask(unbound, "GET", pods_of(node1), as_node(node1))
 
-    assert answer.status == 403
-    assert "cannot impersonate-on:arbitrary-node:list" in message_of(answer)
+    assert response.status == 403
+    assert "cannot impersonate-on:arbitrary-node:list" in message_of(response)
 
 
 @pytest.mark.parametrize("missing", ["action", "identity"])
@@ -148,7 +148,7 @@ def test_a_permission_without_names_opens_any_node(
         doors.ask(caller, "GET", pods_of(node), as_node(node)) for node in (cast.node(), "unknown")
     ]
 
-    assert [answer.status for answer in answers] == [200, 200]
+    assert [response.status for response in answers] == [200, 200]
 
 
 def test_permission_for_arbitrary_nodes_opens_no_user(
@@ -158,9 +158,9 @@ def test_permission_for_arbitrary_nodes_opens_no_user(
     rights.grant(caller, may_be(ARBITRARY, "nodes"), may_be(ARBITRARY, "users"))
     rights.grant(caller, may_do(ARBITRARY, "list"))
 
-    answer = doors.ask(caller, "GET", "/api/v1/pods", as_user("bob"))
+    response = doors.ask(caller, "GET", "/api/v1/pods", as_user("bob"))
 
-    assert is_refused_impersonation(answer)
+    assert is_refused_impersonation(response)
 
 
 @pytest.mark.parametrize("verb", ["user-info", "serviceaccount"])
@@ -169,10 +169,10 @@ def test_no_other_verb_opens_a_node(verb: str, cast: Cast, rights: Rights, doors
     rights.grant(caller, may_be(verb, "nodes"), may_be(verb, "users"), may_do(verb, "list"))
     rights.grant(caller, may_do(ARBITRARY, "list"))
 
-    answer = doors.ask(caller, "GET", pods_of(node), as_node(node))
+    response = doors.ask(caller, "GET", pods_of(node), as_node(node))
 
-    assert answer.status == 403
-    assert "cannot impersonate:arbitrary-node" in message_of(answer)
+    assert response.status == 403
+    assert "cannot impersonate:arbitrary-node" in message_of(response)
 
 
 @pytest.mark.parametrize("headers", ["group", "uid", "extra"])
@@ -186,10 +186,10 @@ def test_a_node_with_any_other_impersonation_header_is_left_to_legacy(
         "extra": ("Impersonate-Extra-Acme.io%2fkey", "1"),
     }
 
-    answer = doors.ask(agent, "GET", pods_of(node1), [*as_node(node1), more[headers]])
+    response = doors.ask(agent, "GET", pods_of(node1), [*as_node(node1), more[headers]])
 
-    assert answer.status == 403
-    assert 'cannot impersonate resource "users" in API group ""' in message_of(answer)
+    assert response.status == 403
+    assert 'cannot impersonate resource "users" in API group ""' in message_of(response)
 
 
 @pytest.mark.parametrize("name", ["system:node:", "system:node:Upper", "system:nodes:x"])

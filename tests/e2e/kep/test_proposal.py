@@ -25,16 +25,16 @@ def test_both_permissions_together_allow_the_action(
 ) -> None:
     rights.grant(scene.caller, scene.identity, scene.action)
 
-    answer = doors.ask(scene.caller, "GET", scene.path, scene.headers)
+    response = doors.ask(scene.caller, "GET", scene.path, scene.headers)
 
-    assert answer.status == 200
+    assert response.status == 200
 
 
 def test_without_any_permission_nothing_is_allowed(scene: Scene, doors: Doors) -> None:
-    answer = doors.ask(scene.caller, "GET", scene.path, scene.headers)
+    response = doors.ask(scene.caller, "GET", scene.path, scene.headers)
 
-    assert answer.status == 403
-    assert f'cannot impersonate-on:{scene.mode}:list resource "pods"' in message_of(answer)
+    assert response.status == 403
+    assert f'cannot impersonate-on:{scene.mode}:list resource "pods"' in message_of(response)
 
 
 def test_permission_for_the_action_alone_gives_nothing(
@@ -42,10 +42,10 @@ def test_permission_for_the_action_alone_gives_nothing(
 ) -> None:
     rights.grant(scene.caller, scene.action)
 
-    answer = doors.ask(scene.caller, "GET", scene.path, scene.headers)
+    response = doors.ask(scene.caller, "GET", scene.path, scene.headers)
 
-    assert answer.status == 403
-    assert f"cannot impersonate:{scene.mode} resource" in message_of(answer)
+    assert response.status == 403
+    assert f"cannot impersonate:{scene.mode} resource" in message_of(response)
 
 
 def test_permission_for_the_identity_alone_gives_nothing(
@@ -53,10 +53,10 @@ def test_permission_for_the_identity_alone_gives_nothing(
 ) -> None:
     rights.grant(scene.caller, scene.identity)
 
-    answer = doors.ask(scene.caller, "GET", scene.path, scene.headers)
+    response = doors.ask(scene.caller, "GET", scene.path, scene.headers)
 
-    assert answer.status == 403
-    assert f'cannot impersonate-on:{scene.mode}:list resource "pods"' in message_of(answer)
+    assert response.status == 403
+    assert f'cannot impersonate-on:{scene.mode}:list resource "pods"' in message_of(response)
 
 
 @pytest.mark.parametrize(("ours", "other"), OTHER_MODES)
@@ -66,10 +66,10 @@ def test_permissions_of_different_modes_do_not_add_up(
     scene = set_scene(ours, cast, rights)
     rights.grant(scene.caller, scene.identity, may_do(other, "list"))
 
-    answer = doors.ask(scene.caller, "GET", scene.path, scene.headers)
+    response = doors.ask(scene.caller, "GET", scene.path, scene.headers)
 
-    assert answer.status == 403
-    assert f"cannot impersonate-on:{ours}:list" in message_of(answer)
+    assert response.status == 403
+    assert f"cannot impersonate-on:{ours}:list" in message_of(response)
 
 
 def test_the_target_must_be_allowed_the_action_too(
@@ -78,10 +78,10 @@ def test_the_target_must_be_allowed_the_action_too(
     caller, poor = cast.user("impersonator"), cast.user("poor")
     rights.grant(caller, may_be("user-info", "users"), may_do("user-info", "list"))
 
-    answer = doors.ask(caller, "GET", "/api/v1/pods", as_user(poor.name))
+    response = doors.ask(caller, "GET", "/api/v1/pods", as_user(poor.name))
 
-    assert answer.status == 403
-    assert message_of(answer).startswith(f'pods is forbidden: User "{poor.name}" cannot list')
+    assert response.status == 403
+    assert message_of(response).startswith(f'pods is forbidden: User "{poor.name}" cannot list')
 
 
 def test_the_impersonator_needs_no_permission_for_the_action_itself(

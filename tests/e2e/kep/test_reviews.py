@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.sandbox.api_client import Answer
+from proxy.sandbox.api_client import APIResponse
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy
 from tests.e2e.kep.webhook import Attributes, Webhook
@@ -33,7 +33,7 @@ def caller(cast: Cast) -> Caller:
     return cast.user("impersonator", groups=["controllers"], uid="42")
 
 
-def list_pods(asking: Understudy, caller: Caller, headers: list[Header]) -> Answer:
+def list_pods(asking: Understudy, caller: Caller, headers: list[Header]) -> APIResponse:
     return asking.client(caller.credential).request("GET", PODS, headers=headers)
 
 
@@ -47,9 +47,9 @@ def test_a_user_costs_two_questions_the_action_first(
 ) -> None:
     webhook.permit(caller.name, lambda _: True)
 
-    answer = list_pods(asking, caller, as_user("someUser"))
+    response = list_pods(asking, caller, as_user("someUser"))
 
-    assert is_success(answer)
+    assert is_success(response)
     assert webhook.attributes(caller.name) == [
         on_list("user-info"),
         be("user-info", "users", "someUser"),
@@ -75,11 +75,11 @@ def test_each_group_uid_and_extra_value_is_a_question(
     webhook.permit(caller.name, lambda _: True)
     extra = [("Acme.io%2fKey", "one"), ("Acme.io%2fKey", "two")]
 
-    answer = list_pods(
+    response = list_pods(
         asking, caller, as_user("someUser", groups=["a", "b"], uid="someUID", extra=extra)
     )
 
-    assert is_success(answer)
+    assert is_success(response)
     assert in_order(webhook.attributes(caller.name)) == in_order(
         [
             on_list("user-info"),
@@ -98,9 +98,9 @@ def test_many_groups_are_first_asked_for_at_once(
 ) -> None:
     webhook.permit(caller.name, lambda asked: asked.get("name") != "*")
 
-    answer = list_pods(asking, caller, as_user("someUser", groups=list("abcd")))
+    response = list_pods(asking, caller, as_user("someUser", groups=list("abcd")))
 
-    assert is_success(answer)
+    assert is_success(response)
     assert in_order(webhook.attributes(caller.name)) == in_order(
         [
             on_list("user-info"),
@@ -167,10 +167,10 @@ def test_after_the_associated_node_arbitrary_nodes_are_asked_for(
     }
     webhook.permit(agent.name, lambda asked: asked["verb"] != verbs[refused])
 
-    answer = list_pods(asking, agent, as_node(node))
+    response = list_pods(asking, agent, as_node(node))
 
     associated = [on_list("associated-node"), be("associated-node", "nodes", "*")]
-    assert is_success(answer)
+    assert is_success(response)
     assert webhook.attributes(agent.name) == [
         *associated[: 1 if refused == "action" else 2],
         on_list("arbitrary-node"),
@@ -185,10 +185,10 @@ def test_legacy_is_asked_for_last(
     prefix = {"action": "impersonate-on:", "identity": "impersonate:"}[denied]
     webhook.permit(caller.name, lambda asked: not asked["verb"].startswith(prefix))
 
-    answer = list_pods(asking, caller, as_user("someUser"))
+    response = list_pods(asking, caller, as_user("someUser"))
 
     asked = [on_list("user-info"), be("user-info", "users", "someUser")]
-    assert is_success(answer)
+    assert is_success(response)
     assert webhook.attributes(caller.name) == [
         *asked[: 1 if denied == "action" else 2],
         legacy("users", "someUser"),

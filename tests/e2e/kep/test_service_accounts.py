@@ -51,10 +51,10 @@ def test_another_service_account_cannot_be_impersonated(
     other = cast.service_account(namespace=robot.subject["namespace"])
     name, namespace = other.subject["name"], other.subject["namespace"]
 
-    answer = doors.ask(impersonator, "GET", PODS, as_user(other.name))
+    response = doors.ask(impersonator, "GET", PODS, as_user(other.name))
 
-    assert answer.status == 403
-    assert message_of(answer) == (
+    assert response.status == 403
+    assert message_of(response) == (
         f'serviceaccounts.authentication.k8s.io "{name}" is forbidden: User "{impersonator.name}" '
         'cannot impersonate:serviceaccount resource "serviceaccounts" in API group '
         f'"authentication.k8s.io" in the namespace "{namespace}"'
@@ -75,7 +75,7 @@ def test_a_role_opens_the_service_accounts_of_its_namespace(
         for account in (robot, neighbour, stranger)
     ]
 
-    assert [answer.status for answer in answers] == [200, 200, 403]
+    assert [response.status for response in answers] == [200, 200, 403]
 
 
 def test_the_role_must_be_where_the_service_account_is_not_where_the_action_is(
@@ -108,10 +108,10 @@ def test_no_other_verb_opens_a_service_account(
     rights.grant(impersonator, may_be(verb, "serviceaccounts"), may_be(verb, "users"))
     rights.grant(impersonator, may_do(verb, "list"))
 
-    answer = doors.ask(impersonator, "GET", PODS, as_user(robot.name))
+    response = doors.ask(impersonator, "GET", PODS, as_user(robot.name))
 
-    assert answer.status == 403
-    assert "cannot impersonate:serviceaccount" in message_of(answer)
+    assert response.status == 403
+    assert "cannot impersonate:serviceaccount" in message_of(response)
 
 
 def test_permission_for_service_accounts_opens_no_user(
@@ -119,9 +119,9 @@ def test_permission_for_service_accounts_opens_no_user(
 ) -> None:
     rights.grant(impersonator, may_be(MODE, "serviceaccounts"), may_be(MODE, "users"))
 
-    answer = doors.ask(impersonator, "GET", PODS, as_user("bob"))
+    response = doors.ask(impersonator, "GET", PODS, as_user("bob"))
 
-    assert is_refused_impersonation(answer)
+    assert is_refused_impersonation(response)
 
 
 @pytest.mark.parametrize("header", ["Impersonate-Group", "Impersonate-Uid"])
@@ -130,10 +130,10 @@ def test_a_service_account_with_any_other_impersonation_header_is_left_to_legacy
 ) -> None:
     rights.grant(impersonator, may_be(MODE, "serviceaccounts"))
 
-    answer = doors.ask(impersonator, "GET", PODS, [*as_user(robot.name), (header, "1")])
+    response = doors.ask(impersonator, "GET", PODS, [*as_user(robot.name), (header, "1")])
 
-    assert answer.status == 403
-    assert 'cannot impersonate resource "serviceaccounts" in API group ""' in message_of(answer)
+    assert response.status == 403
+    assert 'cannot impersonate resource "serviceaccounts" in API group ""' in message_of(response)
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ def test_an_external_authorizer_that_refuses_is_quoted_to_the_client(
 ) -> None:
     client = asking.client(caller.credential)
 
-    answer = client.request("GET", PODS, headers=as_user("someUser"))
+    response = client.request("GET", PODS, headers=as_user("someUser"))
 
-    assert answer.status == 403
-    assert message_of(answer) == (
+    assert response.status == 403
+    assert message_of(response) == (
         f'pods is forbidden: User "{caller.name}" cannot impersonate-on:user-info:list resource '
         f'"pods" in API group "" in the namespace "default": default: {REASON}'
     )

@@ -84,11 +84,11 @@ def test_with_the_feature_off_the_new_permissions_give_nothing(
 ) -> None:
     rights.grant(scene.caller, scene.identity, scene.action)
 
-    answer = former_doors.ask(scene.caller, "GET", scene.path, scene.headers)
+    response = former_doors.ask(scene.caller, "GET", scene.path, scene.headers)
 
     kind = "serviceaccounts" if scene.mode == "serviceaccount" else "users"
-    assert answer.status == 403
-    assert f'cannot impersonate resource "{kind}" in API group ""' in message_of(answer)
+    assert response.status == 403
+    assert f'cannot impersonate resource "{kind}" in API group ""' in message_of(response)
 
 
 def test_with_the_feature_off_the_permission_of_old_works(
@@ -116,10 +116,10 @@ def test_with_the_feature_off_malformed_headers_are_told_in_the_words_of_old(
 ) -> None:
     headers = [("Impersonate-Group", "dev"), ("Impersonate-Uid", "7")]
 
-    answer = former_doors.ask(cast.user(), "GET", "/version", headers)
+    response = former_doors.ask(cast.user(), "GET", "/version", headers)
 
-    assert answer.status == 400
-    assert message_of(answer).endswith("without impersonating a user")
+    assert response.status == 400
+    assert message_of(response).endswith("without impersonating a user")
 
 
 def test_with_the_feature_off_nothing_is_counted(

@@ -30,9 +30,9 @@ def impersonator(cast: Cast, rights: Rights) -> Caller:
 
 
 def refusal(doors: Doors, caller: Caller, headers: list[Header]) -> str:
-    answer = doors.ask(caller, "POST", WHO, headers, body=REVIEW)
-    assert answer.status == 403
-    return message_of(answer)
+    response = doors.ask(caller, "POST", WHO, headers, body=REVIEW)
+    assert response.status == 403
+    return message_of(response)
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def test_odd_parts_are_refused_whatever_the_permissions(
 def test_parts_of_an_identity_without_a_user_name_are_malformed(
     headers: list[Header], cast: Cast, doors: Doors
 ) -> None:
-    answer = doors.ask(cast.user(), "GET", "/version", headers)
+    response = doors.ask(cast.user(), "GET", "/version", headers)
 
-    assert answer.status == 400
-    assert message_of(answer).endswith("without impersonating a user name")
+    assert response.status == 400
+    assert message_of(response).endswith("without impersonating a user name")
 
 
 def test_system_users_are_users_like_any_other(
@@ -202,8 +202,8 @@ def test_system_users_are_users_like_any_other(
 def test_the_anonymous_user_is_unauthenticated_again(
     impersonator: Caller, rights: Rights, doors: Doors
 ) -> None:
-    answer = doors.ask(impersonator, "POST", WHO, as_user("system:anonymous"), body=REVIEW)
+    response = doors.ask(impersonator, "POST", WHO, as_user("system:anonymous"), body=REVIEW)
 
     # Only authenticated users may ask who they are: the group has gone.
-    assert not is_refused_impersonation(answer)
-    assert message_of(answer).startswith("selfsubjectreviews.authentication.k8s.io is forbidden")
+    assert not is_refused_impersonation(response)
+    assert message_of(response).startswith("selfsubjectreviews.authentication.k8s.io is forbidden")

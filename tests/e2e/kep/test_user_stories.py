@@ -163,9 +163,9 @@ def test_story_1_the_agent_lists_the_pods_of_its_node(agent: Caller, doors: Door
     assert agent.node is not None
     path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{agent.node}"
 
-    answer = doors.ask(agent, "GET", path, as_node(agent.node))
+    response = doors.ask(agent, "GET", path, as_node(agent.node))
 
-    assert [pod["spec"]["nodeName"] for pod in answer.json()["items"]] == [agent.node]
+    assert [pod["spec"]["nodeName"] for pod in response.json()["items"]] == [agent.node]
 
 
 def test_story_1_the_agent_gets_pods_of_its_node_and_of_no_other(
@@ -203,7 +203,7 @@ def test_story_1_the_agent_may_do_nothing_else(agent: Caller, cast: Cast, doors:
 
     answers = [doors.ask(agent, method, path, as_node(node)) for method, path, node in attempts]
 
-    assert all(is_refused_impersonation(answer) for answer in answers)
+    assert all(is_refused_impersonation(response) for response in answers)
     assert doors.ask(agent, "GET", PODS).status == 403
 
 
@@ -247,20 +247,20 @@ def test_story_2_the_deputy_opens_a_console_as_any_user_who_may(
     for _ in range(2):
         rights.grant(user := fresh_name("owner"), console_rule())
 
-        answer = doors.ask(deputy, "GET", CONSOLE.format("default"), as_user(user))
+        response = doors.ask(deputy, "GET", CONSOLE.format("default"), as_user(user))
 
-        assert answer.json()["remote"]["x-remote-user"] == [user]
-        assert answer.json()["remote"]["x-remote-group"] == ["system:authenticated"]
+        assert response.json()["remote"]["x-remote-user"] == [user]
+        assert response.json()["remote"]["x-remote-group"] == ["system:authenticated"]
 
 
 def test_story_2_a_user_without_permission_gets_no_console_through_the_deputy(
     deputy: Caller, doors: Doors
 ) -> None:
-    answer = doors.ask(deputy, "GET", CONSOLE.format("default"), as_user("nobody-special"))
+    response = doors.ask(deputy, "GET", CONSOLE.format("default"), as_user("nobody-special"))
 
-    assert answer.status == 403
+    assert response.status == 403
     assert 'User "nobody-special" cannot get resource "virtualmachines/console"' in message_of(
-        answer
+        response
     )
 
 
@@ -279,5 +279,5 @@ def test_story_2_the_deputy_may_do_nothing_else(
 
     answers = [doors.ask(deputy, "GET", path, headers) for path, headers in attempts]
 
-    assert all(is_refused_impersonation(answer) for answer in answers)
+    assert all(is_refused_impersonation(response) for response in answers)
     assert doors.ask(deputy, "GET", CONSOLE.format("default")).status == 403

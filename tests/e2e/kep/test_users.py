@@ -75,10 +75,10 @@ def test_the_impersonator_cannot_impersonate_alice(
 ) -> None:
     rights.grant(alice := fresh_name("alice"), EVERYTHING)
 
-    answer = doors.ask(impersonator, "GET", pod, as_user(alice))
+    response = doors.ask(impersonator, "GET", pod, as_user(alice))
 
-    assert answer.status == 403
-    assert message_of(answer) == (
+    assert response.status == 403
+    assert message_of(response) == (
         f'users.authentication.k8s.io "{alice}" is forbidden: User "{impersonator.name}" cannot '
         'impersonate:user-info resource "users" in API group "authentication.k8s.io" at the '
         "cluster scope"
@@ -98,29 +98,29 @@ def test_the_impersonator_can_list_and_get_pods(
 def test_the_impersonator_cannot_update_pods(
     impersonator: Caller, bob: list[Header], pod: str, doors: Doors
 ) -> None:
-    answer = doors.ask(impersonator, "PUT", pod, bob, body={})
+    response = doors.ask(impersonator, "PUT", pod, bob, body={})
 
-    assert answer.status == 403
-    assert 'cannot impersonate-on:user-info:update resource "pods"' in message_of(answer)
+    assert response.status == 403
+    assert 'cannot impersonate-on:user-info:update resource "pods"' in message_of(response)
 
 
 def test_the_impersonator_can_get_the_exec_subresource(
     impersonator: Caller, bob: list[Header], pod: str, doors: Doors
 ) -> None:
-    answer = doors.ask(impersonator, "GET", f"{pod}/exec?command=id", bob)
+    response = doors.ask(impersonator, "GET", f"{pod}/exec?command=id", bob)
 
     # Past every check: the API server now only misses the upgrade of the connection.
-    assert answer.status == 400
-    assert message_of(answer) == "Upgrade request required"
+    assert response.status == 400
+    assert message_of(response) == "Upgrade request required"
 
 
 def test_the_impersonator_cannot_get_the_log_subresource(
     impersonator: Caller, bob: list[Header], pod: str, doors: Doors
 ) -> None:
-    answer = doors.ask(impersonator, "GET", f"{pod}/log", bob)
+    response = doors.ask(impersonator, "GET", f"{pod}/log", bob)
 
-    assert answer.status == 403
-    assert 'cannot impersonate-on:user-info:get resource "pods/log"' in message_of(answer)
+    assert response.status == 403
+    assert 'cannot impersonate-on:user-info:get resource "pods/log"' in message_of(response)
 
 
 def test_a_subresource_is_closed_until_the_right_permissions_are_set(
@@ -145,7 +145,7 @@ def test_a_subresource_is_closed_until_the_right_permissions_are_set(
 def test_the_test_plans_role_as_printed_is_not_valid(admin: ApiClient) -> None:
     collection = path_of(AS_PRINTED).rpartition("/")[0]
 
-    answer = admin.request("POST", f"{collection}?dryRun=All", body=AS_PRINTED)
+    response = admin.request("POST", f"{collection}?dryRun=All", body=AS_PRINTED)
 
-    assert answer.status == 422
-    assert "resource rules must supply at least one api group" in message_of(answer)
+    assert response.status == 422
+    assert "resource rules must supply at least one api group" in message_of(response)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from proxy.core.explain.recorded_request import read_request
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import AUTHENTICATED, Identity, service_account
-from proxy.sandbox.api_client import Answer, ApiClient
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import AUTHENTICATED, UserInfo, service_account
+from proxy.sandbox.api_client import ApiClient, APIResponse
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import Credential
@@ -61,12 +61,12 @@ def test_every_denial_that_a_grant_can_mend_is_mended_by_what_explain_prints(
             mended_meanwhile += 1
             continue
         request = read_request(event)
-        assert request.wanted is not None
-        question = Question(method_of(event), event["requestURI"].encode(), request.wanted)
-        credential = credential_of(request.caller.identity, control_plane, admin)
+        assert request.wanted_user is not None
+        question = Question(method_of(event), event["requestURI"].encode(), request.wanted_user)
+        credential = credential_of(request.caller.user, control_plane, admin)
         credentials = Credentials(credential, ca_pem=understudy.process.ca_pem)
         with closing(Client(understudy.process.url, credentials)) as client:
-            bench.judge(request.caller.identity, question, sender(client), told)
+            bench.judge(request.caller.user, question, sender(client), told)
 
     sys.stdout.write(f"{len(denied)} denials, {mended_meanwhile} allowed by now: {tally}\n")
     assert tally.fixed >= len(denied) // sized(6, full=2)
@@ -92,10 +92,12 @@ def denials(audit_log: Path) -> Iterator[dict[str, Any]]:
 
 def method_of(event: dict[str, Any]) -> bytes:
     target = event["requestURI"].encode()
-    return next(method for method in METHODS if parse_action(method, target).verb == event["verb"])
+    return next(
+        method for method in METHODS if parse_request_info(method, target).verb == event["verb"]
+    )
 
 
-def credential_of(caller: Identity, control_plane: ControlPlane, admin: ApiClient) -> Credential:
+def credential_of(caller: UserInfo, control_plane: ControlPlane, admin: ApiClient) -> Credential:
     """Return something by which the proxy takes somebody for the same caller again."""
     account = service_account(caller.name)
     if account is None:
@@ -110,7 +112,7 @@ def credential_of(caller: Identity, control_plane: ControlPlane, admin: ApiClien
 
 
 def sender(client: Client) -> Any:
-    def send(question: Question) -> Answer:
+    def send(question: Question) -> APIResponse:
         return client.send(question.method, question.target, question.headers, None)
 
     return send

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from proxy.sandbox.programs import go_build
-from proxy.sandbox.programs.go_build import build_programs, recipe
+from proxy.sandbox.programs.go_build import build_digest, build_programs
 from tests.sandbox.conftest import Machine
 from tests.support.control_plane_programs import GO, write_program
 
@@ -48,13 +48,13 @@ def test_a_long_build_shows_that_it_goes_on(
 def test_the_recipe_changes_with_the_module(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    before = recipe()
+    before = build_digest()
     for name in ("go.mod", "go.sum"):
         (tmp_path / name).write_bytes((go_build.MODULE / name).read_bytes())
     monkeypatch.setattr(go_build, "MODULE", tmp_path)
-    copied = recipe()
+    copied = build_digest()
     with (tmp_path / "go.sum").open("a") as sums:
         sums.write("more\n")
 
     assert copied == before
-    assert recipe() != before
+    assert build_digest() != before

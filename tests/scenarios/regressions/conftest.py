@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.runtime.proxy import running_proxy
+from proxy.runtime.proxy import run_proxy
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.admin import AdminSettings
 from proxy.settings.audit import AuditSettings
@@ -63,7 +63,7 @@ async def proxy(
     api: ScriptedApiServer,
     context_of: Callable[[str | None], ssl.SSLContext],
 ) -> AsyncIterator[tuple[str, int]]:
-    async with running_proxy(change(settings)) as proxy:
+    async with run_proxy(change(settings)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))
         api.requests.clear()
         yield proxy.address

@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from proxy.runtime.proxy import Proxy, running_proxy
+from proxy.runtime.proxy import Proxy, run_proxy
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.model import Settings
 from tests.scenarios.conftest import settings_document
@@ -37,10 +37,10 @@ async def admin_port(
             "address": f"{LOOPBACK}:{port.number}",
             "certificateFile": str(certificate),
             "keyFile": str(key),
-            "metricsNeedToken": True,
+            "metricsRequireAuthorization": True,
             "limits": {"connections": PLACES},
         }
-        async with running_proxy(Settings.model_validate(document)) as proxy:
+        async with run_proxy(Settings.model_validate(document)) as proxy:
             yield proxy, port.number
 
 

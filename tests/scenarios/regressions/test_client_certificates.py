@@ -8,11 +8,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from proxy.authentication.ca_bundle import CaBundle, CaText, read_caller
+from proxy.authentication.ca_bundle import CABundle, PEMBundle, caller_from_certificate
 from proxy.authentication.x509.certificate import Certificate, read_certificate
 from proxy.authentication.x509.path import PathError, find_paths
 from proxy.wire.exchange import Peer
-from proxy.wire.tls_client import TLSStream
+from proxy.wire.tls_client import ClientTLS
 from proxy.wire.tls_server import ServerTLS
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.chain_table import CASES, ROOT, ROOTS
@@ -29,9 +29,9 @@ def certificates() -> Certificates:
 
 def is_believed(title: str) -> bool:
     """Tell whether a chain of the table proves who somebody is."""
-    bundle = CaBundle(CaText(pem_of(*ROOTS), "the CAs"), read=read_caller)
+    bundle = CABundle(PEMBundle(pem_of(*ROOTS), "the CAs"), read=caller_from_certificate)
     peer = Peer("10.0.0.1", CASES[title].make().certificates)
-    return bundle.judge(peer, datetime.datetime.now(datetime.UTC)).meaning is not None
+    return bundle.verify(peer, datetime.datetime.now(datetime.UTC)).subject is not None
 
 
 def shakes_hands(certificates: Certificates, *shown: bytes, key: rsa.RSAPrivateKey) -> bool:
@@ -46,15 +46,15 @@ def shakes_hands(certificates: Certificates, *shown: bytes, key: rsa.RSAPrivateK
         file.write(pem_of(*shown) + private)
         file.flush()
         context.load_cert_chain(file.name)
-    client = TLSStream(context, server_hostname=HOST)
+    client = ClientTLS(context, server_hostname=HOST)
     server = ServerTLS(certificates.listening_context())
     try:
         for _ in range(4):
             if not client.is_ready:
                 client.handshake()
-            server.receive(client.take_output())
+            server.receive(client.read_output())
             server.handshake()
-            client.receive(server.take_output())
+            client.receive(server.read_output())
     except ssl.SSLError:
         return False
     return server.is_ready

@@ -69,7 +69,7 @@ async def test_30_an_unauthenticated_megabyte_leaves_one_short_event(
     connect: Connect, audit_log: Path, attack: str
 ) -> None:
     for line in await events_of_attack(connect, audit_log, attack):
-        assert len(line) <= LIMITS.most_unauthenticated_bytes
+        assert len(line) <= LIMITS.max_unauthenticated_bytes
         assert json.loads(line)["stage"] == "ResponseStarted"
 
 
@@ -113,7 +113,7 @@ async def test_30_a_megabyte_of_a_known_caller_leaves_a_bounded_event(
     answer = await client.request("GET", target, headers=headers)
 
     (line,) = await lines_of(audit_log, answer.values("audit-id")[0], count=1)
-    assert len(line) <= LIMITS.most_authenticated_bytes
+    assert len(line) <= LIMITS.max_authenticated_bytes
     event = json.loads(line)
     assert event["responseStatus"]["code"] == answer.status
     assert event["annotations"]["audit.k8s.io/truncated"] == "true"

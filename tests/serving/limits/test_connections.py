@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.serving.limits.connections import ConnectionLimits, Doorkeeper
+from proxy.serving.limits.connections import ConnectionLimiter, ConnectionLimits
 from tests.serving.listening import Place, listening
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
@@ -21,71 +21,71 @@ class Guest:
         self.is_evicted = True
 
 
-def authenticated(door: Doorkeeper, address: str) -> Guest:
+def authenticated(door: ConnectionLimiter, address: str) -> Guest:
     """Let in a guest whose place no newcomer gets."""
     guest = Guest()
-    assert door.lets_in(guest, address)
+    assert door.try_acquire(guest, address)
     door.mark_authenticated(guest)
     return guest
 
 
-def unauthenticated(door: Doorkeeper, address: str) -> Guest:
+def unauthenticated(door: ConnectionLimiter, address: str) -> Guest:
     guest = Guest()
-    assert door.lets_in(guest, address)
+    assert door.try_acquire(guest, address)
     return guest
 
 
 def test_there_are_so_many_places_and_no_more() -> None:
-    door = Doorkeeper(places=3, places_per_address=3)
+    door = ConnectionLimiter(places=3, places_per_address=3)
     guests = [authenticated(door, f"10.0.0.{number}") for number in range(3)]
 
-    let_in = [door.lets_in(Guest(), f"10.0.1.{number}") for number in range(2)]
+    let_in = [door.try_acquire(Guest(), f"10.0.1.{number}") for number in range(2)]
 
     assert let_in == [False, False]
-    assert (door.guests, door.take_turned_away(), door.take_turned_away()) == (3, 2, 0)
+    assert (door.active, door.take_rejected_count(), door.take_rejected_count()) == (3, 2, 0)
     assert not any(guest.is_evicted for guest in guests)
 
 
 def test_one_address_cannot_take_all_places() -> None:
-    door = Doorkeeper(places=10, places_per_address=2)
+    door = ConnectionLimiter(places=10, places_per_address=2)
     for _ in range(2):
         authenticated(door, "10.0.0.1")
 
-    assert not door.lets_in(Guest(), "10.0.0.1")
-    assert door.lets_in(Guest(), "10.0.0.2")
+    assert not door.try_acquire(Guest(), "10.0.0.1")
+    assert door.try_acquire(Guest(), "10.0.0.2")
 
 
 def test_a_place_is_given_back_once() -> None:
-    door = Doorkeeper(places=2, places_per_address=1)
+    door = ConnectionLimiter(places=2, places_per_address=1)
     first, second = authenticated(door, "10.0.0.1"), authenticated(door, "10.0.0.2")
     third = Guest()
-    assert not door.lets_in(third, "10.0.0.3")
+    assert not door.try_acquire(third, "10.0.0.3")
 
     for guest in (third, first, first, Guest()):
-        door.left(guest)
+        door.release(guest)
 
-    assert door.guests == 1
+    assert door.active == 1
     authenticated(door, "10.0.0.1")
-    assert not door.lets_in(Guest(), "10.0.0.3")
+    assert not door.try_acquire(Guest(), "10.0.0.3")
     assert not second.is_evicted
 
 
 def test_f7_a_newcomer_gets_the_place_of_the_oldest_unauthenticated_connection() -> None:
-    door = Doorkeeper(places=3, places_per_address=3)
+    door = ConnectionLimiter(places=3, places_per_address=3)
     known = authenticated(door, "10.0.0.1")
     oldest, newer = unauthenticated(door, "10.0.0.2"), unauthenticated(door, "10.0.0.3")
 
     unauthenticated(door, "10.0.0.4")
 
     assert (known.is_evicted, oldest.is_evicted, newer.is_evicted) == (False, True, False)
-    assert (door.guests, door.unauthenticated) == (3, 2)
+    assert (door.active, door.unauthenticated) == (3, 2)
     assert door.evictions == {"address": 0, "total": 1}
-    door.left(oldest)
-    assert door.guests == 3
+    door.release(oldest)
+    assert door.active == 3
 
 
 def test_f7_an_address_with_too_many_displaces_its_own_connections_only() -> None:
-    door = Doorkeeper(places=10, places_per_address=2)
+    door = ConnectionLimiter(places=10, places_per_address=2)
     elsewhere = unauthenticated(door, "10.0.0.1")
     oldest, newer = (unauthenticated(door, "10.0.0.2") for _ in range(2))
 
@@ -96,7 +96,7 @@ def test_f7_an_address_with_too_many_displaces_its_own_connections_only() -> Non
 
 
 def test_f7_a_connection_that_did_something_is_not_the_oldest_any_more() -> None:
-    door = Doorkeeper(places=2, places_per_address=2)
+    door = ConnectionLimiter(places=2, places_per_address=2)
     active, silent = unauthenticated(door, "10.0.0.1"), unauthenticated(door, "10.0.0.2")
 
     door.renew(active)
@@ -117,18 +117,18 @@ def test_f7_a_connection_that_did_something_is_not_the_oldest_any_more() -> None
     ],
 )
 def test_an_ipv6_network_counts_as_one_address(address: str, is_same: object) -> None:
-    door = Doorkeeper(places=10, places_per_address=1)
+    door = ConnectionLimiter(places=10, places_per_address=1)
     authenticated(door, "2001:db8:1:2::1%eth0")
 
-    assert door.lets_in(Guest(), address) is not is_same
+    assert door.try_acquire(Guest(), address) is not is_same
 
 
 def test_an_ipv4_client_is_the_same_on_a_socket_for_both() -> None:
-    door = Doorkeeper(places=10, places_per_address=1)
+    door = ConnectionLimiter(places=10, places_per_address=1)
     authenticated(door, "::ffff:10.0.0.1")
 
-    assert not door.lets_in(Guest(), "10.0.0.1")
-    assert door.lets_in(Guest(), "::ffff:10.0.0.2")
+    assert not door.try_acquire(Guest(), "10.0.0.1")
+    assert door.try_acquire(Guest(), "::ffff:10.0.0.2")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_who_is_too_many_is_closed_before_the_handshake(
             with pytest.raises(ConnectionError):
                 async with connected(place.address, context):
                     pass
-            assert place.listener.take_turned_away() == 1
+            assert place.listener.take_rejected_count() == 1
             assert (await second.request()).status == 200
 
         await nobody_is_there(place)
@@ -179,5 +179,5 @@ async def test_no_place_is_lost_however_a_client_leaves(certificates: Certificat
 
 async def nobody_is_there(place: Place) -> None:
     await eventually(lambda: not place.listener._connections)
-    assert place.listener._shared.door.guests == 0
-    assert place.budget.held_bytes == 0
+    assert place.listener._shared.door.active == 0
+    assert place.budget.used_bytes == 0

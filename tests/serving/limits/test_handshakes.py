@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from proxy.serving.limits.connections import ConnectionLimits
-from proxy.serving.limits.handshakes import CERTIFICATE, EVICTED, HandshakeTurns
+from proxy.serving.limits.handshakes import CERTIFICATE, EVICTED, HandshakeScheduler
 from tests.serving.listening import Place, listening
 from tests.support.certificates import Certificates
 from tests.support.clock import FakeClock
@@ -25,7 +25,7 @@ class Worker:
 
     def __init__(self, slice_seconds: float) -> None:
         self.clock = FakeClock()
-        self.turns = HandshakeTurns(slice_seconds, self.clock)
+        self.turns = HandshakeScheduler(slice_seconds, self.clock)
         self.done: list[str] = []
 
     def step(self, name: str) -> None:
@@ -94,7 +94,7 @@ async def test_step_that_fails_does_not_keep_the_others_waiting() -> None:
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: failures.append(context["exception"])
     )
-    turns, done, error = HandshakeTurns(0.001, FakeClock()), list[str](), RuntimeError("failed")
+    turns, done, error = HandshakeScheduler(0.001, FakeClock()), list[str](), RuntimeError("failed")
 
     def fail() -> None:
         raise error
@@ -215,7 +215,7 @@ async def test_what_waits_is_counted_in_the_budget_before_authentication(
     async with listening(certificates, limits, budget_bytes=20_000) as place:
         with flooding(place, 200):
             await eventually(lambda: place.listener.handshake_failures[EVICTED] > 0, seconds=20)
-            assert place.budget.held_bytes <= 20_000
+            assert place.budget.used_bytes <= 20_000
         await eventually(lambda: not place.listener.connections, seconds=20)
 
 
@@ -229,18 +229,18 @@ async def test_bytes_of_a_handshake_that_waits_are_let_go_with_its_connection(
 ) -> None:
     async with listening(certificates, NO_TURNS) as place:
         with flooding(place, 1, b"x" * 5000):
-            await eventually(lambda: place.budget.held_bytes == 5000)
+            await eventually(lambda: place.budget.used_bytes == 5000)
             (connection,) = place.listener.connections
             if end == "evicted":
                 connection.evict()
                 assert connection._held is None
             else:
                 place.clock.advance(11)
-                place.listener.close_late()
+                place.listener.close_expired()
             await eventually(lambda: not place.listener.connections)
 
         assert connection._held is None
-        assert place.budget.held_bytes == 0
+        assert place.budget.used_bytes == 0
         assert place.listener.handshake_failures[end] == 1
 
 
@@ -251,13 +251,13 @@ async def test_handshake_that_waits_is_cut_off_once_it_is_too_long(
     async with listening(certificates, NO_TURNS) as place:
         most = NO_TURNS.handshake_bytes
         with flooding(place, 1, b"x" * most):
-            await eventually(lambda: place.budget.held_bytes == most)
+            await eventually(lambda: place.budget.used_bytes == most)
             with flooding(place, 1, b"x" * (most + 1)):
                 await eventually(lambda: place.listener.handshake_failures[CERTIFICATE] == 1)
 
             (connection,) = place.listener.connections
             assert connection.is_open
-            assert place.budget.held_bytes == most
+            assert place.budget.used_bytes == most
 
 
 async def test_later_bytes_of_a_handshake_that_waits_are_bounded(
@@ -267,7 +267,7 @@ async def test_later_bytes_of_a_handshake_that_waits_are_bounded(
         with flooding(place, 1) as clients:
             await eventually(lambda: answered(clients) == 1)
             (connection,) = place.listener.connections
-            place.listener._shared.turns.limit(0)
+            place.listener._shared.handshakes.limit(0)
 
             were_open = []
             for _ in range(5):
@@ -276,7 +276,7 @@ async def test_later_bytes_of_a_handshake_that_waits_are_bounded(
 
             assert were_open == [True] * 4 + [False]
             assert connection._held is None
-        await eventually(lambda: place.budget.held_bytes == 0)
+        await eventually(lambda: place.budget.used_bytes == 0)
 
 
 async def test_large_request_behind_a_handshake_that_waits_is_served(

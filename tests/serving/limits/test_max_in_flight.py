@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.core.errors import TooManyRequests
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Caller, Identity
-from proxy.serving.limits.max_in_flight import InFlight, PlacesPerCaller
-from proxy.wire.exchange import ClientExchange, Outcome
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import Caller, UserInfo
+from proxy.serving.limits.max_in_flight import MaxInFlightLimiter, PerCallerLimit
+from proxy.wire.exchange import ClientExchange, ExchangeOutcome
 from proxy.wire.http1.body import CHUNKED
 from tests.serving.listening import Place, Receiver, held
 from tests.support.certificates import Certificates
@@ -33,8 +33,8 @@ def counter() -> Counter:
 
 
 @pytest.fixture
-def places(counter: Counter) -> InFlight:
-    return InFlight(reads=2, writes=1, counter=counter)
+def places(counter: Counter) -> MaxInFlightLimiter:
+    return MaxInFlightLimiter(reads=2, writes=1, counter=counter)
 
 
 @pytest.fixture
@@ -60,17 +60,17 @@ async def begin(
     return place.handler.held[-1]
 
 
-def enter(places: InFlight, exchange: ClientExchange) -> None:
+def enter(places: MaxInFlightLimiter, exchange: ClientExchange) -> None:
     enter_as("alice", places, exchange)
 
 
-def enter_as(name: str, places: InFlight, exchange: ClientExchange) -> None:
-    action = parse_action(exchange.request.method, exchange.request.target)
-    places.enter(exchange, action, Caller(Identity(name)))
+def enter_as(name: str, places: MaxInFlightLimiter, exchange: ClientExchange) -> None:
+    request_info = parse_request_info(exchange.request.method, exchange.request.target)
+    places.acquire(exchange, request_info, Caller(UserInfo(name)))
 
 
 async def test_reads_and_writes_have_places_of_their_own(
-    place: Place, clients: list[HttpClient], places: InFlight, counter: Counter
+    place: Place, clients: list[HttpClient], places: MaxInFlightLimiter, counter: Counter
 ) -> None:
     for client in clients[:2]:
         enter(places, await begin(place, client, "GET", POD))
@@ -80,10 +80,10 @@ async def test_reads_and_writes_have_places_of_their_own(
         enter(places, third)
 
     assert (refused.value.code, refused.value.retry_after_seconds) == (429, 1)
-    assert (places.taken, counter.kinds) == ((2, 0), ["read"])
-    third.respond(429, [], b"")
+    assert (places.in_use, counter.kinds) == ((2, 0), ["read"])
+    third.send_response(429, [], b"")
     enter(places, await begin(place, clients[2], "PATCH", POD))
-    assert (places.taken, counter.kinds) == ((2, 1), ["read"])
+    assert (places.in_use, counter.kinds) == ((2, 1), ["read"])
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_reads_and_writes_have_places_of_their_own(
 async def test_what_takes_which_place(
     place: Place,
     clients: list[HttpClient],
-    places: InFlight,
+    places: MaxInFlightLimiter,
     method: str,
     target: str,
     taken: tuple[int, int],
@@ -118,41 +118,41 @@ async def test_what_takes_which_place(
     exchange = await begin(place, clients[0], method, target)
 
     enter(places, exchange)
-    assert places.taken == taken
-    exchange.respond(200, [], b"")
+    assert places.in_use == taken
+    exchange.send_response(200, [], b"")
 
-    assert places.taken == (0, 0)
+    assert places.in_use == (0, 0)
 
 
 async def test_an_upgrade_takes_no_place(
-    place: Place, clients: list[HttpClient], places: InFlight
+    place: Place, clients: list[HttpClient], places: MaxInFlightLimiter
 ) -> None:
     """Of a custom resource, say, whose name tells nothing."""
     target = "/apis/example.com/v1/namespaces/a/machines/b/console"
 
     enter(places, await begin(place, clients[0], "GET", target, UPGRADE))
 
-    assert places.taken == (0, 0)
+    assert places.in_use == (0, 0)
 
 
 @pytest.mark.parametrize(
     "end", ["answer", "abort", "break off", "goodbye", "vanish", "stop", "pipelined"]
 )
 async def test_a_place_is_given_back_however_the_exchange_ends(
-    place: Place, clients: list[HttpClient], places: InFlight, end: str
+    place: Place, clients: list[HttpClient], places: MaxInFlightLimiter, end: str
 ) -> None:
     client = clients[0]
     exchange = await begin(place, client, "GET", POD)
     enter(places, exchange)
     exchange.attach(Receiver())
-    assert places.taken == (1, 0)
+    assert places.in_use == (1, 0)
 
     if end == "answer":
-        exchange.respond(200, [], b"")
+        exchange.send_response(200, [], b"")
     elif end == "abort":
         exchange.abort()
     elif end == "break off":
-        exchange.start(200, [], CHUNKED)
+        exchange.start_response(200, [], CHUNKED)
         exchange.send(b"half")
         exchange.abort()
     elif end == "goodbye":
@@ -163,18 +163,18 @@ async def test_a_place_is_given_back_however_the_exchange_ends(
         await place.listener.stop()
     else:
         await client.send(request_bytes("GET", POD))
-        exchange.respond(200, [], b"")
+        exchange.send_response(200, [], b"")
         await held(place, 2)
 
-    await eventually(lambda: places.taken == (0, 0))
+    await eventually(lambda: places.in_use == (0, 0))
     # Whatever is still said about it changes nothing.
     exchange.abort()
-    exchange.respond(200, [], b"")
-    assert places.taken == (0, 0)
+    exchange.send_response(200, [], b"")
+    assert places.in_use == (0, 0)
 
 
 async def test_an_exchange_that_is_over_keeps_no_place(
-    place: Place, clients: list[HttpClient], places: InFlight
+    place: Place, clients: list[HttpClient], places: MaxInFlightLimiter
 ) -> None:
     exchange = await begin(place, clients[0], "GET", POD)
     clients[0].vanish()
@@ -182,7 +182,7 @@ async def test_an_exchange_that_is_over_keeps_no_place(
 
     enter(places, exchange)
 
-    assert places.taken == (0, 0)
+    assert places.in_use == (0, 0)
 
 
 async def test_everybody_who_asked_hears_of_the_end_in_turn(
@@ -191,14 +191,14 @@ async def test_everybody_who_asked_hears_of_the_end_in_turn(
     heard: list[str] = []
     exchange = await begin(place, clients[0], "GET", POD)
 
-    def fail(_outcome: Outcome) -> None:
+    def fail(_outcome: ExchangeOutcome) -> None:
         heard.append("first")
         raise RuntimeError("a fault of one is not to be the other's")
 
-    exchange.when_ended(fail)
-    exchange.when_ended(lambda outcome: heard.append(f"second {outcome.status}"))
+    exchange.on_complete(fail)
+    exchange.on_complete(lambda outcome: heard.append(f"second {outcome.status}"))
     with pytest.raises(RuntimeError):
-        exchange.respond(204, [], b"")
+        exchange.send_response(204, [], b"")
 
     assert heard == ["first", "second 204"]
     assert len(place.handler.outcomes) == 1
@@ -207,7 +207,9 @@ async def test_everybody_who_asked_hears_of_the_end_in_turn(
 async def test_one_caller_leaves_places_for_others(
     place: Place, clients: list[HttpClient], counter: Counter
 ) -> None:
-    places = InFlight(reads=4, writes=1, counter=counter, per_caller=PlacesPerCaller(percent=25))
+    places = MaxInFlightLimiter(
+        reads=4, writes=1, counter=counter, per_caller=PerCallerLimit(percent=25)
+    )
     first = await begin(place, clients[0], "GET", POD)
     enter_as("alice", places, first)
     second = await begin(place, clients[1], "GET", POD)
@@ -216,24 +218,24 @@ async def test_one_caller_leaves_places_for_others(
         enter_as("alice", places, second)
 
     assert (refused.value.code, refused.value.retry_after_seconds) == (429, 1)
-    assert (places.taken, counter.kinds) == ((1, 0), ["caller"])
+    assert (places.in_use, counter.kinds) == ((1, 0), ["caller"])
     enter_as("bob", places, second)
-    assert places.taken == (2, 0)
+    assert places.in_use == (2, 0)
 
-    first.respond(200, [], b"")
-    second.respond(200, [], b"")
+    first.send_response(200, [], b"")
+    second.send_response(200, [], b"")
     enter_as("alice", places, await begin(place, clients[0], "GET", POD))
-    assert places.taken == (1, 0)
+    assert places.in_use == (1, 0)
     # What is small is not divided: nobody is locked out.
     enter_as("alice", places, await begin(place, clients[1], "PUT", POD))
-    assert places.taken == (1, 1)
+    assert places.in_use == (1, 1)
 
 
 async def test_long_running_requests_of_one_caller_may_have_a_limit(
     place: Place, clients: list[HttpClient], counter: Counter
 ) -> None:
-    places = InFlight(
-        reads=1, writes=1, counter=counter, per_caller=PlacesPerCaller(long_running=1)
+    places = MaxInFlightLimiter(
+        reads=1, writes=1, counter=counter, per_caller=PerCallerLimit(long_running=1)
     )
     watch = await begin(place, clients[0], "GET", "/api/v1/pods?watch=1")
     enter_as("alice", places, watch)
@@ -245,18 +247,20 @@ async def test_long_running_requests_of_one_caller_may_have_a_limit(
     enter_as("bob", places, console)
     watch.abort()
     enter_as("alice", places, await begin(place, clients[2], "GET", f"{POD}/log"))
-    assert (places.taken, counter.kinds) == ((0, 0), ["caller"])
+    assert (places.in_use, counter.kinds) == ((0, 0), ["caller"])
 
 
 async def test_those_who_have_left_take_no_memory_and_those_who_stay_are_known(
     place: Place, clients: list[HttpClient], counter: Counter
 ) -> None:
-    places = InFlight(reads=4, writes=1, counter=counter, per_caller=PlacesPerCaller(percent=25))
+    places = MaxInFlightLimiter(
+        reads=4, writes=1, counter=counter, per_caller=PerCallerLimit(percent=25)
+    )
     enter_as("alice", places, await begin(place, clients[0], "GET", POD))
     for number in range(3000):
         exchange = await begin(place, clients[1], "GET", POD)
         enter_as(f"caller-{number}", places, exchange)
-        exchange.respond(200, [], b"")
+        exchange.send_response(200, [], b"")
         await clients[1].read_response()
 
     assert len(places._reads.guests) <= 1025
@@ -265,14 +269,14 @@ async def test_those_who_have_left_take_no_memory_and_those_who_stay_are_known(
 
 
 async def test_limits_may_change_and_whoever_has_a_place_keeps_it(
-    place: Place, clients: list[HttpClient], places: InFlight
+    place: Place, clients: list[HttpClient], places: MaxInFlightLimiter
 ) -> None:
     enter_as("alice", places, await begin(place, clients[0], "GET", POD))
-    places.limit(reads=2, writes=0, per_caller=PlacesPerCaller(percent=50))
+    places.limit(reads=2, writes=0, per_caller=PerCallerLimit(percent=50))
     second = await begin(place, clients[1], "GET", POD)
 
     with pytest.raises(TooManyRequests):
         enter_as("alice", places, second)
 
     enter_as("bob", places, second)
-    assert places.taken == (2, 0)
+    assert places.in_use == (2, 0)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.serving.exchange import Exchange
-from proxy.serving.exchange_transport import Ending
+from proxy.serving.exchange import ServerExchange
+from proxy.serving.exchange_transport import ConnectionReuse
 from proxy.serving.limits.connections import ConnectionLimits
 from proxy.serving.limits.response_progress import ResponseProgress
 from proxy.wire.exchange import Peer
@@ -25,7 +25,7 @@ class Wire:
     is_write_blocked = False
 
     def __init__(self) -> None:
-        self.exchange: Exchange | None = Exchange(self, UNREAD_HEAD, Peer(""))
+        self.exchange: ServerExchange | None = ServerExchange(self, UNREAD_HEAD, Peer(""))
         self.sent: SentBytes | None = SentBytes(0, 0)
 
     def sent_bytes(self) -> SentBytes | None:
@@ -37,12 +37,12 @@ class Wire:
     def deliver_body(self) -> None:
         raise NotImplementedError
 
-    pause_body = resume_body = settle = open_tunnel = deliver_body
+    pause_body = resume_body = release_idle_memory = open_tunnel = deliver_body
 
     def caller_authenticated(self, *, is_anonymous: bool) -> None:
         raise NotImplementedError
 
-    def exchange_ended(self, ending: Ending) -> None:
+    def exchange_ended(self, ending: ConnectionReuse) -> None:
         self.exchange = None
 
 
@@ -50,7 +50,7 @@ def started() -> Wire:
     """Return a connection whose response has begun."""
     wire = Wire()
     assert wire.exchange is not None
-    wire.exchange.start(200, [], CHUNKED)
+    wire.exchange.start_response(200, [], CHUNKED)
     return wire
 
 
@@ -131,16 +131,16 @@ async def test_f6_a_listener_cuts_off_a_client_that_reads_nothing(
         exchange = place.handler.held[0]
         if is_long_running:
             exchange.mark_long_running()
-        exchange.start(200, [], CHUNKED)
+        exchange.start_response(200, [], CHUNKED)
         exchange.send(b"x" * 30_000_000)
         await eventually(lambda: place.listener.connections[0].is_write_blocked)
 
         for _ in range(2):
             # What the kernel takes meanwhile is progress: it is looked at until that has ended.
             for _ in range(20):
-                place.listener.close_late()
+                place.listener.close_expired()
             place.clock.advance(TIMEOUT + 1)
-        place.listener.close_late()
+        place.listener.close_expired()
 
         if is_long_running:
             assert exchange.is_open

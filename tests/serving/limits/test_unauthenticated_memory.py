@@ -9,7 +9,10 @@ from functools import partial
 
 import pytest
 
-from proxy.serving.limits.unauthenticated_memory import Holding, UnauthenticatedBudget
+from proxy.serving.limits.unauthenticated_memory import (
+    MemoryReservation,
+    UnauthenticatedMemoryBudget,
+)
 from tests.serving.listening import Place, Receiver, held, listening
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
@@ -23,27 +26,29 @@ class Refusals:
         self.reasons: list[str] = []
         self.refused: list[str] = []
 
-    def unauthenticated_refused(self, reason: str) -> None:
+    def unauthenticated_rejected(self, reason: str) -> None:
         self.reasons.append(reason)
 
-    def open(self, budget: UnauthenticatedBudget, name: str, origin: str = "here") -> Holding:
+    def open(
+        self, budget: UnauthenticatedMemoryBudget, name: str, origin: str = "here"
+    ) -> MemoryReservation:
         return budget.open(origin, lambda: self.refused.append(name))
 
 
 def test_held_bytes_are_counted_once_and_released_once() -> None:
-    budget, refusals = UnauthenticatedBudget(100, 100), Refusals()
+    budget, refusals = UnauthenticatedMemoryBudget(100, 100), Refusals()
     one, other = refusals.open(budget, "one"), refusals.open(budget, "other")
 
-    one.hold(10)
-    one.hold(30)
-    other.hold(70)
-    assert budget.held_bytes == 100
+    one.resize(10)
+    one.resize(30)
+    other.resize(70)
+    assert budget.used_bytes == 100
     one.release()
     one.release()
 
-    assert budget.held_bytes == 70
+    assert budget.used_bytes == 70
     other.release()
-    assert budget.held_bytes == 0
+    assert budget.used_bytes == 0
     assert refusals.refused == []
 
 
@@ -52,108 +57,108 @@ def test_the_largest_holding_is_refused_when_the_budget_is_full(
     is_newcomer_largest: object,
 ) -> None:
     refusals = Refusals()
-    budget = UnauthenticatedBudget(100, 100, counter=refusals)
-    refusals.open(budget, "small", "a").hold(10)
-    refusals.open(budget, "large", "b").hold(60)
+    budget = UnauthenticatedMemoryBudget(100, 100, counter=refusals)
+    refusals.open(budget, "small", "a").resize(10)
+    refusals.open(budget, "large", "b").resize(60)
 
-    refusals.open(budget, "newcomer", "c").hold(75 if is_newcomer_largest else 31)
+    refusals.open(budget, "newcomer", "c").resize(75 if is_newcomer_largest else 31)
 
     assert refusals.refused == (["newcomer"] if is_newcomer_largest else ["large"])
     assert refusals.reasons == ["total"]
-    assert budget.held_bytes == (70 if is_newcomer_largest else 41)
+    assert budget.used_bytes == (70 if is_newcomer_largest else 41)
 
 
 def test_an_address_over_its_share_loses_its_own_largest_holding() -> None:
     refusals = Refusals()
-    budget = UnauthenticatedBudget(100, 50, counter=refusals)
-    refusals.open(budget, "elsewhere", "there").hold(45)
-    refusals.open(budget, "large").hold(30)
-    refusals.open(budget, "small").hold(10)
+    budget = UnauthenticatedMemoryBudget(100, 50, counter=refusals)
+    refusals.open(budget, "elsewhere", "there").resize(45)
+    refusals.open(budget, "large").resize(30)
+    refusals.open(budget, "small").resize(10)
 
-    refusals.open(budget, "newcomer").hold(15)
+    refusals.open(budget, "newcomer").resize(15)
 
     assert refusals.refused == ["large"]
     assert refusals.reasons == ["address"]
-    assert budget.held_bytes == 70
+    assert budget.used_bytes == 70
 
 
 def test_new_limits_hold_from_the_next_bytes_on() -> None:
     refusals = Refusals()
-    budget = UnauthenticatedBudget(100, 100, counter=refusals)
+    budget = UnauthenticatedMemoryBudget(100, 100, counter=refusals)
     large, small = refusals.open(budget, "large"), refusals.open(budget, "small")
-    large.hold(60)
-    small.hold(10)
+    large.resize(60)
+    small.resize(10)
 
     budget.limit(50, 100)
     assert refusals.refused == []
-    small.hold(11)
+    small.resize(11)
 
     assert refusals.refused == ["large"]
-    assert (budget.held_bytes, budget.limit_bytes) == (11, 50)
+    assert (budget.used_bytes, budget.limit_bytes) == (11, 50)
 
 
 def test_refusals_that_let_nothing_go_end_and_do_not_deepen_the_stack() -> None:
     """Nested refusals would need more stack than there is, and leave the counts half changed."""
     count, refused = 1000, Counter[int]()
-    budget = UnauthenticatedBudget(count * 2000, 100)
-    holdings: list[Holding] = []
+    budget = UnauthenticatedMemoryBudget(count * 2000, 100)
+    holdings: list[MemoryReservation] = []
 
     def hold_again(number: int) -> None:
         refused[number] += 1
-        holdings[number].hold(2000)
+        holdings[number].resize(2000)
 
     for number in range(count + 1):
         holdings.append(budget.open("here", partial(hold_again, number)))
-        holdings[number].hold(2000)
+        holdings[number].resize(2000)
 
     assert set(refused.values()) == {1}
-    assert budget.held_bytes == sum(holding.count for holding in holdings)
+    assert budget.used_bytes == sum(holding.count for holding in holdings)
     for holding in holdings:
         holding.release()
-    assert budget.held_bytes == 0
+    assert budget.used_bytes == 0
 
 
 def test_a_refusal_that_keeps_a_little_costs_no_more_refusals_than_needed() -> None:
     refused: list[int] = []
-    budget = UnauthenticatedBudget(100, 100)
-    holdings: list[Holding] = []
+    budget = UnauthenticatedMemoryBudget(100, 100)
+    holdings: list[MemoryReservation] = []
 
     def keep_a_little(number: int) -> None:
         refused.append(number)
-        holdings[number].hold(3)
+        holdings[number].resize(3)
 
     for number in range(10):
         holdings.append(budget.open("here", partial(keep_a_little, number)))
-        holdings[number].hold(10)
+        holdings[number].resize(10)
 
-    holdings[9].hold(14)
+    holdings[9].resize(14)
 
     assert refused == [9]
-    assert budget.held_bytes == 93
+    assert budget.used_bytes == 93
 
 
 def test_the_refused_holding_is_the_largest_to_within_an_eighth() -> None:
     randomness = random.Random(1)
     for _ in range(300):
         sizes = [randomness.randint(1, 1 << randomness.randint(1, 20)) for _ in range(20)]
-        budget, refusals = UnauthenticatedBudget(sum(sizes), 100), Refusals()
+        budget, refusals = UnauthenticatedMemoryBudget(sum(sizes), 100), Refusals()
         for size in sizes:
-            refusals.open(budget, str(size)).hold(size)
+            refusals.open(budget, str(size)).resize(size)
 
-        refusals.open(budget, "1").hold(1)
+        refusals.open(budget, "1").resize(1)
 
         assert int(refusals.refused[0]) * 8 / 7 >= max(sizes)
 
 
 def test_the_cost_of_a_refusal_does_not_grow_with_the_number_of_holdings() -> None:
     def seconds(holdings: int) -> float:
-        budget, refusals = UnauthenticatedBudget(holdings * 1000, 100), Refusals()
+        budget, refusals = UnauthenticatedMemoryBudget(holdings * 1000, 100), Refusals()
         for number in range(holdings):
-            refusals.open(budget, "", str(number % 100)).hold(1000)
+            refusals.open(budget, "", str(number % 100)).resize(1000)
         newcomers = [refusals.open(budget, "") for _ in range(1000)]
         started = time.thread_time()
         for newcomer in newcomers:
-            newcomer.hold(1000)
+            newcomer.resize(1000)
         return time.thread_time() - started
 
     few, many = (min(seconds(count) for _ in range(3)) for count in (500, 20_000))
@@ -169,7 +174,7 @@ TWICE = 2
 
 
 def held_bytes(place: Place) -> int:
-    return place.budget.held_bytes
+    return place.budget.used_bytes
 
 
 async def hoard(client: HttpClient, place: Place, count: int) -> None:
@@ -243,7 +248,7 @@ async def test_an_unfinished_head_is_forgotten_with_its_client(
         client.vanish()
     elif end == "late":
         place.clock.advance(1000)
-        place.listener.close_late()
+        place.listener.close_expired()
     else:
         await place.listener.stop()
 
@@ -382,7 +387,7 @@ async def test_a_refused_request_leaves_nothing_counted_on_an_authenticated_conn
     await held(place)
     assert held_bytes(place) > 60_000
 
-    place.handler.held[0].respond(401, [], b"")
+    place.handler.held[0].send_response(401, [], b"")
 
     assert (await client.read_response()).status == 401
     assert held_bytes(place) == 0
@@ -406,7 +411,7 @@ async def test_a_request_in_flight_on_an_authenticated_connection_is_not_cut_for
 
     assert held_bytes(place) == 0
     assert receiver.heard == []
-    place.handler.held[0].respond(200, [], b"whole")
+    place.handler.held[0].send_response(200, [], b"whole")
     assert (await client.read_response()).body == b"whole"
 
 

@@ -18,7 +18,7 @@ def test_every_fate_of_an_event_has_its_series() -> None:
         'understudy_audit_events_stored_total{backend="log"} 3.0',
         'understudy_audit_events_lost_total{backend="webhook",reason="buffer-full"} 2.0',
         'understudy_audit_backend_failures_total{backend="log",reason="rotate"} 1.0',
-        'understudy_audit_events_waiting{backend="webhook"} 7.0',
+        'understudy_audit_events_queued{backend="webhook"} 7.0',
         "understudy_audit_requests_rejected_total 1.0",
     ):
         assert line in page

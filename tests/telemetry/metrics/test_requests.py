@@ -4,10 +4,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proxy.core.authorization.access_check import AccessCheck
-from proxy.core.errors import Forbidden, Refusal
-from proxy.core.impersonation.evaluation import Denied, forbidden
-from proxy.core.impersonation.modes import Mode
-from proxy.core.userinfo import Identity
+from proxy.core.errors import Forbidden, StatusError
+from proxy.core.impersonation.evaluation import Denied, forbidden_error
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.userinfo import UserInfo
 from proxy.telemetry.metrics.requests import (
     MODES,
     OTHER,
@@ -16,9 +16,9 @@ from proxy.telemetry.metrics.requests import (
     _reason,
 )
 from proxy.wire.http1.body import BodyError
-from proxy.wire.http1.message import HeadTooLarge, UnknownExpectation
+from proxy.wire.http1.message import ExpectationFailed, HeadTooLarge
 
-BOB = Identity("bob")
+BOB = UserInfo("bob")
 
 
 @pytest.fixture
@@ -31,19 +31,19 @@ def metrics(registry: CollectorRegistry) -> RequestMetrics:
     return RequestMetrics(registry)
 
 
-def all_refusals(kind: type[Refusal] = Refusal) -> list[type[Refusal]]:
+def all_refusals(kind: type[StatusError] = StatusError) -> list[type[StatusError]]:
     return [one for sub in kind.__subclasses__() for one in (sub, *all_refusals(sub))]
 
 
 @pytest.mark.parametrize("kind", sorted(set(all_refusals()), key=str), ids=lambda one: one.__name__)
-def test_every_refusal_has_a_reason_of_its_own_kind(kind: type[Refusal]) -> None:
-    refusal = kind.__new__(kind)
+def test_every_refusal_has_a_reason_of_its_own_kind(kind: type[StatusError]) -> None:
+    error = kind.__new__(kind)
 
-    assert _reason(refusal) in REASONS - {OTHER}
+    assert _reason(error) in REASONS - {OTHER}
 
 
 def test_those_of_the_wire_are_bad_requests() -> None:
-    for kind in (HeadTooLarge, UnknownExpectation, BodyError):
+    for kind in (HeadTooLarge, ExpectationFailed, BodyError):
         assert _reason(kind.__new__(kind)) == "bad-request"
 
 
@@ -52,24 +52,27 @@ def check(verb: str) -> AccessCheck:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "mode"),
+    ("error", "mode"),
     [
         *(
-            (forbidden(Denied(check(mode.action_verb("list")), "")), mode.value)
-            for mode in Mode
-            if mode is not Mode.LEGACY
+            (forbidden_error(Denied(check(mode.action_verb("list")), "")), mode.value)
+            for mode in ImpersonationMode
+            if mode is not ImpersonationMode.LEGACY
         ),
-        *((forbidden(Denied(check(mode.identity_verb), "")), mode.value) for mode in Mode),
-        (forbidden(Denied(check("impersonate-on:evil:list"), "")), "none"),
-        (forbidden(Denied(check("evil"), "")), "none"),
-        (forbidden(Denied(None, "because")), "none"),
+        *(
+            (forbidden_error(Denied(check(mode.identity_verb), "")), mode.value)
+            for mode in ImpersonationMode
+        ),
+        (forbidden_error(Denied(check("impersonate-on:evil:list"), "")), "none"),
+        (forbidden_error(Denied(check("evil"), "")), "none"),
+        (forbidden_error(Denied(None, "because")), "none"),
         (Forbidden("acting with a protected group"), "none"),
     ],
 )
 def test_a_denial_belongs_to_the_mode_of_the_check_that_failed(
-    metrics: RequestMetrics, registry: CollectorRegistry, refusal: Refusal, mode: str
+    metrics: RequestMetrics, registry: CollectorRegistry, error: StatusError, mode: str
 ) -> None:
-    metrics.request_refused(refusal)
+    metrics.request_failed(error)
 
     values = {one: registry.get_sample_value(NAME, {"mode": one}) for one in MODES}
     assert {one for one, value in values.items() if value} == {mode}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.settings.types import read_server
+from proxy.settings.types import parse_server
 from proxy.upstream.credentials.credentials import CredentialsError
 from tests.upstream.kubeconfigs import kubeconfig, load
 
@@ -44,4 +44,4 @@ async def test_nothing_of_a_kubeconfig_that_is_not_yaml_is_told(tmp_path: Path) 
 @pytest.mark.parametrize("value", ["http://host", "host", "https://host/path", "https://"])
 def test_a_wrong_server_is_shown_where_nothing_secret_can_be_in_it(value: str) -> None:
     with pytest.raises(ValueError, match=f"not {value}$"):
-        read_server(value)
+        parse_server(value)

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from proxy.concurrency.task_set import Tasks
+from proxy.concurrency.task_set import TaskSet
 from proxy.telemetry.metrics.upstream import UpstreamMetrics
 from proxy.upstream.credentials.credentials import CredentialsError
-from proxy.upstream.credentials.refresher import CredentialKeeper
+from proxy.upstream.credentials.refresher import CredentialRefresher
 from tests.support.event_loops import eventually
 
 
@@ -36,9 +36,9 @@ class Kept:
         self.credential = Credential()
         self.changes = 0
         self.failures: list[BaseException] = []
-        self.tasks = Tasks(self.failures.append)
+        self.tasks = TaskSet(self.failures.append)
         self.metrics = CollectorRegistry()
-        self.keeper = CredentialKeeper(
+        self.refresher = CredentialRefresher(
             "forwarder",
             self.credential,
             every_seconds=every_seconds,
@@ -46,16 +46,16 @@ class Kept:
             counter=UpstreamMetrics(self.metrics),
             tasks=self.tasks,
         )
-        self.tasks.keep(self.keeper.run())
+        self.tasks.start_background(self.refresher.run())
 
     def count(self, outcome: str) -> float:
         labels = {"identity": "forwarder", "outcome": outcome}
-        name = "understudy_own_credential_reloads_total"
+        name = "understudy_proxy_credential_reloads_total"
         return self.metrics.get_sample_value(name, labels) or 0
 
     @property
     def expiry(self) -> float | None:
-        name = "understudy_own_credential_expiry_seconds"
+        name = "understudy_proxy_credential_expiry_seconds"
         return self.metrics.get_sample_value(name, {"identity": "forwarder"})
 
     def _changed(self) -> None:
@@ -116,23 +116,23 @@ async def test_a_refusal_renews_at_once_and_many_do_not_renew_more_often(
 ) -> None:
     monkeypatch.setattr("proxy.upstream.credentials.refresher.RENEWAL_SECONDS", 0.2)
     async with kept(3600) as kept_one:
-        assert kept_one.keeper.fault() is None
+        assert kept_one.refresher.health_error() is None
         started = asyncio.get_running_loop().time()
         for _ in range(100):
-            kept_one.keeper.refused()
-        assert kept_one.keeper.fault() == "the API server refuses it"
+            kept_one.refresher.report_rejected()
+        assert kept_one.refresher.health_error() == "the API server refuses it"
 
         await goes_on_refusing(kept_one, lambda: len(kept_one.credential.looks) == 3)
         seconds = asyncio.get_running_loop().time() - started
 
         assert kept_one.credential.looks == [True] * 3
         assert seconds >= 0.4
-        await eventually(lambda: kept_one.keeper.fault() is None)
+        await eventually(lambda: kept_one.refresher.health_error() is None)
     assert len(kept_one.credential.looks) == 3
 
 
 async def goes_on_refusing(kept_one: Kept, until: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not until():
-            kept_one.keeper.refused()
+            kept_one.refresher.report_rejected()
             await asyncio.sleep(0.01)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from proxy.sandbox.identities import DAY, Authority, Validity
+from proxy.sandbox.identities import DAY, CertificateAuthority, Validity
 from proxy.upstream.credentials.refresher import expiry_of
 from tests.upstream.kubeconfigs import now
 
@@ -37,7 +37,7 @@ def test_a_token_that_does_not_tell_is_no_error(authorization: bytes) -> None:
 
 
 def test_a_certificate_tells_by_its_end_and_a_token_comes_first() -> None:
-    pair = Authority("us").issue_client("us", validity=Validity(lasts=DAY))
+    pair = CertificateAuthority("us").issue_client("us", validity=Validity(lasts=DAY))
     end = expiry_of(None, pair.certificate_pem)
 
     assert end == pytest.approx(now().timestamp() + 23 * 3600, abs=60)

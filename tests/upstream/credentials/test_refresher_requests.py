@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.kubeclient.kubeconfig import CredentialSource
+from proxy.kubeclient.kubeconfig import KubeconfigSource
 from proxy.upstream.credentials.credentials import CredentialsError
 from tests.support.certificates import Certificates, new_certificates
 from tests.upstream.kubeconfigs import kubeconfig, load
@@ -126,5 +126,5 @@ async def test_another_users_plugin_does_not_keep_our_token_file_from_being_read
 
 
 def test_a_source_has_a_name_for_people() -> None:
-    assert str(CredentialSource(None, datetime.now)) == "the pod's service account"
-    assert str(CredentialSource(Path("/a/b"), datetime.now)) == "kubeconfig /a/b"
+    assert str(KubeconfigSource(None, datetime.now)) == "the pod's service account"
+    assert str(KubeconfigSource(Path("/a/b"), datetime.now)) == "kubeconfig /a/b"

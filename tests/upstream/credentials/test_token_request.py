@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from kubernetes_asyncio.client import ApiClient
 
-from proxy.kubeclient.kubeconfig import CredentialSource
+from proxy.kubeclient.kubeconfig import KubeconfigSource
 from proxy.upstream.credentials.credentials import (
     CredentialsError,
     UpstreamCredentials,
     load_credentials,
 )
-from proxy.upstream.credentials.token_request import RequestedToken
-from proxy.upstream.endpoints import Endpoints
+from proxy.upstream.credentials.token_request import TokenRequestSource
+from proxy.upstream.endpoints import EndpointSet
 from proxy.upstream.identity.account import Clocks
-from proxy.upstream.kube_client import review_client
+from proxy.upstream.kube_client import open_client
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.clock import FakeClock
 from tests.support.scripted_api_server import OWN_TOKEN, ScriptedApiServer, scripted_api_server
@@ -67,8 +67,8 @@ def kubeconfig(api: ScriptedApiServer, certificates: Certificates, tmp_path: Pat
 @pytest.fixture
 async def client(api: ScriptedApiServer, kubeconfig: Path) -> AsyncIterator[ApiClient]:
     credentials = await load(kubeconfig)
-    endpoints = Endpoints(credentials, asyncio.get_running_loop().time)
-    async with review_client(
+    endpoints = EndpointSet(credentials, asyncio.get_running_loop().time)
+    async with open_client(
         endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=lambda: None
     ) as client:
         yield client
@@ -85,9 +85,9 @@ def clock() -> WallClock:
 
 @pytest.fixture
 async def credentials(kubeconfig: Path, client: ApiClient, clock: WallClock) -> UpstreamCredentials:
-    source = CredentialSource(kubeconfig, clock)
+    source = KubeconfigSource(kubeconfig, clock)
     account = ("understudy", "forwarder")
-    return await load_credentials(RequestedToken(source, account, client, clocks=clock.clocks))
+    return await load_credentials(TokenRequestSource(source, account, client, clocks=clock.clocks))
 
 
 async def test_the_token_is_used_until_a_fifth_of_its_life_is_left(
@@ -137,12 +137,12 @@ async def test_a_first_token_may_come_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     api.own_calls.issues_tokens = False
-    source = CredentialSource(kubeconfig, clock)
+    source = KubeconfigSource(kubeconfig, clock)
     credentials = await load_credentials(
-        RequestedToken(source, ("a", "b"), client, clocks=clock.clocks)
+        TokenRequestSource(source, ("a", "b"), client, clocks=clock.clocks)
     )
     assert credentials.authorization == b"Bearer not-issued-yet"
-    assert "own token not issued" in caplog.text
+    assert "proxy token not issued" in caplog.text
 
     api.own_calls.issues_tokens = True
 
@@ -157,11 +157,11 @@ async def test_the_reviewers_certificate_does_not_speak_for_the_forwarder(
     certificate, key = certificates.write_server_files(kubeconfig.parent)
     user = f'"client-certificate": "{certificate}", "client-key": "{key}"'
     rewrite(kubeconfig, f'"token": "{OWN_TOKEN}"', user)
-    source = CredentialSource(kubeconfig, clock)
+    source = KubeconfigSource(kubeconfig, clock)
     assert (await load_credentials(source)).certificate is not None
 
     credentials = await load_credentials(
-        RequestedToken(source, ("a", "b"), client, clocks=clock.clocks)
+        TokenRequestSource(source, ("a", "b"), client, clocks=clock.clocks)
     )
 
     assert credentials.certificate is None
@@ -200,10 +200,10 @@ async def test_a_clock_that_is_behind_does_not_keep_a_token_beyond_its_end(
 ) -> None:
     """By such a clock a token that lives for an hour lives for ten years."""
     clock.step(skew)
-    source = CredentialSource(kubeconfig, clock)
+    source = KubeconfigSource(kubeconfig, clock)
     account = ("understudy", "forwarder")
     credentials = await load_credentials(
-        RequestedToken(source, account, client, clocks=clock.clocks)
+        TokenRequestSource(source, account, client, clocks=clock.clocks)
     )
 
     clock.advance(0.8 * HOUR + 1)
@@ -216,9 +216,9 @@ async def test_a_clock_that_is_ahead_renews_with_each_look_and_not_more_often(
     api: ScriptedApiServer, kubeconfig: Path, client: ApiClient, clock: WallClock
 ) -> None:
     clock.step(DECADE)
-    source = CredentialSource(kubeconfig, clock)
+    source = KubeconfigSource(kubeconfig, clock)
     credentials = await load_credentials(
-        RequestedToken(source, ("a", "b"), client, clocks=clock.clocks)
+        TokenRequestSource(source, ("a", "b"), client, clocks=clock.clocks)
     )
 
     for _ in range(3):

@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.concurrency.task_set import Tasks
-from proxy.core.selfcheck.permissions import Right
-from proxy.core.userinfo import Identity, extra_of
+from proxy.concurrency.task_set import TaskSet
+from proxy.core.selfcheck.permissions import Permission
+from proxy.core.userinfo import UserInfo, make_extra
 from proxy.upstream.identity import missing_permissions
-from proxy.upstream.identity.missing_permissions import MissingRights
+from proxy.upstream.identity.missing_permissions import MissingPermissionChecker
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
 
-ALICE = Identity("alice", groups=("dev",))
-USERS, GROUPS = Right("impersonate", "users"), Right("impersonate", "groups")
+ALICE = UserInfo("alice", groups=("dev",))
+USERS, GROUPS = Permission("impersonate", "users"), Permission("impersonate", "groups")
 
 
 class Asked:
@@ -23,24 +23,24 @@ class Asked:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.failures: list[BaseException] = []
-        self.tasks = Tasks(self.failures.append)
-        self.missing: set[Right] = set()
-        self.asked: list[Right] = []
+        self.tasks = TaskSet(self.failures.append)
+        self.missing: set[Permission] = set()
+        self.asked: list[Permission] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.fault: Exception | None = None
-        self.rights = MissingRights(self.may, clock=self.clock, tasks=self.tasks)
+        self.rights = MissingPermissionChecker(self.may, clock=self.clock, tasks=self.tasks)
 
-    async def may(self, right: Right) -> bool:
+    async def may(self, right: Permission) -> bool:
         self.asked.append(right)
         await self.gate.wait()
         if self.fault is not None:
             raise self.fault
         return right not in self.missing
 
-    async def is_missing(self, identity: Identity = ALICE, name: str = "") -> bool:
+    async def is_missing(self, user: UserInfo = ALICE, name: str = "") -> bool:
         told: list[bool] = []
-        self.rights.confirm(identity, name, told.append)
+        self.rights.confirm(user, name, told.append)
         await eventually(lambda: told)
         return told[0]
 
@@ -60,40 +60,40 @@ async def test_with_every_right_nothing_is_missing(api: Asked) -> None:
 @pytest.mark.parametrize(
     ("identity", "general", "named"),
     [
-        (ALICE, USERS, Right("impersonate", "users", name="alice")),
-        (ALICE, GROUPS, Right("impersonate", "groups", name="dev")),
+        (ALICE, USERS, Permission("impersonate", "users", name="alice")),
+        (ALICE, GROUPS, Permission("impersonate", "groups", name="dev")),
         (
-            Identity("system:serviceaccount:a:b"),
-            Right("impersonate", "serviceaccounts"),
-            Right("impersonate", "serviceaccounts", namespace="a", name="b"),
+            UserInfo("system:serviceaccount:a:b"),
+            Permission("impersonate", "serviceaccounts"),
+            Permission("impersonate", "serviceaccounts", namespace="a", name="b"),
         ),
         (
-            Identity("bob", uid="7"),
-            Right("impersonate", "uids", "authentication.k8s.io"),
-            Right("impersonate", "uids", "authentication.k8s.io", name="7"),
+            UserInfo("bob", uid="7"),
+            Permission("impersonate", "uids", "authentication.k8s.io"),
+            Permission("impersonate", "uids", "authentication.k8s.io", name="7"),
         ),
         (
-            Identity("bob", extra=extra_of({"Team": ["blue"]})),
-            Right("impersonate", "userextras", "authentication.k8s.io", "Team"),
-            Right("impersonate", "userextras", "authentication.k8s.io", "Team", name="blue"),
+            UserInfo("bob", extra=make_extra({"Team": ["blue"]})),
+            Permission("impersonate", "userextras", "authentication.k8s.io", "Team"),
+            Permission("impersonate", "userextras", "authentication.k8s.io", "Team", name="blue"),
         ),
     ],
 )
 async def test_a_right_is_missing_if_neither_all_nor_this_name_may_be_taken(
-    api: Asked, identity: Identity, general: Right, named: Right
+    api: Asked, user: UserInfo, general: Permission, named: Permission
 ) -> None:
     api.missing = {general}
-    assert not await api.is_missing(identity)
+    assert not await api.is_missing(user)
     api.clock.advance(1.0)
 
     api.missing = {general, named}
 
-    assert await api.is_missing(identity)
+    assert await api.is_missing(user)
 
 
 async def test_the_name_that_was_denied_is_asked_about_first(api: Asked) -> None:
-    many = Identity("alice", groups=tuple(f"group-{number}" for number in range(100)))
-    last = Right("impersonate", "groups", name="group-99")
+    many = UserInfo("alice", groups=tuple(f"group-{number}" for number in range(100)))
+    last = Permission("impersonate", "groups", name="group-99")
     api.missing = {GROUPS, last}
 
     assert await api.is_missing(many, "group-99")
@@ -101,8 +101,8 @@ async def test_the_name_that_was_denied_is_asked_about_first(api: Asked) -> None
 
 
 async def test_only_so_many_names_are_asked_about(api: Asked) -> None:
-    many = Identity("alice", groups=tuple(f"group-{number}" for number in range(100)))
-    api.missing = {GROUPS, Right("impersonate", "groups", name="group-99")}
+    many = UserInfo("alice", groups=tuple(f"group-{number}" for number in range(100)))
+    api.missing = {GROUPS, Permission("impersonate", "groups", name="group-99")}
 
     assert not await api.is_missing(many)
     assert len(api.asked) == 2 + 32
@@ -135,8 +135,8 @@ async def test_equal_questions_under_way_are_asked_once(api: Asked) -> None:
 async def test_a_flood_of_identities_is_rationed_and_in_doubt_nothing_is_missing(
     api: Asked,
 ) -> None:
-    api.missing = {USERS, *(Right("impersonate", "users", name=f"u-{n}") for n in range(1000))}
-    found = [await api.is_missing(Identity(f"u-{number}")) for number in range(1000)]
+    api.missing = {USERS, *(Permission("impersonate", "users", name=f"u-{n}") for n in range(1000))}
+    found = [await api.is_missing(UserInfo(f"u-{number}")) for number in range(1000)]
 
     assert found[0]
     assert not found[-1]
@@ -145,7 +145,7 @@ async def test_a_flood_of_identities_is_rationed_and_in_doubt_nothing_is_missing
 
 @pytest.mark.parametrize("fault", [OSError("down"), KeyError("status"), ZeroDivisionError()])
 async def test_without_an_answer_nothing_is_missing(api: Asked, fault: Exception) -> None:
-    api.missing = {USERS, Right("impersonate", "users", name="alice")}
+    api.missing = {USERS, Permission("impersonate", "users", name="alice")}
     api.fault = fault
 
     assert not await api.is_missing()

@@ -8,10 +8,10 @@ import pytest
 from kubernetes_asyncio.client import ApiClient
 
 from proxy.core.errors import UpstreamUnavailable
-from proxy.sandbox.identities import Authority
-from proxy.upstream.endpoints import Endpoints
-from proxy.upstream.identity.whoami import OwnUser, own_user, takes_uids
-from proxy.upstream.kube_client import review_client
+from proxy.sandbox.identities import CertificateAuthority
+from proxy.upstream.endpoints import EndpointSet
+from proxy.upstream.identity.whoami import ProxyUser, supports_impersonate_uid, whoami
+from proxy.upstream.kube_client import open_client
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.scripted_api_server import (
     OWN_NAME,
@@ -47,8 +47,8 @@ async def client(
 ) -> AsyncIterator[ApiClient]:
     kubeconfig = api.write_kubeconfig(tmp_path, certificates.write_server_ca(tmp_path))
     credentials = await load(kubeconfig)
-    endpoints = Endpoints(credentials, asyncio.get_running_loop().time)
-    async with review_client(
+    endpoints = EndpointSet(credentials, asyncio.get_running_loop().time)
+    async with open_client(
         endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=lambda: None
     ) as client:
         yield client
@@ -59,7 +59,7 @@ async def test_the_api_server_tells_name_and_groups(
 ) -> None:
     api.own_groups = ["a", "b"]
 
-    assert await own_user(client, Shown(), client) == OwnUser(OWN_NAME, frozenset({"a", "b"}))
+    assert await whoami(client, Shown(), client) == ProxyUser(OWN_NAME, frozenset({"a", "b"}))
 
 
 async def test_without_that_question_our_token_is_reviewed(
@@ -68,7 +68,7 @@ async def test_without_that_question_our_token_is_reviewed(
     api.has_self_reviews = False
     api.tokens[OWN_TOKEN] = OWN_NAME
 
-    assert await own_user(client, Shown(), client) == OwnUser(OWN_NAME)
+    assert await whoami(client, Shown(), client) == ProxyUser(OWN_NAME)
     assert api.reviewed_tokens == [OWN_TOKEN]
 
 
@@ -80,21 +80,21 @@ async def test_a_token_that_is_not_accepted_is_nobodys(
     api.token_statuses[OWN_TOKEN] = {"authenticated": False, "user": user}
 
     with pytest.raises(UpstreamUnavailable):
-        await own_user(client, Shown(), client)
+        await whoami(client, Shown(), client)
 
 
 async def test_without_that_question_our_certificate_is_read(
     api: ScriptedApiServer, client: ApiClient
 ) -> None:
     api.has_self_reviews = False
-    pair = Authority("us").issue_client("us", groups=("a", "system:masters"))
+    pair = CertificateAuthority("us").issue_client("us", groups=("a", "system:masters"))
     shown = Shown(None, pair.certificate_pem)
 
-    user = await own_user(client, shown, client)
+    user = await whoami(client, shown, client)
 
-    assert user == OwnUser("us", frozenset({"a", "system:masters"}))
+    assert user == ProxyUser("us", frozenset({"a", "system:masters"}))
     with pytest.raises(UpstreamUnavailable):
-        await own_user(client, Shown(None), client)
+        await whoami(client, Shown(None), client)
 
 
 @pytest.mark.parametrize("name", ["", 7, None])
@@ -104,18 +104,18 @@ async def test_a_name_that_is_none_is_not_ours(
     api.own_name = name
 
     with pytest.raises(UpstreamUnavailable):
-        await own_user(client, Shown(), client)
+        await whoami(client, Shown(), client)
 
 
 async def test_a_version_that_is_kept_secret_takes_no_uids_and_one_out_of_reach_is_asked_again(
     api: ScriptedApiServer, client: ApiClient
 ) -> None:
-    assert await takes_uids(client)
+    assert await supports_impersonate_uid(client)
 
     api.own_calls.version_status = "403 Forbidden"
-    assert not await takes_uids(client)
+    assert not await supports_impersonate_uid(client)
 
     for status in ("500 Internal Server Error", "429 Too Many Requests", "401 Unauthorized"):
         api.own_calls.version_status = status
         with pytest.raises(UpstreamUnavailable):
-            await takes_uids(client)
+            await supports_impersonate_uid(client)

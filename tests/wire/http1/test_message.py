@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.http.headers import HeaderLines
+from proxy.core.http.headers import HeaderList
 from proxy.wire.http1.body import (
     CHUNKED,
     NO_BODY,
@@ -13,10 +13,10 @@ from proxy.wire.http1.body import (
     BodyKind,
 )
 from proxy.wire.http1.message import (
+    ExpectationFailed,
     MalformedResponse,
     RequestHead,
     ResponseHead,
-    UnknownExpectation,
     encode_head,
     find_head_end,
     parse_request_head,
@@ -52,7 +52,7 @@ def test_a_request_is_kept_as_the_bytes_that_came() -> None:
         method=b"PATCH",
         target=b"/api/v1/a%2Fb/..//c;d?watch&x=%zz",
         minor_version=1,
-        headers=HeaderLines(
+        headers=HeaderList(
             (
                 (b"Host", b"proxy:8443"),
                 (b"X-Two", b"two words"),
@@ -143,7 +143,7 @@ def test_only_who_waits_with_a_body_is_told_to_continue(
 
 @pytest.mark.parametrize("value", [b"200-ok", b"100-continue, more", b""])
 def test_an_unknown_expectation_is_a_417(value: bytes) -> None:
-    with pytest.raises(UnknownExpectation) as refused:
+    with pytest.raises(ExpectationFailed) as refused:
         request(b"Expect: " + value, b"Content-Length: 5")
 
     assert refused.value.code == 417

@@ -13,7 +13,7 @@ from proxy.wire.http1.body import (
     BodyReader,
     ChunkedReader,
 )
-from proxy.wire.http1.raw_chunks import PassedChunks
+from proxy.wire.http1.raw_chunks import RawChunkReader
 from tests.wire.http1.test_body import bytewise, chunked, read, split_at
 
 SPELLINGS = ("%x", "%X", "0%x", "%x;a=b", "%x ", '%X ; n="v"')
@@ -38,7 +38,7 @@ def test_whatever_the_spelling_and_the_pieces_every_chunk_leaves_in_our_frame(
     body: tuple[list[bytes], bytes], rest: bytes, cuts: list[int]
 ) -> None:
     chunks, wire = body
-    reader = PassedChunks()
+    reader = RawChunkReader()
 
     passed, left = read(reader, *split_at(wire + rest, cuts))
 
@@ -53,7 +53,7 @@ def test_at_every_moment_it_stands_where_a_reader_of_payload_stands(
     body: tuple[list[bytes], bytes], cuts: list[int]
 ) -> None:
     """What has left can be read back to what that reader knows, and so can be ended there."""
-    passing, reading = PassedChunks(), ChunkedReader()
+    passing, reading = RawChunkReader(), ChunkedReader()
     passed = payload = b""
 
     for piece in split_at(body[1], cuts):
@@ -86,7 +86,7 @@ def test_what_a_reader_of_payload_refuses_is_refused(
 ) -> None:
     at %= len(body[1])
     pieces = split_at(body[1][:at] + wrong + body[1][at + removed :], cuts)
-    passing = PassedChunks()
+    passing = RawChunkReader()
 
     passed, expected = outcome(passing, pieces), outcome(ChunkedReader(), pieces)
 
@@ -107,11 +107,11 @@ def test_a_chunk_that_does_not_end_where_it_says_is_refused(
 
     for pieces in ([wire], bytewise(wire)):
         with pytest.raises(BodyError):
-            read(PassedChunks(), *pieces)
+            read(RawChunkReader(), *pieces)
 
 
 def test_of_a_piece_that_is_refused_nothing_is_counted() -> None:
-    reader = PassedChunks()
+    reader = RawChunkReader()
     reader.feed(b"5\r\nhello\r\n")
 
     with pytest.raises(BodyError):
@@ -128,7 +128,7 @@ def test_of_a_piece_that_is_refused_nothing_is_counted() -> None:
     ],
 )
 def test_what_came_in_our_frame_is_not_copied(pieces: list[bytes]) -> None:
-    reader = PassedChunks()
+    reader = RawChunkReader()
     *_, (last, _rest) = [reader.feed(piece) for piece in pieces]
 
     assert last is pieces[-1]
@@ -138,13 +138,13 @@ def test_the_last_chunk_is_not_passed_on_and_neither_are_trailers() -> None:
     wire = chunked([b"hello"], trailers=b"Impersonate-User: root\r\n")
 
     for pieces in ([wire], bytewise(wire)):
-        assert read(PassedChunks(), *pieces) == (b"5\r\nhello\r\n", b"")
+        assert read(RawChunkReader(), *pieces) == (b"5\r\nhello\r\n", b"")
 
 
 @pytest.mark.parametrize("piece", [1, 262_144])
 def test_tiny_chunks_cost_no_more_than_their_bytes(piece: int) -> None:
     wire = b"1\r\nx\r\n" * 10_000
-    reader = PassedChunks()
+    reader = RawChunkReader()
     started = time.thread_time()
 
     for start in range(0, len(wire), piece):
@@ -153,7 +153,7 @@ def test_tiny_chunks_cost_no_more_than_their_bytes(piece: int) -> None:
     assert time.thread_time() - started < 1
 
 
-@pytest.mark.parametrize("reader", [ChunkedReader, PassedChunks])
+@pytest.mark.parametrize("reader", [ChunkedReader, RawChunkReader])
 @pytest.mark.parametrize("seed", range(20))
 def test_many_tiny_chunks_are_read_as_they_are_one_byte_at_a_time(
     reader: type[ChunkedReader], seed: int

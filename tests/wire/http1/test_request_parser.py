@@ -4,50 +4,50 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.errors import Refusal
+from proxy.core.errors import StatusError
 from proxy.wire.http1.body import BodyFraming, BodyKind
 from proxy.wire.http1.message import MAX_HEAD_BYTES, RequestHead, parse_request_head
-from proxy.wire.http1.request_parser import RequestHeads
+from proxy.wire.http1.request_parser import CachingRequestParser
 
 LINES = b"Host: a\r\nAuthorization: Bearer t\r\nImpersonate-User: alice\r\n\r\n"
 GET = b"GET /api/v1/pods HTTP/1.1\r\n" + LINES
 
 
-def outcome(head: bytes, heads: RequestHeads | None = None) -> RequestHead | str:
+def outcome(head: bytes, heads: CachingRequestParser | None = None) -> RequestHead | str:
     try:
         # Notes say nothing of what was read.
-        return parse_request_head(head) if heads is None else heads.read(head)._replace(notes=None)
-    except Refusal as refusal:
+        return parse_request_head(head) if heads is None else heads.parse(head)._replace(notes=None)
+    except StatusError as refusal:
         return refusal.message
 
 
 def test_only_the_target_is_new_where_the_lines_are_the_same() -> None:
-    heads = RequestHeads()
-    first = heads.read(GET)
+    heads = CachingRequestParser()
+    first = heads.parse(GET)
 
-    second = heads.read(b"GET /api/v1/nodes HTTP/1.1\r\n" + LINES)
+    second = heads.parse(b"GET /api/v1/nodes HTTP/1.1\r\n" + LINES)
 
     assert second.target == b"/api/v1/nodes"
     assert second.headers is first.headers
 
 
 def test_the_same_target_under_other_lines_carries_the_other_lines() -> None:
-    heads = RequestHeads()
-    heads.read(GET)
+    heads = CachingRequestParser()
+    heads.parse(GET)
 
-    second = heads.read(GET.replace(b"alice", b"bobby"))
+    second = heads.parse(GET.replace(b"alice", b"bobby"))
 
     assert (b"Impersonate-User", b"bobby") in second.headers
 
 
 def test_what_was_forgotten_is_read_anew() -> None:
-    heads = RequestHeads()
-    first = heads.read(GET)
+    heads = CachingRequestParser()
+    first = heads.parse(GET)
 
-    heads.forget()
+    heads.clear()
 
-    assert heads.known(GET) is None
-    second = heads.read(GET)
+    assert heads.parse_cached(GET) is None
+    second = heads.parse(GET)
     assert second.headers is not first.headers
     assert second == first
 
@@ -58,17 +58,17 @@ def posting(length: int, target: bytes = b"/api/v1/pods", *, method: bytes = b"P
 
 
 def test_lines_of_a_request_with_a_body_are_known_again_and_nothing_is_noted_on_it() -> None:
-    heads = RequestHeads()
-    first = heads.read(posting(3))
+    heads = CachingRequestParser()
+    first = heads.parse(posting(3))
 
-    again, elsewhere = heads.read(posting(3)), heads.read(posting(3, b"/api/v1/nodes"))
+    again, elsewhere = heads.parse(posting(3)), heads.parse(posting(3, b"/api/v1/nodes"))
 
     assert again.headers is elsewhere.headers is first.headers
     assert (again, elsewhere.target) == (first, b"/api/v1/nodes")
     assert again.framing == elsewhere.framing == BodyFraming(BodyKind.LENGTH, 3)
     assert again.notes is elsewhere.notes is None
     # Where its body begins is not known before its end was looked for.
-    assert heads.known(posting(3)) is None
+    assert heads.parse_cached(posting(3)) is None
 
 
 @pytest.mark.parametrize(
@@ -77,39 +77,39 @@ def test_lines_of_a_request_with_a_body_are_known_again_and_nothing_is_noted_on_
     ids=["another length", "another method", "another identity"],
 )
 def test_of_requests_with_a_body_only_the_very_same_lines_are_known(other: bytes) -> None:
-    heads = RequestHeads()
-    first = heads.read(posting(3))
+    heads = CachingRequestParser()
+    first = heads.parse(posting(3))
 
-    second = heads.read(other)
+    second = heads.parse(other)
 
     assert second.headers is not first.headers
     assert second == parse_request_head(other)
 
 
 def test_bodies_of_all_lengths_make_nothing_forgotten() -> None:
-    heads = RequestHeads()
-    first = heads.read(GET)
+    heads = CachingRequestParser()
+    first = heads.parse(GET)
 
     for length in range(100):
-        heads.read(posting(length))
+        heads.parse(posting(length))
 
-    assert heads.known(GET) is first
+    assert heads.parse_cached(GET) is first
 
 
 def test_lines_of_a_request_with_a_body_are_forgotten_with_the_others() -> None:
-    heads = RequestHeads()
-    first = heads.read(posting(3))
+    heads = CachingRequestParser()
+    first = heads.parse(posting(3))
 
-    heads.forget()
+    heads.clear()
 
-    assert heads.read(posting(3)).headers is not first.headers
+    assert heads.parse(posting(3)).headers is not first.headers
 
 
 def test_large_lines_of_a_request_with_a_body_are_not_kept() -> None:
-    heads = RequestHeads()
+    heads = CachingRequestParser()
     large = posting(3).replace(b"\r\n\r\n", b"\r\nX: %b\r\n\r\n" % (b"x" * 4096))
 
-    assert heads.read(large).headers is not heads.read(large).headers
+    assert heads.parse(large).headers is not heads.parse(large).headers
 
 
 FIRST_LINES = [
@@ -147,7 +147,7 @@ MANY_LINES = [
 @pytest.mark.parametrize("lines", MANY_LINES, ids=range(len(MANY_LINES)))
 @pytest.mark.parametrize("first_line", FIRST_LINES)
 def test_what_came_before_changes_nothing(first_line: bytes, lines: bytes) -> None:
-    heads = RequestHeads()
+    heads = CachingRequestParser()
     head = first_line + b"\r\n" + lines
 
     for before in FIRST_LINES:
@@ -160,7 +160,7 @@ def test_what_came_before_changes_nothing(first_line: bytes, lines: bytes) -> No
 @settings(max_examples=500)
 @given(st.lists(st.binary(max_size=6), min_size=2, max_size=2))
 def test_whatever_the_target_it_is_read_as_if_it_had_been_the_first(targets: list[bytes]) -> None:
-    heads = RequestHeads()
+    heads = CachingRequestParser()
 
     for target in (b"", *targets):
         head = b"GET /" + target + b" HTTP/1.1\r\n" + LINES
@@ -169,19 +169,19 @@ def test_whatever_the_target_it_is_read_as_if_it_had_been_the_first(targets: lis
 
 
 def test_only_a_whole_head_and_nothing_else_is_known_without_looking_for_its_end() -> None:
-    heads = RequestHeads()
-    first = heads.read(GET)
+    heads = CachingRequestParser()
+    first = heads.parse(GET)
 
-    assert heads.known(GET) is first
+    assert heads.parse_cached(GET) is first
     for other in (b"", b"\r\n", GET[:-1], GET + b"x", GET + GET, b"\r\n" + GET, LINES, GET[:40]):
-        assert heads.known(other) is None
+        assert heads.parse_cached(other) is None
 
 
 def test_a_head_that_is_too_long_is_not_known() -> None:
-    heads = RequestHeads()
-    heads.read(GET)
+    heads = CachingRequestParser()
+    heads.parse(GET)
 
-    assert heads.known(b"GET /" + b"a" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n" + LINES) is None
+    assert heads.parse_cached(b"GET /" + b"a" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n" + LINES) is None
 
 
 def impersonating(user: bytes, target: bytes = b"/api/v1/pods") -> bytes:
@@ -189,77 +189,81 @@ def impersonating(user: bytes, target: bytes = b"/api/v1/pods") -> bytes:
 
 
 def test_a_client_that_changes_whom_it_asks_for_is_known_each_time() -> None:
-    heads = RequestHeads()
+    heads = CachingRequestParser()
     users = [b"alice", b"bobby", b"carol", b"david"]
-    first = {user: heads.read(impersonating(user)) for user in users}
+    first = {user: heads.parse(impersonating(user)) for user in users}
 
     for user in users + users:
-        assert heads.known(impersonating(user)) is first[user]
+        assert heads.parse_cached(impersonating(user)) is first[user]
         assert (b"Impersonate-User", user) in first[user].headers
 
 
 def test_requests_that_cannot_be_remembered_make_nothing_forgotten() -> None:
-    heads = RequestHeads()
-    first = heads.read(GET)
+    heads = CachingRequestParser()
+    first = heads.parse(GET)
 
-    heads.read(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n")
+    heads.parse(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n")
 
-    assert heads.known(GET) is first
+    assert heads.parse_cached(GET) is first
 
 
 def test_another_method_with_the_same_lines_leaves_the_first_one_known() -> None:
-    heads = RequestHeads()
-    first = heads.read(GET)
+    heads = CachingRequestParser()
+    first = heads.parse(GET)
 
-    second = heads.read(b"DELETE" + GET.removeprefix(b"GET"))
+    second = heads.parse(b"DELETE" + GET.removeprefix(b"GET"))
 
     assert second.method == b"DELETE"
-    assert heads.known(GET) is first
+    assert heads.parse_cached(GET) is first
 
 
 def test_lines_beyond_four_sets_begin_anew() -> None:
-    heads = RequestHeads()
+    heads = CachingRequestParser()
     for user in (b"alice", b"bobby", b"carol", b"david", b"erika"):
-        heads.read(impersonating(user))
+        heads.parse(impersonating(user))
 
-    assert heads.known(impersonating(b"erika")) is not None
+    assert heads.parse_cached(impersonating(b"erika")) is not None
     for user in (b"alice", b"bobby", b"carol", b"david"):
-        assert heads.known(impersonating(user)) is None
+        assert heads.parse_cached(impersonating(user)) is None
 
 
 def test_very_many_lines_are_not_remembered_however_short() -> None:
-    heads = RequestHeads()
+    heads = CachingRequestParser()
     head = b"GET / HTTP/1.1\r\nHost: a\r\n%b\r\n"
 
-    heads.read(head % (b"a:\r\n" * 255))
-    heads.read(head % (b"b:\r\n" * 256))
+    heads.parse(head % (b"a:\r\n" * 255))
+    heads.parse(head % (b"b:\r\n" * 256))
 
-    assert heads.known(head % (b"a:\r\n" * 255)) is not None
-    assert heads.known(head % (b"b:\r\n" * 256)) is None
+    assert heads.parse_cached(head % (b"a:\r\n" * 255)) is not None
+    assert heads.parse_cached(head % (b"b:\r\n" * 256)) is None
 
 
 def test_large_lines_have_the_room_of_two() -> None:
-    heads = RequestHeads()
+    heads = CachingRequestParser()
     names = [letter * 6000 for letter in (b"a", b"b", b"c")]
     for name in names:
-        heads.read(impersonating(name))
+        heads.parse(impersonating(name))
 
-    assert [heads.known(impersonating(name)) is not None for name in names] == [False, False, True]
+    assert [heads.parse_cached(impersonating(name)) is not None for name in names] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_requests_are_counted_over_all_sets_of_lines() -> None:
-    heads = RequestHeads()
+    heads = CachingRequestParser()
     kept = [
         impersonating(user, b"/%d" % number) for user in (b"alice", b"bobby") for number in range(8)
     ]
-    first = [heads.read(head) for head in kept]
-    assert [heads.known(head) for head in kept] == first
-    assert all(heads.known(head) is one for head, one in zip(kept, first, strict=True))
+    first = [heads.parse(head) for head in kept]
+    assert [heads.parse_cached(head) for head in kept] == first
+    assert all(heads.parse_cached(head) is one for head, one in zip(kept, first, strict=True))
 
-    heads.read(impersonating(b"alice", b"/more"))
+    heads.parse(impersonating(b"alice", b"/more"))
 
-    assert all(heads.known(head) is not one for head, one in zip(kept, first, strict=True))
+    assert all(heads.parse_cached(head) is not one for head, one in zip(kept, first, strict=True))
 
 
 def test_nothing_is_known_before_the_first() -> None:
-    assert RequestHeads().known(b"GET / HTTP/1.1") is None
+    assert CachingRequestParser().parse_cached(b"GET / HTTP/1.1") is None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.forwarding import returned_headers, returned_lines
+from proxy.core.forwarding import append_response_headers, response_headers
 from proxy.core.http.headers import encoded_lines
 from proxy.wire.http1 import response_parser
 from proxy.wire.http1.body import CHUNKED
@@ -15,9 +15,9 @@ from proxy.wire.http1.message import (
     parse_response_head,
 )
 from proxy.wire.http1.response_parser import (
-    PlainHead,
-    PlainHeads,
-    read_plain_head,
+    ResponseHeadCache,
+    SimpleResponseHead,
+    parse_simple_head,
     read_response_head,
 )
 from tests.support.fault_injection import put
@@ -53,7 +53,6 @@ def test_a_response_head_has_a_bounded_number_of_lines(line: bytes, method: byte
         read(MAX_HEADERS + 1)
 
 
-@pytest.mark.interpreted
 def test_a_plain_head_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     by_parser = parse_response_head(PLAIN, request_method=b"GET")
     monkeypatch.delattr(response_parser, "parse_response_head")
@@ -124,7 +123,6 @@ def test_whatever_comes_reads_as_the_parser_reads_it(first: bytes, rest: bytes) 
     assert glance == parser
 
 
-@pytest.mark.interpreted
 def test_a_glance_that_looks_away_is_caught() -> None:
     """The comparison above can fail: a glance that takes the last of two lengths is seen."""
     careless = PLAIN.replace(b"Content-Length: 12", b"Content-Length: 12\r\nContent-Length: 13")
@@ -154,14 +152,14 @@ def test_a_whole_answer_is_returned_line_by_line_as_any_other(
     some: list[bytes], warning: str | None
 ) -> None:
     head = b"".join(line + b"\r\n" for line in (b"HTTP/1.1 200 OK", *some, b""))
-    plain = read_plain_head(head + b"hello")
+    plain = parse_simple_head(head + b"hello")
     if plain is None:
         return
 
     parsed = parse_response_head(head, request_method=b"GET")
-    returned = returned_headers(parsed.headers, audit_id=b"new", warning=warning)
+    returned = response_headers(parsed.headers, audit_id=b"new", warning=warning)
 
-    whole = returned_lines(plain.lines, audit_id=b"new", warning=warning)
+    whole = append_response_headers(plain.lines, audit_id=b"new", warning=warning)
     assert whole == b"HTTP/1.1 200 OK\r\n" + encoded_lines(returned)
     length = None if parsed.framing == CHUNKED else 5
     assert (plain.status, plain.length, plain.end) == (200, length, len(head))
@@ -172,7 +170,7 @@ IN_CHUNKS = PLAIN.replace(b"Content-Length: 12", b"Transfer-Encoding: chunked")
 
 @pytest.mark.parametrize("head", [PLAIN, IN_CHUNKS])
 def test_the_usual_answer_is_a_plain_one(head: bytes) -> None:
-    plain = read_plain_head(head + b"x" * 12)
+    plain = parse_simple_head(head + b"x" * 12)
 
     assert plain is not None
     assert b"Audit-Id" not in plain.lines
@@ -187,10 +185,10 @@ def with_id(audit_id: bytes, head: bytes = PLAIN) -> bytes:
 def test_a_head_that_differs_in_its_id_alone_is_known_again(
     head: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heads = PlainHeads()
+    heads = ResponseHeadCache()
     first = heads.read(with_id(b"id-1", head) + b"x" * 12, b"id-1")
 
-    monkeypatch.setattr(response_parser, "read_plain_head", lambda _: pytest.fail("read again"))
+    monkeypatch.setattr(response_parser, "parse_simple_head", lambda _: pytest.fail("read again"))
     second = heads.read(with_id(b"id-2", head) + b"y" * 12, b"id-2")
 
     assert first is not None
@@ -223,22 +221,21 @@ changed = st.sampled_from(
 )
 
 
-@pytest.mark.interpreted
 @settings(max_examples=2000)
 @given(st.lists(st.tuples(changed, changed, ids, ids), max_size=6))
 def test_whatever_was_read_before_a_head_is_read_as_if_it_were_the_first(
     answers: list[tuple[tuple[bytes, bytes], tuple[bytes, bytes], bytes, bytes]],
 ) -> None:
-    heads = PlainHeads()
+    heads = ResponseHeadCache()
     for one, other, echoed, asked in answers:
         head = with_id(echoed, PLAIN.replace(*one).replace(*other)) + b"body"
 
-        assert heads.read(head, asked) == read_plain_head(head)
+        assert heads.read(head, asked) == parse_simple_head(head)
 
 
 def test_an_id_that_stands_in_the_status_makes_no_two_statuses_one() -> None:
     """Where the API server does not repeat the id of a request, it may still be found elsewhere."""
-    heads = PlainHeads()
+    heads = ResponseHeadCache()
     untold = PLAIN.replace(b"Audit-Id: 1\r\n", b"")
 
     statuses = [
@@ -251,10 +248,10 @@ def test_an_id_that_stands_in_the_status_makes_no_two_statuses_one() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    heads = PlainHeads()
+    heads = ResponseHeadCache()
 
     for number in range(1000):
         head = PLAIN.replace(b"private", b"private%d" % number)
-        assert isinstance(heads.read(head, b"1"), PlainHead)
+        assert isinstance(heads.read(head, b"1"), SimpleResponseHead)
 
     assert len(heads._known) <= 64

@@ -12,18 +12,18 @@ class DocumentReader:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def wrong(self, path: str, problem: str) -> None:
+    def error(self, path: str, problem: str) -> None:
         """Keep a problem."""
         self.problems.append(f"{path}: {problem}")
 
     def mapping(self, value: object, path: str, keys: Sequence[str]) -> Mapping[str, object] | None:
         """Return a mapping that has these keys and no others."""
         if not isinstance(value, Mapping):
-            self.wrong(path, f"must be a mapping of {', '.join(keys)}")
+            self.error(path, f"must be a mapping of {', '.join(keys)}")
             return None
         for key in value:
             if key not in keys:
-                self.wrong(f"{path}.{key}", f"is not known here; known are {', '.join(keys)}")
+                self.error(f"{path}.{key}", f"is not known here; known are {', '.join(keys)}")
         return value
 
     def each(
@@ -31,7 +31,7 @@ class DocumentReader:
     ) -> Iterator[_Thing]:
         """Give what is read from each entry of a list that must not be empty."""
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-            self.wrong(path, "must be a list that is not empty")
+            self.error(path, "must be a list that is not empty")
             return
         for position, entry in enumerate(value):
             thing = read(entry, f"{path}[{position}]")
@@ -42,13 +42,13 @@ class DocumentReader:
         """Return a text that is not empty."""
         if isinstance(value, str) and value:
             return value
-        self.wrong(path, "must be a text that is not empty; quote what looks like a number")
+        self.error(path, "must be a text that is not empty; quote what looks like a number")
         return ""
 
     def texts(self, value: object, path: str) -> list[str]:
         """Return the texts of a list, which may be empty."""
         if not isinstance(value, Sequence) or isinstance(value, str):
-            self.wrong(path, "must be a list of texts")
+            self.error(path, "must be a list of texts")
             return []
         return [self.text(item, f"{path}[{position}]") for position, item in enumerate(value)]
 
@@ -56,7 +56,7 @@ class DocumentReader:
         """Return the texts of a list that must not be empty."""
         found = self.texts(value, path)
         if not found and isinstance(value, Sequence) and not isinstance(value, str):
-            self.wrong(path, "must not be empty")
+            self.error(path, "must not be empty")
         return found
 
     def flag(self, given: Mapping[str, object], key: str, *, default: bool) -> bool:
@@ -64,5 +64,5 @@ class DocumentReader:
         value = given.get(key, default)
         if isinstance(value, bool):
             return value
-        self.wrong(f"$.{key}", "must be true or false")
+        self.error(f"$.{key}", "must be true or false")
         return default

@@ -4,18 +4,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 
-from proxy.core.impersonation.checks import opens_terminal
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.checks import is_pod_stream_get
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.grants import (
     ANY,
     GrantObject,
-    Need,
+    GrantRequirement,
     grant_objects,
 )
-from proxy.core.rbac.model import Rbac, Rule, Subject, path_matches, somebody, spoken
-from proxy.core.rbac.resources import Resource
-from proxy.core.requestinfo.request_info import Action
-from proxy.core.userinfo import Identity
+from proxy.core.rbac.model import (
+    RBACSnapshot,
+    Rule,
+    Subject,
+    describe_subject,
+    path_matches,
+    user_for_subject,
+)
+from proxy.core.rbac.resources import APIResource
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import UserInfo
 
 DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version")
 """What kubectl and other clients visit before the deed itself."""
@@ -23,19 +30,19 @@ DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/v
 COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
 """Verbs that never come with a subresource."""
 
-OWN_NODE = Identity(f"system:node:{ANY}")
+ASSOCIATED_NODE = UserInfo(f"system:node:{ANY}")
 """The node that a service account runs on, whichever that is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class PermittedAction:
     """Verbs on resources or paths. Without names all are meant, and so are all namespaces.
 
     Resources of the cluster are in no namespace, whatever is said here.
     """
 
     verbs: tuple[str, ...]
-    resources: tuple[Resource, ...] = ()
+    resources: tuple[APIResource, ...] = ()
     paths: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -51,28 +58,28 @@ class Intent:
     """
 
     name: str
-    mode: Mode
+    mode: ImpersonationMode
     impersonators: tuple[Subject, ...]
-    targets: tuple[Identity, ...]
-    deeds: tuple[Deed, ...]
+    targets: tuple[UserInfo, ...]
+    deeds: tuple[PermittedAction, ...]
     discovers: bool = True
     is_exact: bool = False
 
-    def actions(self) -> tuple[Action, ...]:
+    def actions(self) -> tuple[RequestInfo, ...]:
         """Return everything that is meant to be done, each once; paths may be patterns."""
-        found: dict[Action, None] = {}
+        found: dict[RequestInfo, None] = {}
         for deed in self.deeds:
-            for action in _actions(deed):
-                found.update(dict.fromkeys(_together(action, is_exact=self.is_exact)))
+            for request_info in _actions(deed):
+                found.update(dict.fromkeys(_together(request_info, is_exact=self.is_exact)))
         if self.discovers:
-            found.update(dict.fromkeys(Action("get", path) for path in DISCOVERY))
+            found.update(dict.fromkeys(RequestInfo("get", path) for path in DISCOVERY))
         return tuple(found)
 
-    def needs(self) -> list[Need]:
+    def needs(self) -> list[GrantRequirement]:
         """Return what the impersonators need for it."""
         actions = self.actions()
         return [
-            Need(subject, self.mode, target, actions, has_patterns=True)
+            GrantRequirement(subject, self.mode, target, actions, has_patterns=True)
             for subject, target in product(self.impersonators, self.targets)
         ]
 
@@ -80,26 +87,28 @@ class Intent:
         """Return the roles and bindings that allow it. Raises Ungrantable."""
         return grant_objects(self.needs(), name=self.name)
 
-    def means_action(self, action: Action) -> bool:
+    def covers(self, request_info: RequestInfo) -> bool:
         """Tell whether this is meant to be done, by whomever and as whomever."""
-        return any(_covers(meant, action) for meant in self.actions())
+        return any(_covers(meant, request_info) for meant in self.actions())
 
 
-def _actions(deed: Deed) -> Iterator[Action]:
+def _actions(deed: PermittedAction) -> Iterator[RequestInfo]:
     for verb, path in product(deed.verbs, deed.paths):
-        yield Action(verb, path)
+        yield RequestInfo(verb, path)
     names, namespaces = deed.names or ("",), deed.namespaces or ("",)
     for verb, resource, name in product(deed.verbs, deed.resources, names):
         if verb in COLLECTION_VERBS and "/" in resource.name:
             continue
         for namespace in namespaces if resource.is_namespaced else ("",):
-            yield action_on(verb, resource, name=name, namespace=namespace)
+            yield request_info_of(verb, resource, name=name, namespace=namespace)
 
 
-def action_on(verb: str, resource: Resource, *, name: str = "", namespace: str = "") -> Action:
+def request_info_of(
+    verb: str, resource: APIResource, *, name: str = "", namespace: str = ""
+) -> RequestInfo:
     """Return a verb on a resource as an action; it comes from no request, so it has no path."""
     kind, _, subresource = resource.name.partition("/")
-    return Action(
+    return RequestInfo(
         verb,
         "",
         is_resource=True,
@@ -111,30 +120,32 @@ def action_on(verb: str, resource: Resource, *, name: str = "", namespace: str =
     )
 
 
-def _together(action: Action, *, is_exact: bool) -> list[Action]:
-    if is_exact or not action.is_resource:
-        return [action]
-    if action.verb in {"get", "create"} and opens_terminal(_with_verb(action, "get")):
-        return [_with_verb(action, "get"), _with_verb(action, "create")]
-    if action.verb == "list":
-        return [action, _with_verb(action, "watch")]
-    return [action]
+def _together(request_info: RequestInfo, *, is_exact: bool) -> list[RequestInfo]:
+    if is_exact or not request_info.is_resource:
+        return [request_info]
+    if request_info.verb in {"get", "create"} and is_pod_stream_get(
+        _with_verb(request_info, "get")
+    ):
+        return [_with_verb(request_info, "get"), _with_verb(request_info, "create")]
+    if request_info.verb == "list":
+        return [request_info, _with_verb(request_info, "watch")]
+    return [request_info]
 
 
-def _with_verb(action: Action, verb: str) -> Action:
-    return replace(action, verb=verb)
+def _with_verb(request_info: RequestInfo, verb: str) -> RequestInfo:
+    return replace(request_info, verb=verb)
 
 
-def _covers(meant: Action, action: Action) -> bool:
-    if meant.verb != action.verb or meant.is_resource != action.is_resource:
+def _covers(meant: RequestInfo, request_info: RequestInfo) -> bool:
+    if meant.verb != request_info.verb or meant.is_resource != request_info.is_resource:
         return False
     if not meant.is_resource:
-        return path_matches(meant.path, action.path)
+        return path_matches(meant.path, request_info.path)
     same = (meant.group, meant.resource, meant.subresource)
     return (
-        same == (action.group, action.resource, action.subresource)
-        and meant.namespace in {"", action.namespace}
-        and meant.name in {"", action.name}
+        same == (request_info.group, request_info.resource, request_info.subresource)
+        and meant.namespace in {"", request_info.namespace}
+        and meant.name in {"", request_info.name}
     )
 
 
@@ -151,7 +162,7 @@ def union_warnings(intents: Sequence[Intent]) -> list[str]:
     return list(dict.fromkeys(warnings))
 
 
-def existing_warnings(intents: Iterable[Intent], rbac: Rbac) -> list[str]:
+def existing_warnings(intents: Iterable[Intent], rbac: RBACSnapshot) -> list[str]:
     """Return what becomes possible together with rights that the impersonators have already.
 
     Bindings of the intents' own names are what is being replaced, and do not count.
@@ -181,15 +192,15 @@ def _within(intent: Intent) -> Iterator[str]:
 
 
 def _parts(
-    first: Identity, second: Identity
+    first: UserInfo, second: UserInfo
 ) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     yield "group", second.groups, first.groups
     yield "uid", (second.uid,) if second.uid else (), (first.uid,)
     yield "extra", _extras(second), _extras(first)
 
 
-def _extras(identity: Identity) -> tuple[str, ...]:
-    return tuple(f"{key}={value}" for key, values in identity.extra for value in values)
+def _extras(user: UserInfo) -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, values in user.extra for value in values)
 
 
 def _between(first: Intent, second: Intent) -> Iterator[str]:
@@ -198,10 +209,10 @@ def _between(first: Intent, second: Intent) -> Iterator[str]:
     if not shared or first.mode is not second.mode:
         return
     targets = [target for target in first.targets if target not in second.targets]
-    actions = [action for action in second.actions() if not first.means_action(action)]
+    actions = [request_info for request_info in second.actions() if not first.covers(request_info)]
     if targets and actions:
         yield (
-            f"{spoken(shared[0])} may act as {targets[0].name} ({first.name}) also to "
+            f"{describe_subject(shared[0])} may act as {targets[0].name} ({first.name}) also to "
             f"{_deed(actions[0].verb, actions[0].resource or actions[0].path)} ({second.name}): "
             f"within {first.mode} every target goes with every action"
         )
@@ -211,15 +222,16 @@ def _deed(verb: str, what: str) -> str:
     return f"{verb} {what}"
 
 
-def _existing(intent: Intent, subject: Subject, rbac: Rbac) -> Iterator[str]:
-    identity = somebody(subject)
+def _existing(intent: Intent, subject: Subject, rbac: RBACSnapshot) -> Iterator[str]:
+    user = user_for_subject(subject)
     for binding in rbac.bindings:
-        if binding.name == intent.name or not binding.is_held_by(identity):
+        if binding.name == intent.name or not binding.applies_to(user):
             continue
         where = f"in {binding.namespace}" if binding.namespace else "everywhere"
         for rule in binding.rules:
             for what in _kinds(rule, intent):
-                yield f"{spoken(subject)} already has {binding.role} {where}, which {what}"
+                holder = describe_subject(subject)
+                yield f"{holder} already has {binding.role} {where}, which {what}"
 
 
 def _kinds(rule: Rule, intent: Intent) -> Iterator[str]:
@@ -229,7 +241,7 @@ def _kinds(rule: Rule, intent: Intent) -> Iterator[str]:
     elif _STAR in rule.verbs and (rule.resources or rule.paths):
         yield "has the verb *: every action and every identity of its resources, in every mode"
     elif mode.identity_verb in rule.verbs and _AUTHENTICATION in rule.groups:
-        if mode is not Mode.ASSOCIATED_NODE:
+        if mode is not ImpersonationMode.ASSOCIATED_NODE:
             named = ", ".join(rule.names) or "all names"
             yield (
                 f"opens {', '.join(rule.resources)} ({named}) in {mode}: "

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from proxy.core.errors import SetupError
-from proxy.core.impersonation.modes import Mode
-from proxy.core.rbac.grants import ANY, Ungrantable, needed_checks
+from proxy.core.errors import OperatorError
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.rbac.grants import ANY, UngrantableError, needed_checks
 from proxy.core.rbac.intent.document_reader import DocumentReader
 from proxy.core.rbac.intent.model import (
+    ASSOCIATED_NODE,
     COLLECTION_VERBS,
-    OWN_NODE,
-    Deed,
     Intent,
+    PermittedAction,
 )
 from proxy.core.rbac.model import (
     GROUP,
@@ -18,20 +18,20 @@ from proxy.core.rbac.model import (
     USER,
     Subject,
 )
-from proxy.core.rbac.resources import BUILT_IN, Catalogue, Resource
+from proxy.core.rbac.resources import BUILT_IN, APIResource, ResourceCatalog
 from proxy.core.userinfo import (
     NO_EXTRA,
     Extra,
-    Identity,
-    extra_of,
+    UserInfo,
     is_subdomain,
+    make_extra,
     service_account,
 )
 
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 _NAMELESS = frozenset({"create", "deletecollection"})
-_MODES = tuple(mode.value for mode in Mode if mode is not Mode.LEGACY)
+_MODES = tuple(mode.value for mode in ImpersonationMode if mode is not ImpersonationMode.LEGACY)
 _STAR = "*"
 _INTENT_KEYS = (
     "name",
@@ -44,13 +44,13 @@ _INTENT_KEYS = (
     "exactVerbs",
 )
 _TARGET_KEYS = {
-    Mode.USER_INFO: "user",
-    Mode.SERVICE_ACCOUNT: "serviceAccount",
-    Mode.ARBITRARY_NODE: "node",
+    ImpersonationMode.USER_INFO: "user",
+    ImpersonationMode.SERVICE_ACCOUNT: "serviceAccount",
+    ImpersonationMode.ARBITRARY_NODE: "node",
 }
 
 
-class IntentError(SetupError):
+class IntentError(OperatorError):
     """An intent that cannot be understood; each line names the place of a problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -63,9 +63,9 @@ class IntentError(SetupError):
         return self._problems
 
 
-def read_intent(document: object, catalogue: Catalogue = BUILT_IN) -> Intent:
+def read_intent(document: object, catalog: ResourceCatalog = BUILT_IN) -> Intent:
     """Return the intent that a document tells. Raises IntentError."""
-    reader = _Reader(catalogue)
+    reader = _Reader(catalog)
     intent = reader.intent(document)
     if intent is None or reader.problems:
         raise IntentError(reader.problems)
@@ -79,12 +79,12 @@ def _refused(intent: Intent) -> list[str]:
     """Return what no grant can allow, each with its place."""
     problems: dict[str, None] = {}
     for need in intent.needs():
-        path = f"$.targets[{intent.targets.index(need.wanted)}]"
-        if intent.mode is Mode.ASSOCIATED_NODE:
+        path = f"$.targets[{intent.targets.index(need.wanted_user)}]"
+        if intent.mode is ImpersonationMode.ASSOCIATED_NODE:
             path = f"$.impersonators[{intent.impersonators.index(need.subject)}]"
         try:
             needed_checks(need)
-        except Ungrantable as error:
+        except UngrantableError as error:
             problems[f"{path}: {error}"] = None
     return list(problems)
 
@@ -92,9 +92,9 @@ def _refused(intent: Intent) -> list[str]:
 class _Reader(DocumentReader):
     """Reads the parts of an intent and keeps what is wrong with them."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalog: ResourceCatalog) -> None:
         super().__init__()
-        self._catalogue = catalogue
+        self._catalog = catalog
 
     def intent(self, document: object) -> Intent | None:
         """Return the intent, or None if there is a problem."""
@@ -105,7 +105,7 @@ class _Reader(DocumentReader):
         namespaces = self._namespaces(given.get("namespaces"), "$.namespaces")
         intent = Intent(
             self._name(given.get("name")),
-            mode or Mode.USER_INFO,
+            mode or ImpersonationMode.USER_INFO,
             tuple(self.each(given.get("impersonators"), "$.impersonators", self._impersonator)),
             self._targets(given, mode),
             tuple(
@@ -123,13 +123,13 @@ class _Reader(DocumentReader):
     def _name(self, value: object) -> str:
         name = self.text(value, "$.name")
         if name and ("/" in name or "%" in name or name in {".", ".."}):
-            self.wrong("$.name", "must not contain / or %")
+            self.error("$.name", "must not contain / or %")
         return name
 
-    def _mode(self, value: object) -> Mode | None:
+    def _mode(self, value: object) -> ImpersonationMode | None:
         if value in _MODES:
-            return Mode(str(value))
-        self.wrong("$.mode", f"must be one of {', '.join(_MODES)}")
+            return ImpersonationMode(str(value))
+        self.error("$.mode", f"must be one of {', '.join(_MODES)}")
         return None
 
     def _impersonator(self, entry: object, path: str) -> Subject | None:
@@ -137,7 +137,7 @@ class _Reader(DocumentReader):
         if given is None:
             return None
         if len(given) != 1:
-            self.wrong(path, "must name one of user, group and serviceAccount")
+            self.error(path, "must name one of user, group and serviceAccount")
             return None
         ((key, value),) = given.items()
         name = self.text(value, f"{path}.{key}")
@@ -145,15 +145,17 @@ class _Reader(DocumentReader):
             return Subject(USER if key == "user" else GROUP, name)
         account = service_account(f"system:serviceaccount:{name.replace('/', ':', 1)}")
         if account is None:
-            self.wrong(f"{path}.{key}", "must be NAMESPACE/NAME")
+            self.error(f"{path}.{key}", "must be NAMESPACE/NAME")
             return None
         return Subject(SERVICE_ACCOUNT, account.name, account.namespace)
 
-    def _targets(self, given: Mapping[str, object], mode: Mode | None) -> tuple[Identity, ...]:
-        if mode is Mode.ASSOCIATED_NODE:
+    def _targets(
+        self, given: Mapping[str, object], mode: ImpersonationMode | None
+    ) -> tuple[UserInfo, ...]:
+        if mode is ImpersonationMode.ASSOCIATED_NODE:
             if "targets" in given:
-                self.wrong("$.targets", "associated-node has no other target than the own node")
-            return (OWN_NODE,)
+                self.error("$.targets", "associated-node has no other target than the own node")
+            return (ASSOCIATED_NODE,)
         if mode is None:
             return ()
         return tuple(
@@ -164,52 +166,56 @@ class _Reader(DocumentReader):
             )
         )
 
-    def _target(self, entry: object, path: str, mode: Mode) -> Identity | None:
+    def _target(self, entry: object, path: str, mode: ImpersonationMode) -> UserInfo | None:
         key = _TARGET_KEYS[mode]
-        allowed = (key, "uid", "groups", "extras") if mode is Mode.USER_INFO else (key,)
+        allowed = (
+            (key, "uid", "groups", "extras") if mode is ImpersonationMode.USER_INFO else (key,)
+        )
         given = self.mapping(entry, path, allowed)
         if given is None:
             return None
         name = self.text(given.get(key), f"{path}.{key}")
-        if mode is Mode.ARBITRARY_NODE:
+        if mode is ImpersonationMode.ARBITRARY_NODE:
             return self._node(name, f"{path}.{key}")
-        if mode is Mode.SERVICE_ACCOUNT:
+        if mode is ImpersonationMode.SERVICE_ACCOUNT:
             return self._account(name, f"{path}.{key}")
         uid = self.text(given["uid"], f"{path}.uid") if "uid" in given else ""
         groups = self.texts(given.get("groups", []), f"{path}.groups")
         extra = self._extras(given["extras"], f"{path}.extras") if "extras" in given else NO_EXTRA
-        return Identity(_any(name), _any(uid), tuple(map(_any, groups)), extra)
+        return UserInfo(_any(name), _any(uid), tuple(map(_any, groups)), extra)
 
-    def _node(self, name: str, path: str) -> Identity | None:
+    def _node(self, name: str, path: str) -> UserInfo | None:
         if name and name != _STAR and not is_subdomain(name):
-            self.wrong(path, f"{name} is no name of a node (without the prefix system:node:)")
+            self.error(path, f"{name} is no name of a node (without the prefix system:node:)")
             return None
-        return Identity(f"system:node:{_any(name)}")
+        return UserInfo(f"system:node:{_any(name)}")
 
-    def _account(self, name: str, path: str) -> Identity | None:
+    def _account(self, name: str, path: str) -> UserInfo | None:
         namespace, _, account = name.partition("/")
         username = f"system:serviceaccount:{namespace}:{_any(account)}"
         if service_account(username) is None:
-            self.wrong(path, "must be NAMESPACE/NAME, or NAMESPACE/* for all of a namespace")
+            self.error(path, "must be NAMESPACE/NAME, or NAMESPACE/* for all of a namespace")
             return None
-        return Identity(username)
+        return UserInfo(username)
 
     def _extras(self, value: object, path: str) -> Extra:
         if not isinstance(value, Mapping):
-            self.wrong(path, "must be a mapping of keys to lists of texts")
+            self.error(path, "must be a mapping of keys to lists of texts")
             return NO_EXTRA
         found = {
             str(key): [_any(one) for one in self.texts(values, f"{path}[{str(key)!r}]")]
             for key, values in value.items()
         }
-        return extra_of(found)
+        return make_extra(found)
 
-    def _deed(self, entry: object, path: str, namespaces: tuple[str, ...] | None) -> Deed | None:
+    def _deed(
+        self, entry: object, path: str, namespaces: tuple[str, ...] | None
+    ) -> PermittedAction | None:
         given = self.mapping(entry, path, ("verbs", "resources", "paths", "names", "namespaces"))
         if given is None:
             return None
         if ("resources" in given) == ("paths" in given):
-            self.wrong(path, "must have one of resources and paths")
+            self.error(path, "must have one of resources and paths")
             return None
         if "paths" in given:
             return self._path_deed(given, path)
@@ -219,20 +225,20 @@ class _Reader(DocumentReader):
         if "namespaces" in given:
             namespaces = self._namespaces(given["namespaces"], f"{path}.namespaces")
         if namespaces is None and any(resource.is_namespaced for resource in found):
-            self.wrong(path, 'needs namespaces: a list, or "*" for all of them')
+            self.error(path, 'needs namespaces: a list, or "*" for all of them')
         self._check_verbs(verbs, found, path)
         self._check_names(verbs, names, found, path)
-        return Deed(verbs, found, (), tuple(names), namespaces or ())
+        return PermittedAction(verbs, found, (), tuple(names), namespaces or ())
 
-    def _path_deed(self, given: Mapping[str, object], path: str) -> Deed:
+    def _path_deed(self, given: Mapping[str, object], path: str) -> PermittedAction:
         for key in ("names", "namespaces"):
             if key in given:
-                self.wrong(f"{path}.{key}", "does not go with paths")
+                self.error(f"{path}.{key}", "does not go with paths")
         paths = self.some_texts(given["paths"], f"{path}.paths")
         for position, text in enumerate(paths):
             if not text.startswith("/") or _STAR in text.rstrip(_STAR):
-                self.wrong(f"{path}.paths[{position}]", "must begin with /; * counts at its end")
-        return Deed(self._verbs(given, path, _METHODS), (), tuple(paths))
+                self.error(f"{path}.paths[{position}]", "must begin with /; * counts at its end")
+        return PermittedAction(self._verbs(given, path, _METHODS), (), tuple(paths))
 
     def _verbs(
         self, given: Mapping[str, object], path: str, known: Sequence[str]
@@ -241,38 +247,44 @@ class _Reader(DocumentReader):
         for position, verb in enumerate(verbs):
             if verb not in known:
                 hint = "no request has this verb; it must be one of " + ", ".join(known)
-                self.wrong(f"{path}.verbs[{position}]", f"{verb}: {hint}")
+                self.error(f"{path}.verbs[{position}]", f"{verb}: {hint}")
         return tuple(verbs)
 
-    def _check_verbs(self, verbs: Sequence[str], resources: Sequence[Resource], path: str) -> None:
+    def _check_verbs(
+        self, verbs: Sequence[str], resources: Sequence[APIResource], path: str
+    ) -> None:
         if verbs and COLLECTION_VERBS.issuperset(verbs):
             for resource in resources:
                 if "/" in resource.name:
                     told = " and ".join(verbs)
-                    self.wrong(f"{path}.verbs", f"{resource} is never asked for by {told}")
+                    self.error(f"{path}.verbs", f"{resource} is never asked for by {told}")
 
     def _check_names(
-        self, verbs: Sequence[str], names: Sequence[str], resources: Sequence[Resource], path: str
+        self,
+        verbs: Sequence[str],
+        names: Sequence[str],
+        resources: Sequence[APIResource],
+        path: str,
     ) -> None:
         nameless = [verb for verb in verbs if verb in _NAMELESS]
         if names and nameless and any("/" not in resource.name for resource in resources):
             told = " and ".join(nameless)
-            self.wrong(f"{path}.names", f"with {told} no name comes that a rule could look at")
+            self.error(f"{path}.names", f"with {told} no name comes that a rule could look at")
 
-    def _resource(self, entry: object, path: str) -> Resource | None:
+    def _resource(self, entry: object, path: str) -> APIResource | None:
         text = self.text(entry, path)
         named, slash, subresource = text.partition("/")
         resource, _, group = named.partition(".")
         name = f"{resource}{slash}{subresource}"
         if _STAR in text or not resource or (slash and not subresource):
-            self.wrong(path, f"{text}: must be RESOURCE[.GROUP][/SUBRESOURCE], without stars")
+            self.error(path, f"{text}: must be RESOURCE[.GROUP][/SUBRESOURCE], without stars")
             return None
-        known = self._catalogue.find(group, name)
-        if known is not None or not self._catalogue.knows_group(group):
-            return known or Resource(group, name, is_namespaced=True)
-        meant = self._catalogue.meant(group, name)
+        known = self._catalog.find(group, name)
+        if known is not None or not self._catalog.knows_group(group):
+            return known or APIResource(group, name, is_namespaced=True)
+        meant = self._catalog.suggest(group, name)
         hint = f"; {meant} may be meant" if meant else ""
-        self.wrong(path, f"{text}: there is no such resource{hint}")
+        self.error(path, f"{text}: there is no such resource{hint}")
         return None
 
     def _namespaces(self, value: object, path: str) -> tuple[str, ...] | None:
@@ -284,7 +296,7 @@ class _Reader(DocumentReader):
         names = self.some_texts(value, path)
         for position, name in enumerate(names):
             if service_account(f"system:serviceaccount:{name}:any") is None:
-                self.wrong(f"{path}[{position}]", f"{name}: no namespace is called so")
+                self.error(f"{path}[{position}]", f"{name}: no namespace is called so")
         return tuple(names)
 
 

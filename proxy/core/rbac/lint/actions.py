@@ -2,23 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.lint.finding import (
     AUTHENTICATION,
     STAR,
     Finding,
-    RulePlace,
+    RuleLocation,
     action_verbs,
     listed,
 )
-from proxy.core.rbac.resources import Catalogue, Resource
+from proxy.core.rbac.resources import APIResource, ResourceCatalog
 
 _NAMELESS = frozenset({"create", "deletecollection"})
 _STREAMS = frozenset({"pods/exec", "pods/attach", "pods/portforward"})
 _BOTH_WAYS = frozenset({"get", "create"})
 
 
-def action_findings(place: RulePlace, catalogue: Catalogue) -> Iterator[Finding]:
+def action_findings(place: RuleLocation, catalog: ResourceCatalog) -> Iterator[Finding]:
     """Give what is wrong with one rule about actions."""
     if not action_verbs(place.rule):
         return
@@ -26,15 +26,15 @@ def action_findings(place: RulePlace, catalogue: Catalogue) -> Iterator[Finding]
         yield from _paths(place)
         return
     for position, resource in enumerate(place.rule.resources):
-        finding = _resource(place, resource, f".resources[{position}]", catalogue)
+        finding = _resource(place, resource, f".resources[{position}]", catalog)
         if finding is not None:
             yield finding
     yield from _names(place)
 
 
-def stream_findings(places: Sequence[RulePlace]) -> Iterator[Finding]:
+def stream_findings(places: Sequence[RuleLocation]) -> Iterator[Finding]:
     """Give the streams of one role that can be opened in one of two ways only."""
-    held: dict[tuple[str, Mode], dict[str, RulePlace]] = {}
+    held: dict[tuple[str, ImpersonationMode], dict[str, RuleLocation]] = {}
     for place in places:
         for mode, verb in action_verbs(place.rule):
             for resource in _STREAMS.intersection(place.rule.resources):
@@ -53,7 +53,9 @@ def stream_findings(places: Sequence[RulePlace]) -> Iterator[Finding]:
             )
 
 
-def _resource(place: RulePlace, resource: str, where: str, catalogue: Catalogue) -> Finding | None:
+def _resource(
+    place: RuleLocation, resource: str, where: str, catalog: ResourceCatalog
+) -> Finding | None:
     groups = place.rule.groups
     kind, _, subresource = resource.partition("/")
     if resource == STAR or STAR in groups:
@@ -65,18 +67,18 @@ def _resource(place: RulePlace, resource: str, where: str, catalogue: Catalogue)
             f"{resource} is no pattern: it matches no subresource",
             "name the subresources",
         )
-    known = [found for group in groups if (found := catalogue.find(group, resource)) is not None]
+    known = [found for group in groups if (found := catalog.find(group, resource)) is not None]
     if known:
         return _scope(place, where, resource, is_namespaced=known[0].is_namespaced)
-    is_open = not all(catalogue.knows_group(group) for group in groups)
-    if is_open or (kind == STAR and catalogue.has_subresource(subresource)):
+    is_open = not all(catalog.knows_group(group) for group in groups)
+    if is_open or (kind == STAR and catalog.has_subresource(subresource)):
         return None
-    return _missing(place, resource, where, catalogue)
+    return _missing(place, resource, where, catalog)
 
 
-def _missing(place: RulePlace, resource: str, where: str, catalogue: Catalogue) -> Finding:
+def _missing(place: RuleLocation, resource: str, where: str, catalog: ResourceCatalog) -> Finding:
     groups = place.rule.groups
-    meant = catalogue.meant(groups[0] if groups else "", resource)
+    meant = catalog.suggest(groups[0] if groups else "", resource)
     if groups == (AUTHENTICATION,):
         group = repr(meant.group) if meant else "of what is acted on"
         return place.error(
@@ -95,11 +97,13 @@ def _missing(place: RulePlace, resource: str, where: str, catalogue: Catalogue) 
     )
 
 
-def _spelled(meant: Resource) -> str:
+def _spelled(meant: APIResource) -> str:
     return f"{meant.name} (apiGroups: [{meant.group!r}])"
 
 
-def _scope(place: RulePlace, where: str, resource: str, *, is_namespaced: bool) -> Finding | None:
+def _scope(
+    place: RuleLocation, where: str, resource: str, *, is_namespaced: bool
+) -> Finding | None:
     # A namespace is asked for inside itself.
     if is_namespaced or not place.is_namespaced or resource.partition("/")[0] == "namespaces":
         return None
@@ -111,7 +115,7 @@ def _scope(place: RulePlace, where: str, resource: str, *, is_namespaced: bool) 
     )
 
 
-def _names(place: RulePlace) -> Iterator[Finding]:
+def _names(place: RuleLocation) -> Iterator[Finding]:
     rule = place.rule
     plain = [resource for resource in rule.resources if "/" not in resource]
     if not rule.names or not plain:
@@ -127,7 +131,7 @@ def _names(place: RulePlace) -> Iterator[Finding]:
             "put them into a rule without resourceNames",
         )
     if not verbs.isdisjoint({"list", "watch"}):
-        yield place.note(
+        yield place.comment(
             "names-need-selector",
             ".resourceNames",
             "list and watch have a name only if the client selects one by "
@@ -136,7 +140,7 @@ def _names(place: RulePlace) -> Iterator[Finding]:
         )
 
 
-def _paths(place: RulePlace) -> Iterator[Finding]:
+def _paths(place: RuleLocation) -> Iterator[Finding]:
     if place.is_namespaced:
         yield place.error(
             "namespaced-action",

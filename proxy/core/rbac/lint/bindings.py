@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from proxy.core.impersonation.modes import Mode
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.intent.model import is_legacy
 from proxy.core.rbac.lint.finding import (
     LEGACY_VERB,
     STAR,
     Finding,
-    RulePlace,
+    ManifestSource,
+    RuleLocation,
     Severity,
-    Source,
     action_verbs,
     identity_modes,
 )
@@ -20,66 +20,72 @@ from proxy.core.rbac.model import (
     SERVICE_ACCOUNT,
     Rule,
     Subject,
-    located,
+    describe_subject,
+    qualified_subject,
     read_subjects,
-    spoken,
-    text,
+    string_at,
 )
 from proxy.core.userinfo import AUTHENTICATED, SERVICE_ACCOUNTS, service_account
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BoundRule:
     """A rule, and the binding by which somebody holds it."""
 
-    binding: Source
-    place: RulePlace
+    binding: ManifestSource
+    location: RuleLocation
 
 
 @dataclass(slots=True)
-class Holdings:
+class LintScope:
     """Everything that is looked at together. `is_complete` says that there is nothing besides."""
 
-    roles: dict[tuple[str, str, str], list[RulePlace]]
-    bindings: Sequence[Source]
+    roles: dict[tuple[str, str, str], list[RuleLocation]]
+    bindings: Sequence[ManifestSource]
     accounts: frozenset[tuple[str, str]]
     is_complete: bool
-    by_subject: dict[Subject, list[Held]] = field(default_factory=dict)
+    by_subject: dict[Subject, list[BoundRule]] = field(default_factory=dict)
 
-    def places(self, binding: Source) -> list[RulePlace]:
+    def locations(self, binding: ManifestSource) -> list[RuleLocation]:
         """Return the rules that a binding gives."""
         reference = binding.content.get("roleRef")
-        kind, name = text(reference, "kind"), text(reference, "name")
+        kind, name = string_at(reference, "kind"), string_at(reference, "name")
         return self.roles.get((kind, binding.namespace if kind == "Role" else "", name), [])
 
 
-def binding_findings(holdings: Holdings) -> Iterator[Finding]:
+def binding_findings(holdings: LintScope) -> Iterator[Finding]:
     """Give what is wrong with bindings, and with what somebody holds by several."""
     wide = {_role_name(one) for one in holdings.bindings if not one.namespace}
     for binding in holdings.bindings:
-        places = holdings.places(binding)
+        places = holdings.locations(binding)
         if binding.namespace and _role_name(binding) not in wide:
             yield from _identity_in_namespace(binding, places)
         yield from _own_nodes(binding, places)
         if not binding.namespace:
             yield from _accounts_everywhere(binding, places)
         for subject in read_subjects(binding.content):
-            held = holdings.by_subject.setdefault(located(subject, binding.namespace), [])
-            held += [Held(binding, place) for place in places]
+            held = holdings.by_subject.setdefault(qualified_subject(subject, binding.namespace), [])
+            held += [BoundRule(binding, place) for place in places]
     for subject, held in holdings.by_subject.items():
         yield from _together(subject, held)
         yield from _halves(subject, held, is_complete=holdings.is_complete)
         yield from _accounts_elsewhere(subject, held, holdings.accounts)
 
 
-def _role_name(binding: Source) -> tuple[str, str]:
+def _role_name(binding: ManifestSource) -> tuple[str, str]:
     reference = binding.content.get("roleRef")
-    return text(reference, "kind"), text(reference, "name")
+    return string_at(reference, "kind"), string_at(reference, "name")
 
 
-def _identity_in_namespace(binding: Source, places: Sequence[RulePlace]) -> Iterator[Finding]:
+def _identity_in_namespace(
+    binding: ManifestSource, places: Sequence[RuleLocation]
+) -> Iterator[Finding]:
     for place in places:
-        modes = [mode for mode in identity_modes(place.rule) if mode is not Mode.SERVICE_ACCOUNT]
+        modes = [
+            mode
+            for mode in identity_modes(place.rule)
+            if mode is not ImpersonationMode.SERVICE_ACCOUNT
+        ]
         if modes and not place.is_namespaced:
             yield Finding(
                 "namespaced-identity",
@@ -93,8 +99,8 @@ def _identity_in_namespace(binding: Source, places: Sequence[RulePlace]) -> Iter
             return
 
 
-def _own_nodes(binding: Source, places: Sequence[RulePlace]) -> Iterator[Finding]:
-    if all(Mode.ASSOCIATED_NODE not in identity_modes(place.rule) for place in places):
+def _own_nodes(binding: ManifestSource, places: Sequence[RuleLocation]) -> Iterator[Finding]:
+    if all(ImpersonationMode.ASSOCIATED_NODE not in identity_modes(place.rule) for place in places):
         return
     for position, subject in enumerate(read_subjects(binding.content)):
         if not _may_have_node(subject):
@@ -103,8 +109,8 @@ def _own_nodes(binding: Source, places: Sequence[RulePlace]) -> Iterator[Finding
                 Severity.ERROR,
                 binding,
                 f"{binding.path}.subjects[{position}]",
-                f"associated-node is for service accounts in a pod on the node; {spoken(subject)} "
-                "never is one",
+                "associated-node is for service accounts in a pod on the node; "
+                f"{describe_subject(subject)} never is one",
                 "bind service accounts, or grant impersonate:arbitrary-node",
             )
 
@@ -115,9 +121,11 @@ def _may_have_node(subject: Subject) -> bool:
     return subject.kind == SERVICE_ACCOUNT or service_account(subject.name) is not None
 
 
-def _accounts_everywhere(binding: Source, places: Sequence[RulePlace]) -> Iterator[Finding]:
+def _accounts_everywhere(
+    binding: ManifestSource, places: Sequence[RuleLocation]
+) -> Iterator[Finding]:
     for place in places:
-        if Mode.SERVICE_ACCOUNT in identity_modes(place.rule) and place.rule.names:
+        if ImpersonationMode.SERVICE_ACCOUNT in identity_modes(place.rule) and place.rule.names:
             yield place.warning(
                 "account-everywhere",
                 ".resourceNames",
@@ -127,38 +135,38 @@ def _accounts_everywhere(binding: Source, places: Sequence[RulePlace]) -> Iterat
             )
 
 
-def _together(subject: Subject, held: Sequence[Held]) -> Iterator[Finding]:
+def _together(subject: Subject, held: Sequence[BoundRule]) -> Iterator[Finding]:
     """Give what makes somebody's constrained rights pointless."""
-    identities = [one for one in held if identity_modes(one.place.rule)]
+    identities = [one for one in held if identity_modes(one.location.rule)]
     if not identities:
         return
     for one in held:
-        rule = one.place.rule
+        rule = one.location.rule
         overruled = next((other for other in identities if _overrules(one, other)), None)
         if overruled is not None:
-            where = overruled.place.source
+            where = overruled.location.source
             verb = rule.verbs.index(LEGACY_VERB if LEGACY_VERB in rule.verbs else STAR)
-            yield one.place.warning(
+            yield one.location.warning(
                 "legacy-overrules",
                 f".verbs[{verb}]",
-                f"{spoken(subject)} holds this legacy right too ({one.binding.name}), which is "
-                f"bound to no action, so {where.kind} {where.name} constrains nothing",
+                f"{describe_subject(subject)} holds this legacy right too ({one.binding.name}), "
+                f"which is bound to no action, so {where.kind} {where.name} constrains nothing",
                 "take the legacy right away when the constrained ones suffice",
             )
         elif STAR in rule.verbs:
-            where = identities[0].place.source
-            yield one.place.warning(
+            where = identities[0].location.source
+            yield one.location.warning(
                 "star-verb",
                 f".verbs[{rule.verbs.index(STAR)}]",
-                f"{spoken(subject)} may act as others ({where.kind} {where.name}), and the verb * "
-                "lets it do all of this as them, in every mode",
+                f"{describe_subject(subject)} may act as others ({where.kind} {where.name}), "
+                "and the verb * lets it do all of this as them, in every mode",
                 "name the verbs that are meant",
             )
 
 
-def _overrules(legacy: Held, identity: Held) -> bool:
+def _overrules(legacy: BoundRule, identity: BoundRule) -> bool:
     """Tell whether a legacy right opens what a constrained one opens, for every action."""
-    rule, constrained = legacy.place.rule, identity.place.rule
+    rule, constrained = legacy.location.rule, identity.location.rule
     if not is_legacy(rule) or _opened_by(rule).isdisjoint(identity_modes(constrained)):
         return False
     is_elsewhere = legacy.binding.namespace not in {"", identity.binding.namespace}
@@ -166,22 +174,26 @@ def _overrules(legacy: Held, identity: Held) -> bool:
     return not is_elsewhere and not are_others
 
 
-def _opened_by(legacy: Rule) -> set[Mode]:
+def _opened_by(legacy: Rule) -> set[ImpersonationMode]:
     """Return the modes whose targets a legacy rule opens; a group alone opens nobody."""
-    opened: set[Mode] = set()
+    opened: set[ImpersonationMode] = set()
     if not {"users", STAR}.isdisjoint(legacy.resources):
-        opened |= {Mode.USER_INFO, Mode.ARBITRARY_NODE, Mode.ASSOCIATED_NODE}
+        opened |= {
+            ImpersonationMode.USER_INFO,
+            ImpersonationMode.ARBITRARY_NODE,
+            ImpersonationMode.ASSOCIATED_NODE,
+        }
     if not {"serviceaccounts", STAR}.isdisjoint(legacy.resources):
-        opened.add(Mode.SERVICE_ACCOUNT)
+        opened.add(ImpersonationMode.SERVICE_ACCOUNT)
     return opened
 
 
-def _halves(subject: Subject, held: Sequence[Held], *, is_complete: bool) -> Iterator[Finding]:
-    identities = {mode: one for one in held for mode in identity_modes(one.place.rule)}
-    actions = {mode: one for one in held for mode, _ in action_verbs(one.place.rule)}
-    if any(STAR in one.place.rule.verbs for one in held):
+def _halves(subject: Subject, held: Sequence[BoundRule], *, is_complete: bool) -> Iterator[Finding]:
+    identities = {mode: one for one in held for mode in identity_modes(one.location.rule)}
+    actions = {mode: one for one in held for mode, _ in action_verbs(one.location.rule)}
+    if any(STAR in one.location.rule.verbs for one in held):
         return
-    for mode in Mode:
+    for mode in ImpersonationMode:
         if (mode in identities) == (mode in actions):
             continue
         present, lacked = ("identity", "action") if mode in identities else ("action", "identity")
@@ -192,27 +204,27 @@ def _halves(subject: Subject, held: Sequence[Held], *, is_complete: bool) -> Ite
             severity,
             one.binding,
             f"{one.binding.path}.roleRef",
-            f"{spoken(subject)} is given no {lacked} in {mode} mode"
+            f"{describe_subject(subject)} is given no {lacked} in {mode} mode"
             f"{'' if is_complete else ' here'}, so its {present} alone opens nothing",
             "grant both: understudy grant writes them together",
         )
 
 
 def _accounts_elsewhere(
-    subject: Subject, held: Sequence[Held], accounts: frozenset[tuple[str, str]]
+    subject: Subject, held: Sequence[BoundRule], accounts: frozenset[tuple[str, str]]
 ) -> Iterator[Finding]:
     """Give the names of service accounts that are opened in another namespace than they live in."""
     acted_in = {
         one.binding.namespace
         for one in held
-        for mode, _ in action_verbs(one.place.rule)
-        if mode is Mode.SERVICE_ACCOUNT
+        for mode, _ in action_verbs(one.location.rule)
+        if mode is ImpersonationMode.SERVICE_ACCOUNT
     }
     for one in held:
         here = one.binding.namespace
-        if not here or Mode.SERVICE_ACCOUNT not in identity_modes(one.place.rule):
+        if not here or ImpersonationMode.SERVICE_ACCOUNT not in identity_modes(one.location.rule):
             continue
-        for position, name in enumerate(one.place.rule.names):
+        for position, name in enumerate(one.location.rule.names):
             others = sorted(namespace for namespace, known in accounts if known == name)
             # Without the account itself to look at: the impersonator's own namespace is the usual
             # mistake, if everything is done in another.
@@ -220,7 +232,7 @@ def _accounts_elsewhere(
                 not others and here == subject.namespace and acted_in and here not in acted_in
             )
             if (others and here not in others) or is_guess:
-                yield one.place.warning(
+                yield one.location.warning(
                     "account-elsewhere",
                     f".resourceNames[{position}]",
                     f"{name} is opened in the namespace {here} only; "

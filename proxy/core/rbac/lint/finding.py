@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from proxy.core.impersonation.modes import Mode
-from proxy.core.rbac.model import Manifest, Rule, text
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.rbac.model import Manifest, Rule, string_at
 
 STAR = "*"
 AUTHENTICATION = "authentication.k8s.io"
 LEGACY_VERB = "impersonate"
-CONSTRAINED = tuple(mode for mode in Mode if mode is not Mode.LEGACY)
+CONSTRAINED = tuple(mode for mode in ImpersonationMode if mode is not ImpersonationMode.LEGACY)
 IDENTITY_VERBS = {mode.identity_verb: mode for mode in CONSTRAINED}
 _ON = "impersonate-on:"
 
@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ManifestSource:
     """An object, and where it comes from: a file and the number of the document in it."""
 
     file: str
@@ -35,17 +35,17 @@ class Source:
     @property
     def kind(self) -> str:
         """What it is."""
-        return text(self.content, "kind")
+        return string_at(self.content, "kind")
 
     @property
     def name(self) -> str:
         """What it is called."""
-        return text(self.content.get("metadata"), "name")
+        return string_at(self.content.get("metadata"), "name")
 
     @property
     def namespace(self) -> str:
         """Where it is, if not everywhere."""
-        return text(self.content.get("metadata"), "namespace")
+        return string_at(self.content.get("metadata"), "namespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,17 @@ class Finding:
 
     code: str
     severity: Severity
-    source: Source
+    source: ManifestSource
     path: str
     why: str
     remedy: str
 
 
 @dataclass(frozen=True, slots=True)
-class RulePlace:
+class RuleLocation:
     """A rule of a role, and where it stands."""
 
-    source: Source
+    source: ManifestSource
     path: str
     rule: Rule
 
@@ -81,22 +81,22 @@ class RulePlace:
         """Return a finding about something that is more or less than it seems."""
         return Finding(code, Severity.WARNING, self.source, f"{self.path}{where}", why, remedy)
 
-    def note(self, code: str, where: str, why: str, remedy: str) -> Finding:
+    def comment(self, code: str, where: str, why: str, remedy: str) -> Finding:
         """Return a finding that may be meant so."""
         return Finding(code, Severity.NOTE, self.source, f"{self.path}{where}", why, remedy)
 
 
-def identity_modes(rule: Rule) -> list[Mode]:
+def identity_modes(rule: Rule) -> list[ImpersonationMode]:
     """Return the modes whose identities a rule is about."""
     return [IDENTITY_VERBS[verb] for verb in rule.verbs if verb in IDENTITY_VERBS]
 
 
-def action_verbs(rule: Rule) -> list[tuple[Mode, str]]:
+def action_verbs(rule: Rule) -> list[tuple[ImpersonationMode, str]]:
     """Return the modes and request verbs whose actions a rule is about."""
     return [found for verb in rule.verbs if (found := action_verb(verb)) is not None]
 
 
-def action_verb(verb: str) -> tuple[Mode, str] | None:
+def action_verb(verb: str) -> tuple[ImpersonationMode, str] | None:
     """Return the mode and the request verb of a verb on actions, if it is one."""
     for mode in CONSTRAINED:
         prefix = f"{_ON}{mode.value}:"

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from proxy.core.impersonation.modes import Mode
-from proxy.core.impersonation.policy import extra_fault
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.impersonation.policy import validate_extra
 from proxy.core.rbac.lint.finding import (
     AUTHENTICATION,
     LEGACY_VERB,
     STAR,
     Finding,
-    RulePlace,
+    RuleLocation,
     identity_modes,
     listed,
 )
@@ -22,16 +22,16 @@ from proxy.core.userinfo import (
 
 _USER_INFO = ("users", "groups", "uids")
 _RESOURCES = {
-    Mode.USER_INFO: _USER_INFO,
-    Mode.SERVICE_ACCOUNT: ("serviceaccounts",),
-    Mode.ARBITRARY_NODE: ("nodes",),
-    Mode.ASSOCIATED_NODE: ("nodes",),
+    ImpersonationMode.USER_INFO: _USER_INFO,
+    ImpersonationMode.SERVICE_ACCOUNT: ("serviceaccounts",),
+    ImpersonationMode.ARBITRARY_NODE: ("nodes",),
+    ImpersonationMode.ASSOCIATED_NODE: ("nodes",),
 }
 _LEGACY_CORE = ("users", "groups", "serviceaccounts")
 _EXTRAS = "userextras"
 
 
-def identity_findings(place: RulePlace) -> Iterator[Finding]:
+def identity_findings(place: RuleLocation) -> Iterator[Finding]:
     """Give what is wrong with one rule about identities."""
     modes = identity_modes(place.rule)
     if modes:
@@ -45,7 +45,7 @@ def identity_findings(place: RulePlace) -> Iterator[Finding]:
         yield from _legacy(place)
 
 
-def _group(place: RulePlace) -> Iterator[Finding]:
+def _group(place: RuleLocation) -> Iterator[Finding]:
     rule = place.rule
     if rule.paths:
         yield place.error(
@@ -64,8 +64,8 @@ def _group(place: RulePlace) -> Iterator[Finding]:
         )
 
 
-def _scope(place: RulePlace, modes: list[Mode]) -> Iterator[Finding]:
-    if place.is_namespaced and any(mode is not Mode.SERVICE_ACCOUNT for mode in modes):
+def _scope(place: RuleLocation, modes: list[ImpersonationMode]) -> Iterator[Finding]:
+    if place.is_namespaced and any(mode is not ImpersonationMode.SERVICE_ACCOUNT for mode in modes):
         yield place.error(
             "namespaced-identity",
             "",
@@ -74,16 +74,16 @@ def _scope(place: RulePlace, modes: list[Mode]) -> Iterator[Finding]:
         )
 
 
-def _resources(place: RulePlace, modes: list[Mode]) -> Iterator[Finding]:
+def _resources(place: RuleLocation, modes: list[ImpersonationMode]) -> Iterator[Finding]:
     known = {resource for mode in modes for resource in _RESOURCES[mode]}
     for position, resource in enumerate(place.rule.resources):
         kind = resource.partition("/")[0]
         if resource in known or resource == STAR or resource.startswith(f"{STAR}/"):
             continue
-        if Mode.USER_INFO in modes and kind == _EXTRAS:
+        if ImpersonationMode.USER_INFO in modes and kind == _EXTRAS:
             continue
         verbs = listed(mode.identity_verb for mode in modes)
-        also = [f"{_EXTRAS}/KEY"] if Mode.USER_INFO in modes else []
+        also = [f"{_EXTRAS}/KEY"] if ImpersonationMode.USER_INFO in modes else []
         yield place.error(
             "identity-resource",
             f".resources[{position}]",
@@ -92,9 +92,9 @@ def _resources(place: RulePlace, modes: list[Mode]) -> Iterator[Finding]:
         )
 
 
-def _names(place: RulePlace, modes: list[Mode]) -> Iterator[Finding]:
+def _names(place: RuleLocation, modes: list[ImpersonationMode]) -> Iterator[Finding]:
     rule = place.rule
-    if Mode.ASSOCIATED_NODE in modes and rule.names and STAR not in rule.names:
+    if ImpersonationMode.ASSOCIATED_NODE in modes and rule.names and STAR not in rule.names:
         yield place.error(
             "associated-node-names",
             ".resourceNames",
@@ -131,7 +131,7 @@ def _own_mode(name: str, rule: str) -> tuple[str, str, str]:
     return "identity-name", why, f"write a rule for {rule}"
 
 
-def _extras(place: RulePlace, *, is_constrained: bool) -> Iterator[Finding]:
+def _extras(place: RuleLocation, *, is_constrained: bool) -> Iterator[Finding]:
     for position, resource in enumerate(place.rule.resources):
         kind, _, key = resource.partition("/")
         if kind != _EXTRAS:
@@ -145,13 +145,13 @@ def _extras(place: RulePlace, *, is_constrained: bool) -> Iterator[Finding]:
         elif not key:
             fault = "extras are asked for with their key, as userextras/KEY"
         elif is_constrained:
-            fault = extra_fault(((key, ("any",)),))
+            fault = validate_extra(((key, ("any",)),))
         if fault is not None:
             where = f".resources[{position}]"
             yield place.error("userextras", where, fault, "write userextras/KEY for each key")
 
 
-def _legacy(place: RulePlace) -> Iterator[Finding]:
+def _legacy(place: RuleLocation) -> Iterator[Finding]:
     rule = place.rule
     for position, resource in enumerate(rule.resources):
         is_core = resource in _LEGACY_CORE

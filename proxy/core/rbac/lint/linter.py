@@ -7,22 +7,22 @@ does nothing, or which makes others do nothing. Only impersonation is looked at 
 from collections.abc import Iterable, Iterator, Mapping
 
 from proxy.core.rbac.lint.actions import action_findings, stream_findings
-from proxy.core.rbac.lint.bindings import Holdings, binding_findings
+from proxy.core.rbac.lint.bindings import LintScope, binding_findings
 from proxy.core.rbac.lint.finding import (
     Finding,
-    RulePlace,
+    ManifestSource,
+    RuleLocation,
     Severity,
-    Source,
 )
 from proxy.core.rbac.lint.identities import identity_findings
 from proxy.core.rbac.lint.verbs import verb_findings
 from proxy.core.rbac.model import (
     RBAC_GROUP,
-    entries,
+    mapping_list,
     read_rule,
-    text,
+    string_at,
 )
-from proxy.core.rbac.resources import BUILT_IN, Catalogue
+from proxy.core.rbac.resources import BUILT_IN, ResourceCatalog
 
 _ROLES = ("Role", "ClusterRole")
 _BINDINGS = ("RoleBinding", "ClusterRoleBinding")
@@ -30,7 +30,10 @@ _ORDER = list(Severity)
 
 
 def lint(
-    sources: Iterable[Source], catalogue: Catalogue = BUILT_IN, *, is_complete: bool = False
+    sources: Iterable[ManifestSource],
+    catalog: ResourceCatalog = BUILT_IN,
+    *,
+    is_complete: bool = False,
 ) -> list[Finding]:
     """Return every mistake, in the order of the documents.
 
@@ -47,41 +50,41 @@ def lint(
         for place in places:
             findings += verb_findings(place)
             findings += identity_findings(place)
-            findings += action_findings(place, catalogue)
+            findings += action_findings(place, catalog)
         findings += stream_findings(places)
     bindings = [one for one in objects if _is_rbac(one) and one.kind in _BINDINGS]
-    findings += binding_findings(Holdings(roles, bindings, _accounts(objects), is_complete))
+    findings += binding_findings(LintScope(roles, bindings, _accounts(objects), is_complete))
     positions = {id(one): position for position, one in enumerate(objects)}
     return sorted(_once(findings), key=lambda one: (positions[id(one.source)], one.path))
 
 
-def _unpacked(source: Source) -> Iterator[Source]:
+def _unpacked(source: ManifestSource) -> Iterator[ManifestSource]:
     """Give the objects of a list, or the object itself."""
     if source.kind != "List" and not (source.kind.endswith("List") and _is_rbac(source)):
         yield source
         return
-    for position, item in enumerate(entries(source.content.get("items"))):
+    for position, item in enumerate(mapping_list(source.content.get("items"))):
         # The items of a typed list do not say what they are.
         named = {"apiVersion": source.content.get("apiVersion"), "kind": source.kind[:-4], **item}
         path = f"{source.path}.items[{position}]"
-        yield from _unpacked(Source(source.file, source.document, named, path))
+        yield from _unpacked(ManifestSource(source.file, source.document, named, path))
 
 
-def _is_rbac(source: Source) -> bool:
-    return text(source.content, "apiVersion").startswith(f"{RBAC_GROUP}/")
+def _is_rbac(source: ManifestSource) -> bool:
+    return string_at(source.content, "apiVersion").startswith(f"{RBAC_GROUP}/")
 
 
-def _places(source: Source) -> list[RulePlace]:
+def _places(source: ManifestSource) -> list[RuleLocation]:
     rules = source.content.get("rules")
     found = rules if isinstance(rules, list) else []
     return [
-        RulePlace(source, f"{source.path}.rules[{position}]", read_rule(rule))
+        RuleLocation(source, f"{source.path}.rules[{position}]", read_rule(rule))
         for position, rule in enumerate(found)
         if isinstance(rule, Mapping)
     ]
 
 
-def _accounts(objects: Iterable[Source]) -> frozenset[tuple[str, str]]:
+def _accounts(objects: Iterable[ManifestSource]) -> frozenset[tuple[str, str]]:
     return frozenset((one.namespace, one.name) for one in objects if one.kind == "ServiceAccount")
 
 

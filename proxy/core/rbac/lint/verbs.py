@@ -10,14 +10,14 @@ from proxy.core.rbac.lint.finding import (
     LEGACY_VERB,
     STAR,
     Finding,
-    RulePlace,
-    Source,
+    ManifestSource,
+    RuleLocation,
     action_verb,
     action_verbs,
     identity_modes,
     listed,
 )
-from proxy.core.rbac.model import text
+from proxy.core.rbac.model import string_at
 
 REQUEST_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
@@ -28,7 +28,7 @@ _VALID = [
 ]
 
 
-def verb_findings(place: RulePlace) -> Iterator[Finding]:
+def verb_findings(place: RuleLocation) -> Iterator[Finding]:
     """Give what is wrong with the verbs of one rule."""
     rule = place.rule
     for position, verb in enumerate(rule.verbs):
@@ -83,7 +83,7 @@ def _remedy(verb: str) -> str:
     return f"write one of {listed(IDENTITY_VERBS)}, or impersonate-on:MODE:VERB"
 
 
-def _star(place: RulePlace, where: str) -> Iterator[Finding]:
+def _star(place: RuleLocation, where: str) -> Iterator[Finding]:
     rule = place.rule
     if is_built_in(place.source):
         return
@@ -101,7 +101,7 @@ def _star(place: RulePlace, where: str) -> Iterator[Finding]:
             "name the verbs that are meant",
         )
     else:
-        yield place.note(
+        yield place.comment(
             "star-verb",
             where,
             "the verb * includes impersonate-on:MODE:VERB of every mode: with any identity, all "
@@ -110,8 +110,8 @@ def _star(place: RulePlace, where: str) -> Iterator[Finding]:
         )
 
 
-def is_built_in(source: Source) -> bool:
+def is_built_in(source: ManifestSource) -> bool:
     """Tell whether a role is one that every API server makes for itself."""
     metadata = source.content.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    return text(labels, "kubernetes.io/bootstrapping") == "rbac-defaults"
+    return string_at(labels, "kubernetes.io/bootstrapping") == "rbac-defaults"

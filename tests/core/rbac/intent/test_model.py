@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
-from proxy.core.authorization.access_check import Answer
-from proxy.core.impersonation.checks import DecisionRules, plan_attempts
+from proxy.core.authorization.access_check import CheckResult
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import Allowed, Ask, evaluate
-from proxy.core.impersonation.modes import Mode
-from proxy.core.rbac.intent.cases import Trial, trials
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.rbac.intent.cases import ExpectedDecision, expected_decisions
 from proxy.core.rbac.intent.model import Intent, existing_warnings, union_warnings
 from proxy.core.rbac.intent.parser import IntentError, read_intent
 from proxy.core.rbac.model import (
     Binding,
-    Rbac,
+    RBACSnapshot,
     Rule,
     Subject,
     read_rbac,
 )
-from proxy.core.rbac.resources import BUILT_IN, Resource
-from proxy.core.requestinfo.request_info import parse_action
-from proxy.core.userinfo import Identity, extra_of
+from proxy.core.rbac.resources import BUILT_IN, APIResource
+from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.userinfo import UserInfo, make_extra
 
 DESK: dict[str, Any] = {
     "name": "desk",
@@ -145,14 +145,16 @@ def test_nodes_and_service_accounts_are_granted_in_their_own_modes() -> None:
 
 
 def test_resources_that_only_a_cluster_knows_have_their_scope() -> None:
-    custom = BUILT_IN.extended([Resource("acme.io", "zebras"), Resource("acme.io", "zebras/run")])
+    custom = BUILT_IN.extended(
+        [APIResource("acme.io", "zebras"), APIResource("acme.io", "zebras/run")]
+    )
     deed = {"verbs": ["create"], "resources": ["zebras.acme.io", "zebras.acme.io/run"]}
     document = {**DESK, "actions": [deed], "discovery": False}
 
     known, unknown = read_intent(document, custom), read_intent(document)
 
-    assert [action.namespace for action in known.actions()] == ["", ""]
-    assert [action.namespace for action in unknown.actions()] == ["shop", "shop"]
+    assert [request_info.namespace for request_info in known.actions()] == ["", ""]
+    assert [request_info.namespace for request_info in unknown.actions()] == ["shop", "shop"]
 
 
 def test_an_action_may_name_its_own_namespaces() -> None:
@@ -334,7 +336,7 @@ def test_the_trials_of_an_intent_come_out_as_it_means_by_its_own_grants(
     intents = [read_intent(document) for document in documents]
     rbac = read_rbac([thing for intent in intents for thing in intent.objects()])
 
-    planned = trials(intents)
+    planned = expected_decisions(intents)
 
     assert {trial.is_meant for trial in planned} == {True, False}
     for trial in planned:
@@ -344,10 +346,16 @@ def test_the_trials_of_an_intent_come_out_as_it_means_by_its_own_grants(
 def test_the_trials_notice_a_grant_that_is_too_wide_and_one_that_is_missing() -> None:
     intent = read_intent(DESK)
     everything = Rule(("*",), ("*",), ("*",))
-    wide = Rbac((Binding("b", "", "ClusterRole/r", intent.impersonators, (everything,)),))
+    wide = RBACSnapshot((Binding("b", "", "ClusterRole/r", intent.impersonators, (everything,)),))
 
-    too_wide = [trial for trial in trials([intent]) if decided(wide, trial) != trial.is_meant]
-    missing = [trial for trial in trials([intent]) if decided(Rbac(), trial) != trial.is_meant]
+    too_wide = [
+        trial for trial in expected_decisions([intent]) if decided(wide, trial) != trial.is_meant
+    ]
+    missing = [
+        trial
+        for trial in expected_decisions([intent])
+        if decided(RBACSnapshot(), trial) != trial.is_meant
+    ]
 
     assert {"another verb, delete", "another namespace", "another user"} <= {
         trial.what for trial in too_wide
@@ -355,27 +363,29 @@ def test_the_trials_notice_a_grant_that_is_too_wide_and_one_that_is_missing() ->
     assert {trial.what for trial in missing} == {"meant"}
 
 
-def decided(rbac: Rbac, trial: Trial) -> bool:
+def decided(rbac: RBACSnapshot, trial: ExpectedDecision) -> bool:
     """Return what becomes of a trial where nobody but RBAC is asked."""
-    attempts = plan_attempts(trial.caller, trial.wanted, trial.action, rules=DecisionRules())
+    attempts = plan_attempts(
+        trial.caller, trial.wanted_user, trial.request_info, rules=ImpersonationRules()
+    )
     evaluation = evaluate(attempts)
     try:
         question = next(evaluation)
         while True:
             is_allowed = isinstance(question, Ask) and rbac.allows(question.check)
-            question = evaluation.send(Answer(is_allowed))
+            question = evaluation.send(CheckResult(is_allowed))
     except StopIteration as stop:
         return isinstance(stop.value, Allowed)
 
 
-def intent_of(name: str, targets: tuple[Identity, ...], verb: str) -> Intent:
+def intent_of(name: str, targets: tuple[UserInfo, ...], verb: str) -> Intent:
     document = {**DESK, "name": name, "actions": [{"verbs": [verb], "resources": ["pods"]}]}
     intent = read_intent(document)
     return Intent(name, intent.mode, intent.impersonators, targets, intent.deeds)
 
 
-ALICE = Identity("alice", groups=("dev",))
-BOB = Identity("bob", groups=("ops",))
+ALICE = UserInfo("alice", groups=("dev",))
+BOB = UserInfo("bob", groups=("ops",))
 
 
 def test_parts_of_identities_that_mix_are_warned_of() -> None:
@@ -386,23 +396,23 @@ def test_parts_of_identities_that_mix_are_warned_of() -> None:
         "parts of an identity are granted one by one",
     ]
     assert (
-        union_warnings([intent_of("desk", (ALICE, Identity("bob", groups=("dev",))), "get")]) == []
+        union_warnings([intent_of("desk", (ALICE, UserInfo("bob", groups=("dev",))), "get")]) == []
     )
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Identity("bob", "7", groups=("dev",)),
-        Identity("bob", groups=("dev",), extra=extra_of({"a.io/b": ["1"]})),
+        UserInfo("bob", "7", groups=("dev",)),
+        UserInfo("bob", groups=("dev",), extra=make_extra({"a.io/b": ["1"]})),
     ],
 )
-def test_uids_and_extras_mix_too(other: Identity) -> None:
+def test_uids_and_extras_mix_too(other: UserInfo) -> None:
     assert len(union_warnings([intent_of("desk", (ALICE, other), "get")])) == 1
 
 
 def test_the_same_user_twice_is_no_mixture() -> None:
-    same = (Identity("alice", groups=("dev",)), Identity("alice", groups=("ops",)))
+    same = (UserInfo("alice", groups=("dev",)), UserInfo("alice", groups=("ops",)))
 
     assert union_warnings([intent_of("desk", same, "get")]) == []
 
@@ -452,9 +462,9 @@ def test_intents_of_others_or_of_other_modes_do_not_mix() -> None:
 )
 def test_rights_that_are_there_already_are_warned_of(rule: Rule, word: str | None) -> None:
     subject = Subject("User", "jane")
-    here = Rbac((Binding("b", "shop", "ClusterRole/r", (subject,), (rule,)),))
-    ours = Rbac((Binding("desk", "", "ClusterRole/desk", (subject,), (rule,)),))
-    others = Rbac((Binding("b", "", "ClusterRole/r", (Subject("User", "eve"),), (rule,)),))
+    here = RBACSnapshot((Binding("b", "shop", "ClusterRole/r", (subject,), (rule,)),))
+    ours = RBACSnapshot((Binding("desk", "", "ClusterRole/desk", (subject,), (rule,)),))
+    others = RBACSnapshot((Binding("b", "", "ClusterRole/r", (Subject("User", "eve"),), (rule,)),))
 
     warnings = existing_warnings([read_intent(DESK)], here)
 
@@ -468,7 +478,7 @@ def test_rights_that_are_there_already_are_warned_of(rule: Rule, word: str | Non
 def test_the_own_node_mixes_with_nothing() -> None:
     rule = Rule(("impersonate:associated-node",), ("authentication.k8s.io",), ("nodes",))
     subject = Subject("ServiceAccount", "desk", "tools")
-    rbac = Rbac((Binding("b", "", "ClusterRole/r", (subject,), (rule,)),))
+    rbac = RBACSnapshot((Binding("b", "", "ClusterRole/r", (subject,), (rule,)),))
 
     assert existing_warnings([read_intent(OWN)], rbac) == []
 
@@ -476,8 +486,8 @@ def test_the_own_node_mixes_with_nothing() -> None:
 def test_an_intent_knows_what_it_means() -> None:
     intent = read_intent(DESK)
 
-    assert intent.means_action(parse_action(b"GET", b"/api/v1/namespaces/shop/pods?watch=1"))
-    assert intent.means_action(parse_action(b"GET", b"/healthz/etcd"))
-    assert not intent.means_action(parse_action(b"GET", b"/api/v1/namespaces/bank/pods"))
-    assert not intent.means_action(parse_action(b"GET", b"/metrics"))
-    assert intent.mode is Mode.USER_INFO
+    assert intent.covers(parse_request_info(b"GET", b"/api/v1/namespaces/shop/pods?watch=1"))
+    assert intent.covers(parse_request_info(b"GET", b"/healthz/etcd"))
+    assert not intent.covers(parse_request_info(b"GET", b"/api/v1/namespaces/bank/pods"))
+    assert not intent.covers(parse_request_info(b"GET", b"/metrics"))
+    assert intent.mode is ImpersonationMode.USER_INFO

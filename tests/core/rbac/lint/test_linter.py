@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.core.rbac.lint.finding import Finding, Severity, Source
+from proxy.core.rbac.lint.finding import Finding, ManifestSource, Severity
 from proxy.core.rbac.lint.linter import lint
 from proxy.sandbox.tour.rbac import STORY_1, STORY_2
 
@@ -57,7 +57,7 @@ def account(namespace: str, name: str) -> Rule:
 
 
 def look_at(documents: Sequence[Any], *, is_complete: bool = False) -> list[Finding]:
-    sources = [Source("f.yaml", number, one) for number, one in enumerate(documents, 1)]
+    sources = [ManifestSource("f.yaml", number, one) for number, one in enumerate(documents, 1)]
     return lint(sources, is_complete=is_complete)
 
 
