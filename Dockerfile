@@ -23,7 +23,7 @@ RUN /opt/tools/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-d
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="Understudy" \
-      org.opencontainers.image.description="Constrained impersonation (KEP-5284) before any kube-apiserver" \
+      org.opencontainers.image.description="Impersonating reverse proxy that implements constrained impersonation (KEP-5284) for any cluster" \
       org.opencontainers.image.licenses="Apache-2.0"
 # Remove the base image's package installers: nothing is installed at run time.
 RUN python -m pip uninstall --yes pip setuptools wheel \

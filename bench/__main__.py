@@ -1,12 +1,12 @@
-"""`python -m bench`: what the proxy costs beside others, in one run.
+"""`python -m bench`: compare the proxy's cost with other programs, in one run.
 
     --only ROW ...          rows whose names start with one of these
-    --contestants NAME ...  only these
+    --contestants NAME ...  only these contestants
     --quick                 short turns and few rounds
-    --beside CHECKOUT       each of ours also beside itself as it is in another checkout
-    --slowed-by MICROSECONDS  our code with that much busy waiting in every request: bars are missed
+    --beside CHECKOUT       also compare the proxy with its code in another checkout
+    --slowed-by MICROSECONDS  add that much busy waiting to every request: bars must be missed
 
-The exit code is 1 if a bar is missed or a contestant did not do its work.
+The exit code is 1 if a bar is missed or a contestant returned wrong responses.
 """
 
 import argparse
@@ -45,12 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"no such contestant in these rows: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
-    _open_many_files()
+    _raise_open_file_limit()
     try:
         with _cast(options) as cast:
             outcome = _play(rows, cast, Extent(options.quick, options.rounds, options.seconds))
     except subprocess.CalledProcessError as error:
-        print(f"a part cannot be built: {error.stderr}", file=sys.stderr)
+        print(f"cannot build a component: {error.stderr}", file=sys.stderr)
         return 1
     except (OSError, SandboxError, WrongAnswer) as error:
         print(error, file=sys.stderr)
@@ -67,12 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _play(rows: Sequence[Row], cast: Cast, extent: Extent) -> Outcome:
     for name in cast.missing(rows):
-        print(f"left out: there is no {name}")
+        print(f"skipped: no contestant {name}")
     outcome = Outcome(datetime.now(UTC), extent.is_quick)
     for played in run(rows, cast, extent, lambda *turn: print(progress(*turn), flush=True)):
         judgements = judge(played)
-        if cast.names:  # who chose the contestants knows what that leaves out
-            judgements = [one for one in judgements if one.found is not None]
+        if cast.names:  # bars of contestants that were not chosen are omitted
+            judgements = [judgement for judgement in judgements if judgement.found is not None]
         outcome.rows.append((played, judgements))
         print(f"\n{table(played, judgements)}\n", flush=True)
     return outcome
@@ -89,7 +89,7 @@ def _cast(options: argparse.Namespace) -> Iterator[Cast]:
 
 
 def _draw(file: Path, drawing: Path) -> None:
-    """Draw the chart in a process of its own: what it needs is installed beside everything else."""
+    """Draw the chart in a separate process, because matplotlib is installed separately."""
     picture = file.with_suffix(".png")
     subprocess.run(
         [sys.executable, "-m", "bench.chart", file, picture],
@@ -100,10 +100,10 @@ def _draw(file: Path, drawing: Path) -> None:
     print(f"drawn to {picture}")
 
 
-def _open_many_files() -> None:
-    """Thousands of streams are twice as many files, here and in all we start."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def _raise_open_file_limit() -> None:
+    """Raise the open-file limit for this process and its children: a stream needs two files."""
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,13 +115,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", default=[], metavar="ROW")
     parser.add_argument("--contestants", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--seconds", type=float, help="length of one turn")
-    parser.add_argument("--rounds", type=int, help="how often each row is played")
+    parser.add_argument("--seconds", type=float, help="duration of one turn")
+    parser.add_argument("--rounds", type=int, help="how often each row is run")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT")
     parser.add_argument("--slowed-by", type=float, metavar="MICROSECONDS")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument(
-        "--drawing", type=Path, metavar="DIRECTORY", help="where matplotlib is; then draw a chart"
+        "--results", type=Path, default=RESULTS, help="directory of the JSON result"
+    )
+    parser.add_argument(
+        "--drawing",
+        type=Path,
+        metavar="DIRECTORY",
+        help="draw a chart with the matplotlib in this directory",
     )
     return parser
 

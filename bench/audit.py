@@ -1,8 +1,8 @@
-"""`python -m bench.audit`: what an audit event of level Metadata costs.
+"""`python -m bench.audit`: the cost of an audit event of level Metadata.
 
-Twice: the Python part alone, in this process; and the whole proxy with an audit file beside the
-same proxy without one, in turns. The second is what counts, the first is what can be told apart on
-a machine that does other things as well.
+Measured twice: the Python part alone, in this process; and the whole proxy with an audit file
+compared with the same proxy without one, alternating. The second figure is the relevant one. The
+first is precise enough on a machine with other load.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _BATCHES = 100
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, print what it found, and return the exit code."""
     options = _parser().parse_args(arguments)
-    logging.disable()  # the access log is not what is measured here
+    logging.disable()  # the access log is not measured here
     part = measure_part(batches=options.batches)
     logging.disable(logging.NOTSET)
     print(f"Python part: {part.one_event:.1f} us an event, {part.two_events:.1f} us for two stages")
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         row = _row(options.connections, Effort(options.rounds, options.seconds))
         (played,) = run([row], Cast(), Extent(), lambda *turn: print(progress(*turn), flush=True))
     except subprocess.CalledProcessError as error:
-        print(f"the Go parts cannot be built: {error.stderr}", file=sys.stderr)
+        print(f"cannot build the Go program: {error.stderr}", file=sys.stderr)
         return 1
     except (OSError, SandboxError, WrongAnswer) as error:
         print(error, file=sys.stderr)
@@ -77,11 +77,13 @@ def _write(played: Played, part: PartCost, directory: Path) -> Path:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.audit", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of one turn")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each")
-    parser.add_argument("--connections", type=int, default=64, help="clients at a time")
-    parser.add_argument("--batches", type=int, default=_BATCHES, help="of the Python part")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the JSON goes")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of one turn")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each contestant")
+    parser.add_argument("--connections", type=int, default=64, help="concurrent clients")
+    parser.add_argument("--batches", type=int, default=_BATCHES, help="batches of the Python part")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="directory of the JSON result"
+    )
     return parser
 
 

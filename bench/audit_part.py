@@ -1,6 +1,6 @@
-"""What the Python part of an audit event costs, in this process: no sockets, no other processes.
+"""The cost of the Python part of an audit event, in this process: no sockets, no children.
 
-A trail with events and one without take turns, so that both meet the same machine.
+Recorders with and without events alternate, so that both run under the same conditions.
 """
 
 import gc
@@ -36,7 +36,7 @@ _HEADERS = HeaderList(
         (b"Accept-Encoding", b"gzip"),
     )
 )
-_ANSWER_HEADERS = [(b"Content-Type", b"application/json"), (b"Content-Length", b"2048")]
+_RESPONSE_HEADERS = [(b"Content-Type", b"application/json"), (b"Content-Length", b"2048")]
 _CALLER = Caller(
     UserInfo("system:serviceaccount:default:bob", "uid", ("system:serviceaccounts", "dev"))
 )
@@ -47,25 +47,25 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class PartCost:
-    """Microseconds of CPU that events add to a request: the median of all batches."""
+    """The CPU time in microseconds that events add to a request: the median of all batches."""
 
     one_event: float
     two_events: float
 
 
-class _Nowhere:
+class _DiscardSink:
     def write(self, line: bytes) -> None:
-        """Take a line and forget it."""
+        """Discard a line."""
 
 
 def measure_part(*, batches: int) -> PartCost:
-    """Return what a request costs more with one event, and with RequestReceived as well."""
+    """Return the cost that one event adds to a request, and that of two stages."""
     both_stages = AuditPolicy([PolicyRule(Level.METADATA)])
     recorders = [
         RequestRecorder(time.time_ns),
         *(
             AuditRecorder(
-                time.time_ns, AuditState(_Nowhere(), policy, body_bytes=1, clock=time.monotonic)
+                time.time_ns, AuditState(_DiscardSink(), policy, body_bytes=1, clock=time.monotonic)
             )
             for policy in (load_audit_policy(None), both_stages)
         ),
@@ -87,8 +87,8 @@ def _microseconds(serve: Callable[[], None]) -> float:
 
 
 def _server(recorder: RequestRecorder) -> Callable[[], None]:
-    """Return what tells a trail the facts of one request, as the pipeline does."""
-    permit = _admission()
+    """Return a function that records one request, as the pipeline does."""
+    permit = _permit()
 
     def serve() -> None:
         request = RequestHead(b"GET", _TARGET, 1, _HEADERS, NO_BODY, keep_alive=True)
@@ -97,13 +97,13 @@ def _server(recorder: RequestRecorder) -> Callable[[], None]:
         record.set_caller(_CALLER)
         record.set_permit(permit)
         if record.observer is not None:
-            record.observer.response_started(_OUTCOME.status, _ANSWER_HEADERS, b"{}")
+            record.observer.response_started(_OUTCOME.status, _RESPONSE_HEADERS, b"{}")
         record.finish(_OUTCOME)
 
     return serve
 
 
-def _admission() -> Permit:
+def _permit() -> Permit:
     request_info = parse_request_info(b"GET", _TARGET)
     attempts = plan_attempts(
         _CALLER, UserInfo("alice"), request_info, rules=ImpersonationRules(), remembered=None

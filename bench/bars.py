@@ -1,7 +1,7 @@
-"""What must hold, as data, and whether it does.
+"""Limits of the benchmark, as data, and their evaluation.
 
-The median over all neighbouring turns is held against the limit. A bar of which nothing was
-measured is missed: not knowing is not a success.
+The median over all neighbouring turns is compared with the limit. A bar without a measurement is
+missed, because an unknown result is not a success.
 """
 
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from bench.turns import Played
 
 
 class Kind(Enum):
-    """What is held against the limit."""
+    """The quantity that is compared with the limit."""
 
     AMOUNT = "amount"
     """The figure itself."""
     RATIO = "ratio"
-    """Its share of the base's."""
+    """The ratio to the base's figure."""
     ADDED = "added"
-    """What it is above the base's."""
+    """The difference to the base's figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One promise: `side`'s figure in a row is at most `limit`, or below it."""
+    """A limit: the figure of `side` in a row is at most `limit`, or below it if strict."""
 
     row: str
     side: str
@@ -34,30 +34,30 @@ class Bar:
     base: str = ""
     figure: str = "cost"
     is_strict: bool = False
-    """Whether the limit itself is too much."""
+    """Whether the limit itself is already missed."""
 
     def __str__(self) -> str:
         sign = "<" if self.is_strict else "<="
         figure = "" if self.figure == "cost" else f" {self.figure}"
-        what = f"{self.side}{figure} {sign} {self.limit:g}"
+        text = f"{self.side}{figure} {sign} {self.limit:g}"
         match self.kind:
             case Kind.AMOUNT:
-                return what
+                return text
             case Kind.RATIO:
-                return f"{what} of {self.base}"
+                return f"{text} of {self.base}"
             case Kind.ADDED if self.is_strict and self.limit == 0:
                 return f"{self.side}{figure} below {self.base}"
             case Kind.ADDED:
-                return f"{what} more than {self.base}"
+                return f"{text} more than {self.base}"
 
 
 def ratio(row: str, side: str, limit: float, *, of: str, is_strict: bool = False) -> Bar:
-    """Return a bar for a share of somebody else's figure."""
+    """Return a bar for the ratio to another contestant's figure."""
     return Bar(row, side, limit, Kind.RATIO, of, is_strict=is_strict)
 
 
 def below(row: str, side: str, base: str) -> Bar:
-    """Return a bar for a figure that may be negative: less than somebody else's."""
+    """Return a bar for a figure that may be negative: below another contestant's."""
     return Bar(row, side, 0.0, Kind.ADDED, base, is_strict=True)
 
 
@@ -97,7 +97,7 @@ BARS: tuple[Bar, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a bar is met, and by what."""
+    """The result of a bar: the measured spread."""
 
     bar: Bar
     found: Spread | None
@@ -116,7 +116,7 @@ class Judgement:
 
 
 def judge(played: Played, bars: Sequence[Bar] = BARS) -> list[Judgement]:
-    """Return what came of the bars of one row."""
+    """Return the results of the bars of one row."""
     return [Judgement(bar, _found(bar, played)) for bar in bars if bar.row == played.row.name]
 
 

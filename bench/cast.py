@@ -1,4 +1,4 @@
-"""Who takes part in this run: what was asked for, applied to scenes and rows."""
+"""The selection of contestants for a run, applied to scenes and rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,17 +10,17 @@ from bench.row import Pair, Row, Scene, Side
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """The choice for one run."""
+    """The selection for one run."""
 
     names: frozenset[str] = frozenset()
-    """Who takes part; everybody if empty."""
+    """The chosen contestants; all if empty."""
     code: Path | None = None
-    """The directory our own code is taken from; None for that beside this file."""
+    """The directory of the proxy's code; None for this checkout."""
     beside: Path | None = None
-    """Another checkout of the project; each of ours is also compared with that one."""
+    """Another checkout, whose proxy is compared with this one."""
 
     def entries(self, scene: Scene) -> dict[str, Entry]:
-        """Return everybody who may take part in a scene, by name."""
+        """Return the entries of a scene that can be run, by name."""
         found = [self._with_code(entry) for entry in scene.entries if self._is_chosen(entry.name)]
         if self.beside is not None:
             found += [from_checkout(entry, self.beside) for entry in found if entry.is_ours]
@@ -33,18 +33,18 @@ class Cast:
         return replace(entry, checkout=self.code) if entry.is_ours else entry
 
     def row(self, row: Row) -> Row:
-        """Return a row with the pairs that can be played; who has lost all others plays alone."""
+        """Return a row with the pairs that can be run; a side without a base is run alone."""
         entries = self.entries(row.scene)
         pairs = [pair for pair in row.pairs if _names(pair) <= entries.keys()]
-        met = {side for pair in pairs for side in pair.sides()}
-        there = (side for pair in row.pairs for side in pair.sides() if side.entry in entries)
-        pairs += [Pair(side) for side in dict.fromkeys(there) if side not in met]
+        paired = {side for pair in pairs for side in pair.sides()}
+        available = (side for pair in row.pairs for side in pair.sides() if side.entry in entries)
+        pairs += [Pair(side) for side in dict.fromkeys(available) if side not in paired]
         if self.beside is not None:
-            pairs += _befores(pairs, entries)
+            pairs += _other_checkout_pairs(pairs, entries)
         return replace(row, pairs=tuple(pairs))
 
     def missing(self, rows: Iterable[Row]) -> list[str]:
-        """Return who is named by a row and chosen, but does not exist."""
+        """Return the names that rows use and that are chosen, but have no entry."""
         return sorted(
             {
                 name
@@ -60,8 +60,8 @@ def _names(pair: Pair) -> set[str]:
     return {side.entry for side in pair.sides()}
 
 
-def _befores(pairs: Sequence[Pair], entries: dict[str, Entry]) -> list[Pair]:
-    """Return a pair for each of ours with itself as it is in the other checkout."""
+def _other_checkout_pairs(pairs: Sequence[Pair], entries: dict[str, Entry]) -> list[Pair]:
+    """Return a pair of each proxy entry with the same entry of the other checkout."""
     sides = dict.fromkeys(side for pair in pairs for side in pair.sides())
     return [
         Pair(side, Side(other_name(side.entry), side.variant))

@@ -1,7 +1,7 @@
-"""`python -m bench.chart RESULTS.json FILE.png`: a run as a picture, one panel for each row.
+"""`python -m bench.chart RESULTS.json FILE.png`: a chart of a run, with one panel per row.
 
-matplotlib is needed for this alone, so it is not in the environment of everything else: `make
-bench` installs it beside.
+Only this module needs matplotlib, so it is not in the main environment: `make bench` installs it
+separately.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _TITLE_WIDTH = 70
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw the picture, and return the exit code."""
+    """Draw the chart, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.chart", description=__doc__)
     parser.add_argument("results", type=Path)
     parser.add_argument("picture", type=Path)
@@ -38,8 +38,8 @@ def draw(results: dict[str, Any], file: Path) -> None:
     mpl.use("Agg")
     rows = [row for row in results["rows"] if row["costs"]]
     lines = -(-len(rows) // _COLUMNS)
-    most = max(len(row["costs"]) for row in rows)
-    height = lines * (most * _INCHES_PER_BAR + _INCHES_AROUND) + 0.5
+    max_bars = max(len(row["costs"]) for row in rows)
+    height = lines * (max_bars * _INCHES_PER_BAR + _INCHES_AROUND) + 0.5
     figure = Figure(figsize=(_INCHES_WIDE, height), facecolor="white", layout="constrained")
     figure.suptitle(f"{results['startedAt']}, {results['cpus']} CPUs: less is better", color=_INK)
     panels = figure.subplots(lines, _COLUMNS, squeeze=False).flat
@@ -60,7 +60,7 @@ def _draw_row(axes: Any, row: dict[str, Any]) -> None:
     axes.barh(names, medians, xerr=(below, above), color=colors, ecolor=_INK, height=0.7)
     for place, name in enumerate(names):
         end = costs[place]["highest"]
-        axes.text(end, place, f"  {_told(row, name)}", va="center", size=7.5, color=_INK)
+        axes.text(end, place, f"  {_bar_label(row, name)}", va="center", size=7.5, color=_INK)
     missed = [f"missed: {bar['bar']}" for bar in row["bars"] if not bar["isMet"]]
     axes.set_title(
         "\n".join([textwrap.fill(row["title"], _TITLE_WIDTH), *missed]),
@@ -69,7 +69,7 @@ def _draw_row(axes: Any, row: dict[str, Any]) -> None:
         color=_INK if not missed else _MISSED,
     )
     axes.set_xlabel(row["unit"], size=8, color=_INK)
-    # Room for what is written behind the bars.
+    # Space for the labels to the right of the bars.
     axes.set_xlim(0, max(cost["highest"] for cost in costs) * 1.7)
     axes.invert_yaxis()
     axes.tick_params(labelsize=8, colors=_INK, length=2)
@@ -79,8 +79,8 @@ def _draw_row(axes: Any, row: dict[str, Any]) -> None:
         side.set_color(_PALE)
 
 
-def _told(row: dict[str, Any], name: str) -> str:
-    """Return a contestant's figure, and its shares of others'."""
+def _bar_label(row: dict[str, Any], name: str) -> str:
+    """Return a contestant's figure, and its ratios to others."""
     shares = (f"{ratio['median']:.2f} of {base}" for base, ratio in row["ratios"][name].items())
     return ", ".join([f"{row['costs'][name]['median']:.1f}", *shares])
 

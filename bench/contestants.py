@@ -1,8 +1,9 @@
-"""Who takes part: Go's ReverseProxy in two settings, and ourselves in two.
+"""The contestants: Go's ReverseProxy in two settings, and this proxy in two.
 
-All of them verify the client's token, take its identity headers away, and forward with their own
-credential and one complete identity, over TLS and HTTP/1.1 on both sides. The Go ones do that and
-nothing else. We also decide (from memory, as for a busy client), count, and write an access log.
+All of them verify the client's token, and remove its identity headers. They forward with their own
+credential and one complete identity, over TLS and HTTP/1.1 on both sides. The Go ones do nothing
+else. This proxy also authorizes (from its cache, as for a busy client), updates metrics, and writes
+an access log.
 """
 
 import sys
@@ -32,31 +33,31 @@ _CONNECTIONS = 6000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Somebody who may take part, in one of the settings that are compared.
+    """A program that can be measured, in one of the settings that are compared.
 
-    Unless told otherwise its clients speak TLS and ask to be WANTED, and its requests arrive
-    upstream as CALLER: whoever does not heed the wish takes it away.
+    By default its clients use TLS and request to impersonate WANTED, and its requests arrive
+    upstream as CALLER: a proxy without impersonation removes those headers.
     """
 
     name: str
     description: str
     start: "Starter"
     wanted: str = WANTED
-    """Whom its clients ask to be; "" if nobody."""
+    """The user that its clients request to impersonate; "" for none."""
     acting: str = CALLER
-    """Who its requests must be from where they arrive, as the upstream tells it."""
+    """The user that its requests must arrive as, according to the upstream."""
     is_plain: bool = False
-    """Whether its clients speak HTTP without TLS and show no token, because it wants neither."""
+    """Whether its clients use HTTP without TLS and without a token, because it requires neither."""
     is_ours: bool = False
     checkout: Path | None = None
-    """Where our own code is taken from; None for the code beside this file."""
+    """The checkout of the proxy's code; None for this one."""
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """Sections of our config file; each of their keys replaces the usual one."""
+    """Sections of the proxy's config file; each of their keys replaces the default one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Somebody who takes part, started."""
+    """A started contestant."""
 
     entry: Entry
     address: str
@@ -65,25 +66,25 @@ class Contestant:
     """The process that is measured, together with its children; None if there is none."""
     audit_file: Path | None = None
     metrics_url: str = ""
-    """Ours only: where it tells how it decided."""
+    """The metrics endpoint of this proxy; empty for others."""
 
     @property
     def name(self) -> str:
-        """What the tables call it."""
+        """Return the name in the tables."""
         return self.entry.name
 
 
-# The second argument is whatever the scene opens: for data-plane rows a Stage.
+# The second argument is the scene's environment: for data-plane rows a Stage.
 Starter = Callable[[Entry, Any], AbstractContextManager[Contestant]]
 
 
 def other_name(name: str) -> str:
-    """Return what one of ours is called when it comes from another checkout."""
+    """Return the name of an entry of another checkout."""
     return f"other {name}"
 
 
 def from_checkout(entry: Entry, checkout: Path) -> Entry:
-    """Return one of ours as another checkout of the project does it, for a before and after."""
+    """Return an entry with the code of another checkout, for a comparison of two versions."""
     return replace(
         entry,
         name=other_name(entry.name),
@@ -112,7 +113,7 @@ def start_go(entry: Entry, stage: Stage, *, is_pooled: bool) -> Iterator[Contest
 
 @contextmanager
 def start_ours(entry: Entry, stage: Stage, *, is_audited: bool) -> Iterator[Contestant]:
-    """Run our own proxy."""
+    """Run this proxy."""
     audit_file = stage.directory / f"{entry.name}.audit" if is_audited else None
     with ReservedPort() as port, ReservedPort() as admin_port:
         admin = f"{LOOPBACK}:{admin_port.number}"
@@ -138,7 +139,7 @@ def _no_proxy(entry: Entry, stage: Stage) -> Iterator[Contestant]:
 DIRECT = Entry("direct", "no proxy: the limit of load and upstream", _no_proxy, wanted="")
 GO_DEFAULT = Entry(
     "go-default",
-    "Go ReverseProxy, no BufferPool: token look-up and header rewrite alone. It keeps 256 idle"
+    "Go ReverseProxy, no BufferPool: only token lookup and header rewrite. It keeps 256 idle"
     " upstream connections, so with more clients it pays for new ones",
     partial(start_go, is_pooled=False),
 )
@@ -147,7 +148,7 @@ GO_POOLED = Entry(
 )
 US = Entry(
     "us",
-    "token, decision from memory, metrics, access log",
+    "this proxy: token, cached decision, metrics, access log",
     partial(start_ours, is_audited=False),
     acting=WANTED,
     is_ours=True,
@@ -164,10 +165,10 @@ ENTRIES = (DIRECT, GO_DEFAULT, GO_POOLED, US, US_AUDITED)
 def _write_config(
     entry: Entry, stage: Stage, *, addresses: tuple[str, str], audit_file: Path | None
 ) -> Path:
-    """Write a config that leaves everything at its default but addresses, files, audit, and limits.
+    """Write a config with defaults for everything except addresses, files, audit and limits.
 
-    The load is one caller from one place, with up to a thousand requests at a time. We would turn
-    away what Go's proxy has no limit for.
+    The load is one caller from one address, with up to a thousand concurrent requests. The default
+    limits would reject them, while Go's proxy has no limits.
     """
     serving, admin = addresses
     certificate, key = stage.issue_serving(entry.name)
@@ -177,7 +178,7 @@ def _write_config(
         ca_pem=stage.servers.certificate_pem,
         credential=stage.own_token,
     )
-    usual: dict[str, dict[str, object]] = {
+    defaults: dict[str, dict[str, object]] = {
         "serving": {
             "address": serving,
             "certificateFile": str(certificate),
@@ -195,13 +196,13 @@ def _write_config(
         "admin": {"address": admin},
     }
     if audit_file is not None:
-        # One file, however long: its lines are counted.
-        usual["audit"] = {"log": {"path": str(audit_file), "maxSize": 0}}
+        # One file without rotation, because its lines are counted.
+        defaults["audit"] = {"log": {"path": str(audit_file), "maxSize": 0}}
     document = {
         "apiVersion": "kube-understudy.io/v1alpha1",
         "kind": "ProxyConfiguration",
-        **usual,
-        **{name: {**usual.get(name, {}), **keys} for name, keys in entry.settings.items()},
+        **defaults,
+        **{name: {**defaults.get(name, {}), **keys} for name, keys in entry.settings.items()},
     }
     config = stage.directory / f"{entry.name}.yaml"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -209,7 +210,7 @@ def _write_config(
 
 
 def wait_until_serving(address: str, stage: Stage, process: ChildProcess) -> None:
-    """Return when a proxy answers by TLS; raise SandboxError if it has ended or never does."""
+    """Return when a proxy responds over TLS; SandboxError if it exits or does not in time."""
     client = ApiClient(
         f"https://{address}", ca_pem=stage.servers.certificate_pem, credential=stage.client_token
     )

@@ -1,8 +1,8 @@
-"""The scene of the decision rows: the native filter of a real server, and us in its place.
+"""The environment of the decision rows: kube-apiserver's own filter, and this proxy instead of it.
 
-Two kube-apiservers on one etcd: `native` decides about impersonation itself, `plain` is without the
-feature and has us in front. Both hold the same objects and rights, so that answers must be equal
-byte for byte. Neither writes an audit log: here the filters are compared, not their records.
+Two kube-apiservers use one etcd: `native` authorizes impersonation itself, `plain` has the feature
+disabled and this proxy in front. Both have the same objects and permissions, so responses must be
+equal byte for byte. Neither writes an audit log: only the filters are compared.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from proxy.sandbox.proxy_process import ProxyProcess
 from proxy.sandbox.proxy_rbac import REVIEWER_NAME
 
 USER_INFO, NAMED, LEGACY = "bench:user-info", "bench:named", "bench:legacy"
-"""Groups of callers: with every group granted by a star, with each by name, and of old."""
+"""Groups of callers: granted all groups by a wildcard, each by name, and by legacy rules."""
 CALLER = TokenUser("bench-caller", groups=(USER_INFO,))
 MOST_GROUPS = 100
 CONFIG_MAP = "/api/v1/namespaces/bench/configmaps/settings"
@@ -40,47 +40,47 @@ VERSION = "/version"
 
 _AUTHENTICATION = "authentication.k8s.io"
 _NO_AUDIT = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None}]\n"
-# A caller here asks more within a second than a person does in a day.
-_NO_RATION = {"perCallerPerSecond": 1_000_000, "perCallerBurst": 1_000_000}
+# A caller sends far more requests here than in normal use.
+_NO_RATE_LIMIT = {"perCallerPerSecond": 1_000_000, "perCallerBurst": 1_000_000}
 _SCRAPE_SECONDS = 30.0
 _SERIES = re.compile(r"^(\w+)(\{.*\})? ([0-9.e+]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Two servers on the same objects, and what it takes to ask them."""
+    """Two API servers with the same objects, and the load generators for them."""
 
     control_plane: ControlPlane
     native: ApiServer
     plain: ApiServer
     walks: Walks
     relays: dict[str, tuple[ReviewRelay, Contestant]] = field(default_factory=dict)
-    """Of ours by name: the same once more, with its reviews asked through a relay that counts."""
+    """By entry name: a second instance of the proxy, with its reviews sent through a relay."""
     numbers: Iterator[int] = field(default_factory=count)
 
     @property
     def authority_file(self) -> Path:
-        """The CA behind every server here."""
+        """Return the CA file of all servers."""
         return self.plain.ca_file
 
     @property
     def token_file(self) -> Path:
-        """The credential of CALLER."""
+        """Return the file of CALLER's token."""
         return self.control_plane.directory / "bench-token"
 
     def body_of(self, target: str) -> bytes:
-        """Return what everybody must answer, asked of the server itself without any filter."""
+        """Return the expected response body, requested from the API server directly."""
         return self.plain.admin.request("GET", target).body
 
     def digest_of(self, target: str) -> str:
-        """Return the SHA-256 of that."""
+        """Return the SHA-256 of the expected response body."""
         return hashlib.sha256(self.body_of(target)).hexdigest()
 
     def total(self, contestant: Contestant, metric: str, label: str = "") -> float:
         """Return a counter's value at a contestant, over all series with that label."""
         if contestant.metrics_url:
-            with urlopen(contestant.metrics_url, timeout=_SCRAPE_SECONDS) as answer:
-                page = answer.read()
+            with urlopen(contestant.metrics_url, timeout=_SCRAPE_SECONDS) as response:
+                page = response.read()
         else:
             page = self.native.admin.request("GET", "/metrics").body
         return counter_total(page.decode(), metric, label)
@@ -94,7 +94,7 @@ def counter_total(page: str, metric: str, label: str = "") -> float:
 
 @contextmanager
 def running_cluster() -> Iterator[Cluster]:
-    """Start both servers, with the rights that the rows need; SandboxError if that fails."""
+    """Start both servers, with the permissions that the rows need; SandboxError on failure."""
     with (
         ControlPlane(find_binaries(), token_users=[CALLER]) as control_plane,
         Walks(bench_program()) as walks,
@@ -103,7 +103,7 @@ def running_cluster() -> Iterator[Cluster]:
             ApiServerOptions(name="native", constrained_impersonation=True, audit_policy=_NO_AUDIT),
             ApiServerOptions(name="plain", constrained_impersonation=False, audit_policy=_NO_AUDIT),
         )
-        _furnish(plain.admin)
+        _create_objects(plain.admin)
         cluster = Cluster(control_plane, native, plain, walks)
         write_secret(cluster.token_file, CALLER.token.value.encode())
         yield cluster
@@ -116,26 +116,26 @@ def _start_native(entry: Entry, cluster: Cluster) -> Iterator[Contestant]:
 
 
 @contextmanager
-def _start_us(entry: Entry, cluster: Cluster) -> Iterator[Contestant]:
+def _start_proxy(entry: Entry, cluster: Cluster) -> Iterator[Contestant]:
     reviewer = cluster.control_plane.clients.issue_client(REVIEWER_NAME)
     with ExitStack() as cleanup:
-        us = cleanup.enter_context(_our_proxy(entry, cluster, {}))
+        measured = cleanup.enter_context(_run_proxy(entry, cluster, {}))
         relay = cleanup.enter_context(
             ReviewRelay(cluster.plain, reviewer, cluster.control_plane.servers)
         )
         through = {"upstream": {"reviewer": {"kubeconfig": str(relay.kubeconfig)}}}
-        counted = cleanup.enter_context(_our_proxy(entry, cluster, through))
+        counted = cleanup.enter_context(_run_proxy(entry, cluster, through))
         cluster.relays[entry.name] = relay, counted
-        yield us
+        yield measured
 
 
 @contextmanager
-def _our_proxy(
+def _run_proxy(
     entry: Entry, cluster: Cluster, settings: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Contestant]:
     with ReservedPort() as port:
         sections: dict[str, Mapping[str, Any]] = {
-            "impersonation": {"reviews": _NO_RATION},
+            "impersonation": {"reviews": _NO_RATE_LIMIT},
             "admin": {"address": f"{LOOPBACK}:{port.number}"},
             **settings,
         }
@@ -154,14 +154,14 @@ CONTROL_PLANE = Scene(
     "control plane",
     running_cluster,
     (
-        Entry("native", "kube-apiserver, which decides itself", _start_native),
-        Entry("us", "token, decision, metrics, access log", _start_us, is_ours=True),
+        Entry("native", "kube-apiserver with its own impersonation filter", _start_native),
+        Entry("us", "this proxy: token, decision, metrics, access log", _start_proxy, is_ours=True),
     ),
 )
 
 
-def _furnish(admin: ApiClient) -> None:
-    """Create the object that is asked for, and everybody's rights."""
+def _create_objects(admin: ApiClient) -> None:
+    """Create the requested object, and the permissions of all users."""
     create_namespace(admin, "bench")
     apply(
         admin,
@@ -174,25 +174,27 @@ def _furnish(admin: ApiClient) -> None:
     )
     on_maps = {"apiGroups": [""], "resources": ["configmaps"]}
     on_version = {"nonResourceURLs": [VERSION]}
-    # Callers have no right to the object: who is given it has become somebody else.
+    # Callers have no permission for the object, so a success proves impersonation.
     grant(
         admin,
         "bench-wanted",
         rules=[{**on_maps, "verbs": ["get"]}],
         to={"kind": "Group", "name": "group-0"},
     )
-    deeds = [{**deed, "verbs": ["impersonate-on:user-info:get"]} for deed in (on_maps, on_version)]
+    actions = [
+        {**target, "verbs": ["impersonate-on:user-info:get"]} for target in (on_maps, on_version)
+    ]
     users, groups = (
         _identities(_AUTHENTICATION, "impersonate:user-info", each) for each in ("users", "groups")
     )
     names = {"resourceNames": [f"group-{number}" for number in range(MOST_GROUPS)]}
-    old = [_identities("", "impersonate", each) for each in ("users", "groups")]
-    rights = {
-        USER_INFO: [*deeds, users, groups],
-        NAMED: [*deeds, users, {**groups, **names}],
-        LEGACY: old,
+    legacy = [_identities("", "impersonate", each) for each in ("users", "groups")]
+    permissions = {
+        USER_INFO: [*actions, users, groups],
+        NAMED: [*actions, users, {**groups, **names}],
+        LEGACY: legacy,
     }
-    for group, rules in rights.items():
+    for group, rules in permissions.items():
         subject = {"kind": "Group", "name": group}
         grant(admin, group.replace(":", "-"), rules=rules, to=subject)
 

@@ -1,8 +1,8 @@
-"""The load generator, a Go program, as a process that is told when to go on.
+"""The load generator, a Go program, as a child process that is controlled by lines on stdin.
 
-It connects and says `ready`. In a turn, which begins when it is told, it warms up, says `ready`,
-goes on when it is told again, and tells what came of it. Between turns its connections stay open
-and idle, so turns may be short and contestants take turns quickly.
+It connects and prints `ready`. In a turn, which a line starts, it warms up and prints `ready`.
+After another line it sends the load and prints a report. Between turns its connections stay open
+and idle, so turns can be short and contestants alternate quickly.
 """
 
 import json
@@ -15,11 +15,11 @@ from typing import TypedDict
 
 from bench.measurement import WrongAnswer
 
-_LONGEST_IDLE_SECONDS = 30.0
+_MAX_IDLE_SECONDS = 30.0
 
 
 class LoadReport(TypedDict):
-    """What the load generator tells of one turn."""
+    """The load generator's report of one turn."""
 
     requests: int
     seconds: float
@@ -28,28 +28,28 @@ class LoadReport(TypedDict):
 
 
 class Generator:
-    """The load generator at work for one contestant."""
+    """A running load generator for one contestant."""
 
     def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
         self._process = process
         self._name = name
 
     def turn(self, cpu_seconds: Callable[[], float]) -> tuple[LoadReport, float]:
-        """Have it send for a turn; return what it tells, and the CPU that was used meanwhile."""
+        """Run one turn; return the report, and the CPU time that was used meanwhile."""
         self.go_on()
         self.wait_until_ready()
         started = cpu_seconds()
         self.go_on()
-        told = self.report()
-        return told, cpu_seconds() - started
+        report = self.report()
+        return report, cpu_seconds() - started
 
     def wait_until_ready(self) -> None:
-        """Wait until it is."""
+        """Wait until it prints `ready`; WrongAnswer if it exits."""
         if self._read() != "ready\n":
             raise self._failure()
 
     def go_on(self) -> None:
-        """Tell it to go on."""
+        """Start the next phase."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write("go on\n")
@@ -58,15 +58,15 @@ class Generator:
             raise self._failure() from error
 
     def report(self) -> LoadReport:
-        """Return what it tells at the end of a turn; WrongAnswer if any answer was wrong."""
+        """Return the report at the end of a turn; WrongAnswer if any response was wrong."""
         line = self._read()
         if not line:
             raise self._failure()
-        told: LoadReport = json.loads(line)
-        return told
+        report: LoadReport = json.loads(line)
+        return report
 
     def close(self) -> None:
-        """End it."""
+        """Stop the process."""
         self._process.kill()
         self._process.communicate()
 
@@ -75,13 +75,13 @@ class Generator:
         return self._process.stdout.readline()
 
     def _failure(self) -> WrongAnswer:
-        # It ends by itself, having said why.
+        # It exits by itself, after writing the reason to stderr.
         assert self._process.stderr is not None
         return WrongAnswer(f"{self._name}: {self._process.stderr.read().strip()}")
 
 
 def start_generator(command: Sequence[str], name: str) -> Generator:
-    """Start the load generator for the contestant of that name; it is connected then."""
+    """Start a load generator for the contestant of that name, and wait until it is connected."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     generator = Generator(process, name)
@@ -95,7 +95,7 @@ def start_generator(command: Sequence[str], name: str) -> Generator:
 
 @contextmanager
 def generating(command: Sequence[str], name: str) -> Iterator[Generator]:
-    """Run a load generator for the time of the context."""
+    """Run a load generator for the duration of the context."""
     generator = start_generator(command, name)
     try:
         yield generator
@@ -107,8 +107,8 @@ def generating(command: Sequence[str], name: str) -> Iterator[Generator]:
 class Generators:
     """Load generators that are kept between turns: all of the same kind, one for each contestant.
 
-    Rows are played one after the other, so when another kind is asked for the others are over. Who
-    has not had a turn for long is connected anew: servers close connections that idle.
+    Rows run one after the other, so a new kind means that the others are finished. A generator that
+    was idle for long is restarted, because servers close idle connections.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -116,12 +116,12 @@ class Generators:
     _running: dict[object, tuple[Generator, float]] = field(default_factory=dict)
 
     def keep(self, kind: object, owner: object, start: Callable[[], Generator]) -> Generator:
-        """Return the generator of that kind for a contestant, started if need be."""
+        """Return the generator of that kind for a contestant, started if necessary."""
         if kind != self._kind:
             self.close()
             self._kind = kind
         generator, used_at = self._running.pop(owner, (None, 0.0))
-        if generator is not None and self.clock() - used_at > _LONGEST_IDLE_SECONDS:
+        if generator is not None and self.clock() - used_at > _MAX_IDLE_SECONDS:
             generator.close()
             generator = None
         if generator is None:
@@ -130,7 +130,7 @@ class Generators:
         return generator
 
     def close(self) -> None:
-        """End all of them."""
+        """Stop all generators."""
         for generator, _ in self._running.values():
             generator.close()
         self._running.clear()

@@ -1,4 +1,4 @@
-"""Load on one contestant for one turn, and what that cost it."""
+"""Load on one contestant for one turn, its cost, and the verification of its work."""
 
 import re
 import time
@@ -14,16 +14,16 @@ from bench.measurement import Measurement, WrongAnswer
 from bench.process_cost import cpu_seconds, rss_kib
 from bench.stage import Counts, Stage
 
-# So much of a turn again is sent before it, after everybody has had an answer or two.
+# The warm-up, as a share of a turn, after each connection has had one or two responses.
 _WARM_UP = 0.25
 _AUDIT_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 _SETTLING_SECONDS = 0.2
 _PIECE_BYTES = 1 << 20
 _SCRAPE_SECONDS = 5.0
-# A decision is remembered for ten seconds. Everybody who asks while it is made anew, which may be a
-# thousand at a time, waits for the same review, and none of them had it from memory.
-_FROM_MEMORY = 0.5
+# A decision is cached for ten seconds. All requests that arrive while it is renewed, possibly a
+# thousand, wait for the same review. None of them is a cache hit.
+_MIN_HIT_SHARE = 0.5
 _HITS = re.compile(
     r'^understudy_decision_cache_lookups_total\{[^}]*result="hit"[^}]*\} (\S+)$', re.MULTILINE
 )
@@ -32,20 +32,20 @@ _REVIEWS = re.compile(r"^understudy_access_reviews_total\{[^}]*\} (\S+)$", re.MU
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of a contestant in its turn: the load generator's work and its options."""
+    """The load of one turn: the load generator's kind of work and its options."""
 
     work: str
     options: tuple[str, ...] = ()
     seconds: float = 1.0
     requests: int | None = None
-    """How many requests are sent while connecting, that all answers come to; None if every answer
-    is to a request of its own. The former is not kept: answers would go on coming."""
+    """The number of requests, if they are sent while connecting and have many responses each; None
+    with one response per request. The former is not kept, because responses would continue."""
     is_kept: bool = True
     """Whether connections stay open for the contestant's next turn in the row."""
 
 
 def command(contestant: Contestant, stage: Stage, load: Load) -> tuple[str, ...]:
-    """Return how the load generator is started for a contestant."""
+    """Return the load generator's command line for a contestant."""
     return (
         str(stage.program),
         load.work,
@@ -61,15 +61,15 @@ def command(contestant: Contestant, stage: Stage, load: Load) -> tuple[str, ...]
 
 
 def measure(contestant: Contestant, stage: Stage, load: Load) -> Measurement:
-    """Send the load and return what a request cost; raise WrongAnswer if one went astray."""
+    """Send the load and return the cost per request; WrongAnswer if a request was lost."""
 
-    way = command(contestant, stage, load)
+    arguments = command(contestant, stage, load)
 
     def start() -> Generator:
-        return start_generator(way, contestant.name)
+        return start_generator(arguments, contestant.name)
 
     if load.is_kept and load.requests is None:
-        generator = stage.generators.keep(load, (contestant.pid, way), start)
+        generator = stage.generators.keep(load, (contestant.pid, arguments), start)
         return _turn(generator, Witness(contestant, stage), load)
     stage.generators.close()
     witness = Witness(contestant, stage)
@@ -79,16 +79,16 @@ def measure(contestant: Contestant, stage: Stage, load: Load) -> Measurement:
 
 def _turn(generator: Generator, witness: "Witness", load: Load) -> Measurement:
     contestant = witness.contestant
-    told, used = generator.turn(lambda: _cpu(contestant))
+    report, used = generator.turn(lambda: _cpu(contestant))
     held = _rss(contestant)
     return Measurement(
-        cost=None if contestant.pid is None else used / told["requests"] * 1e6,
-        requests=told["requests"],
-        p50_microseconds=told["p50Microseconds"],
-        p99_microseconds=told["p99Microseconds"],
-        requests_per_second=told["requests"] / told["seconds"],
+        cost=None if contestant.pid is None else used / report["requests"] * 1e6,
+        requests=report["requests"],
+        p50_microseconds=report["p50Microseconds"],
+        p99_microseconds=report["p99Microseconds"],
+        requests_per_second=report["requests"] / report["seconds"],
         rss_kib=held,
-        extra=witness.testify(load.requests or told["requests"]),
+        extra=witness.testify(load.requests or report["requests"]),
     )
 
 
@@ -101,7 +101,7 @@ def _rss(contestant: Contestant) -> float | None:
 
 
 class Witness:
-    """What others can tell of a turn: the upstream, our own metrics, and the audit file."""
+    """Verifies a turn by the upstream's counts, the proxy's metrics, and the audit file."""
 
     def __init__(self, contestant: Contestant, stage: Stage) -> None:
         self.contestant = contestant
@@ -111,23 +111,23 @@ class Witness:
         self._hits = _metric(_HITS, contestant)
 
     def testify(self, requests: int) -> dict[str, float]:
-        """Return what ours did besides; raise WrongAnswer if anybody did less than its work."""
+        """Return extra figures of this proxy; WrongAnswer if a contestant did too little work."""
         arrived = self._arrivals(self._stage.counts())
         if arrived < requests:
             raise WrongAnswer(f"{self.contestant.name}: {arrived} of {requests} requests arrived")
-        told: dict[str, float] = {}
+        figures: dict[str, float] = {}
         if self.contestant.metrics_url:
-            told |= self._decided(arrived)
+            figures |= self._decided(arrived)
         if self.contestant.audit_file is not None:
             _check_audit(self.contestant.audit_file, self._audited, events=arrived)
-            told["auditEvents"] = arrived
-        return told
+            figures["auditEvents"] = arrived
+        return figures
 
     def _decided(self, arrived: int) -> dict[str, float]:
-        """Return what ours tells of its decisions: nearly all from memory, after a review."""
+        """Return the proxy's decision counts; WrongAnswer unless most were cache hits."""
         hits = _metric(_HITS, self.contestant) - self._hits
         reviews = _metric(_REVIEWS, self.contestant)
-        if reviews == 0 or hits < arrived * _FROM_MEMORY:
+        if reviews == 0 or hits < arrived * _MIN_HIT_SHARE:
             raise WrongAnswer(
                 f"{self.contestant.name}: {hits:.0f} decisions from memory and {reviews:.0f} "
                 f"reviews for {arrived} requests"
@@ -135,7 +135,7 @@ class Witness:
         return {"arrived": arrived, "cacheHits": hits, "reviewsSoFar": reviews}
 
     def _arrivals(self, after: Counts) -> int:
-        """Return how many requests arrived, all of them as who they should be from."""
+        """Return how many requests arrived; WrongAnswer if any arrived as another user."""
         arrived = Counter(after.requests_as) - Counter(self._counts.requests_as)
         if set(arrived) != {self.contestant.entry.acting}:
             raise WrongAnswer(f"{self.contestant.name}: requests arrived as {dict(arrived)}")
@@ -150,7 +150,7 @@ def _metric(pattern: re.Pattern[str], contestant: Contestant) -> float:
 
 
 def _check_audit(file: Path, offset: int, *, events: int) -> None:
-    """Every request leaves one event; a thread of its own writes them, so they may come late."""
+    """Check that each request has one audit event; a separate thread writes them, with a delay."""
     deadline = time.monotonic() + _AUDIT_SECONDS
     while (lines := _lines_from(file, offset)) < events and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
@@ -165,7 +165,7 @@ def _lines_from(file: Path, offset: int) -> int:
 
 
 def _size(file: Path | None) -> int:
-    """Return how long a file is once all that came before is in it: events are stored together."""
+    """Return the size of a file once all earlier events are in it: they are written in batches."""
     if file is None:
         return 0
     size, later = -1, file.stat().st_size
@@ -176,5 +176,5 @@ def _size(file: Path | None) -> int:
 
 
 def options(**named: object) -> tuple[str, ...]:
-    """Return options of the load generator by their names, with - for _."""
+    """Return command-line options of the load generator; `_` in a name becomes `-`."""
     return tuple(f"--{name.replace('_', '-')}={value}" for name, value in named.items())

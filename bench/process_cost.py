@@ -1,7 +1,7 @@
-"""What a process and its children use, as the kernel counts it.
+"""CPU time and memory of a process and its children, as the kernel counts them.
 
-CPU time, and not requests per second: on a machine that is shared with client, upstream and
-whatever else runs there, only the time a process was really on a CPU says what a request costs it.
+CPU time is used instead of requests per second. The machine is shared with the client, the upstream
+and other load, so only the CPU time of the process shows the cost of a request.
 """
 
 import os
@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") / 1024
-# The kernel's number for the clock of a whole process, as clock_getcpuclockid(3) makes it: all
-# threads, those that have ended included, in nanoseconds. /proc/PID/stat has the same in steps of
-# 10 ms, which is too coarse for a turn of half a second.
+# The kernel's ID for the clock of a whole process, as clock_getcpuclockid(3) builds it: all threads
+# including ended ones, in nanoseconds. /proc/PID/stat has a resolution of 10 ms, which is too
+# coarse for a turn of half a second.
 _WHOLE_PROCESS = 2
 
 
 def cpu_seconds(pid: int) -> float:
     """Return the seconds that a process, its threads and its running children were on a CPU."""
-    return sum(time.clock_gettime(_clock(one)) for one in family(pid))
+    return sum(time.clock_gettime(_clock(member)) for member in family(pid))
 
 
 def _clock(pid: int) -> int:
@@ -25,8 +25,8 @@ def _clock(pid: int) -> int:
 
 
 def rss_kib(pid: int) -> float:
-    """Return what a process and its children hold in memory now."""
-    return sum(_resident_pages(one) for one in family(pid)) * _PAGE_KIB
+    """Return the resident memory of a process and its children."""
+    return sum(_resident_pages(member) for member in family(pid)) * _PAGE_KIB
 
 
 def _resident_pages(pid: int) -> int:
@@ -34,9 +34,9 @@ def _resident_pages(pid: int) -> int:
 
 
 def family(pid: int) -> list[int]:
-    """Return a process and all that descend from it."""
+    """Return a process and all its descendants."""
     found = [pid]
-    for one in found:
-        for children in Path(f"/proc/{one}/task").glob("*/children"):
+    for member in found:
+        for children in Path(f"/proc/{member}/task").glob("*/children"):
             found += map(int, children.read_text().split())
     return found

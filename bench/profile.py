@@ -1,7 +1,7 @@
-"""`python -m bench.profile`: where the time of a small GET goes, by whose code runs.
+"""`python -m bench.profile`: the CPU time of a small GET by library.
 
-`perf` looks at one contestant a thousand times a second while it serves, and says in which library
-it found it. Needs perf, and the right to use it.
+`perf` samples one contestant a thousand times a second while it serves, and reports the library of
+each sample. Needs perf, and the permission to use it.
 """
 
 import argparse
@@ -21,10 +21,10 @@ from proxy.sandbox.errors import SandboxError
 _SAMPLES_PER_SECOND = 997
 _SHARE = re.compile(r"^ *([0-9.]+)% +(\S+)", re.MULTILINE)
 _MARGIN_SECONDS = 1.0
-# By how the name of a library begins, as perf tells it.
+# By the prefix of the library's name, as perf reports it.
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "kernel": ("[kernel", "[vdso"),
-    # The package cryptography brings an OpenSSL of its own, inside of _rust.
+    # The package cryptography contains its own OpenSSL, in _rust.
     "TLS (OpenSSL)": ("libssl", "libcrypto", "_ssl.", "_rust.", "_cffi_backend."),
     "interpreter": ("libpython", "python", "_asyncio.", "_bisect.", "_datetime.", "_hashlib."),
     "event loop (uvloop)": ("loop.",),
@@ -34,7 +34,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 def parts(report: str) -> dict[str, float]:
-    """Return the percentage of each part, the largest first, from what perf reports by library."""
+    """Return the percentage of each part, largest first, from perf's report by library."""
     found: dict[str, float] = {}
     for share, library in _SHARE.findall(report):
         part = _part(library)
@@ -43,15 +43,15 @@ def parts(report: str) -> dict[str, float]:
 
 
 def _part(library: str) -> str:
-    for part, beginnings in _PARTS.items():
-        if library.startswith(beginnings):
+    for part, prefixes in _PARTS.items():
+        if library.startswith(prefixes):
             return part
     return f"other: {library}"
 
 
 def profile(name: str, *, connections: int, seconds: float) -> dict[str, float]:
-    """Let a contestant serve, and return where its time goes."""
-    (entry,) = (one for one in ENTRIES if one.name == name)
+    """Run a contestant under load, and return the share of CPU time of each part."""
+    (entry,) = (candidate for candidate in ENTRIES if candidate.name == name)
     load = Load("get", options(connections=connections), seconds + _MARGIN_SECONDS)
     with (
         running_stage() as stage,
@@ -68,8 +68,8 @@ def profile(name: str, *, connections: int, seconds: float) -> dict[str, float]:
 
 
 def _record(pid: int | None, samples: Path, seconds: float) -> None:
-    looking = ("--event=cpu-clock", f"--freq={_SAMPLES_PER_SECOND}", f"--pid={pid}")
-    _run("record", *looking, f"--output={samples}", "--", "sleep", str(seconds))
+    sampling = ("--event=cpu-clock", f"--freq={_SAMPLES_PER_SECOND}", f"--pid={pid}")
+    _run("record", *sampling, f"--output={samples}", "--", "sleep", str(seconds))
 
 
 def _run(*arguments: str) -> str:

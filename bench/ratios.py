@@ -1,4 +1,4 @@
-"""Several readings of the same thing as one figure."""
+"""Several readings of one quantity, summarized."""
 
 import statistics
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ class Spread:
 
     @staticmethod
     def over(readings: Iterable[float | None]) -> "Spread | None":
-        """Return the spread of all readings there are; None if there are none."""
+        """Return the spread of the readings that are not None; None if there are none."""
         there = [reading for reading in readings if reading is not None]
         return Spread(statistics.median(there), min(there), max(there)) if there else None
 

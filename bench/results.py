@@ -1,4 +1,4 @@
-"""A run with all its turns as JSON, for later."""
+"""The results of a run, with all its turns, as JSON."""
 
 import json
 import os
@@ -16,7 +16,7 @@ RESULTS = Path(__file__).with_name("results")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run has found: each row, and the bars of it."""
+    """The results of a run: each row, and its bars."""
 
     started_at: datetime
     is_quick: bool
@@ -24,8 +24,13 @@ class Outcome:
 
     @property
     def missed(self) -> list[Judgement]:
-        """Every bar that is not met."""
-        return [one for _, judgements in self.rows for one in judgements if not one.is_met]
+        """Return every bar that is not met."""
+        return [
+            judgement
+            for _, judgements in self.rows
+            for judgement in judgements
+            if not judgement.is_met
+        ]
 
 
 def write_results(outcome: Outcome, directory: Path) -> Path:
@@ -61,11 +66,11 @@ def row_document(played: Played, judgements: Sequence[Judgement]) -> dict[str, A
         },
         "bars": [
             {
-                "bar": str(one.bar),
-                "isMet": one.is_met,
-                "found": None if one.found is None else asdict(one.found),
+                "bar": str(judgement.bar),
+                "isMet": judgement.is_met,
+                "found": None if judgement.found is None else asdict(judgement.found),
             }
-            for one in judgements
+            for judgement in judgements
         ],
         "turns": [
             {"contestant": side.label, **asdict(measurement)} for side, measurement in played.turns

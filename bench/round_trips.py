@@ -1,14 +1,14 @@
-"""Counts how often a decision waits for the API server.
+"""A relay that counts how often a decision waits for the API server.
 
     with ReviewRelay(server, credential, authority) as relay:
         relay.kubeconfig            # for the proxy's reviewer
-        relay.take("bob")           # [{"user-info": 1}, {"user-info": 2}]: bob cost one question,
-                                    # a wait for its answer, and then two questions together
+        relay.take("bob")           # [{"user-info": 1}, {"user-info": 2}]: for bob one review was
+                                    # sent, and after its response two reviews together
 
-The relay stands between a proxy and the real API server. It holds the access reviews that arrive
-until no more come, lets them go all together, and calls that one round trip. What was asked only
-after an answer can never be in the same one; what was asked together is parted only if the machine
-stalls for longer than the hold. So it may count too many, and never too few.
+The relay is between a proxy and the real API server. It holds access reviews until no more arrive,
+forwards them together, and counts that as one round trip. A review that was sent after a response
+can never be in the same round trip. Reviews that were sent together are separated only if the
+machine stalls for longer than the hold. So it may count too many, and never too few.
 """
 
 import asyncio
@@ -36,64 +36,65 @@ _REVIEWS = "/subjectaccessreviews"
 _START_SECONDS = 30.0
 
 
-# How many questions of each mode went together.
+# The number of reviews of each mode in one round trip.
 RoundTrip = Counter[str]
 
 
 def mode_asked(verb: str) -> str:
-    """Return the mode that a review's verb belongs to: all of them name it, but the legacy one."""
+    """Return the mode of a review's verb; all verbs except the legacy one name it."""
     return "legacy" if verb == "impersonate" else verb.split(":")[1]
 
 
 def most_in_one_mode(rounds: Sequence[RoundTrip]) -> int:
-    """Return how many round trips the mode took that took most of them."""
+    """Return the largest number of round trips of any mode."""
     return max(Counter(mode for each in rounds for mode in each).values(), default=0)
 
 
 class Rounds:
-    """Questions by round trip: what has come, waits, and is let go together."""
+    """Reviews by round trip: they are held, and released together."""
 
     def __init__(self, hold_seconds: float) -> None:
         self._hold_seconds = hold_seconds
         self._held: list[asyncio.Future[None]] = []
-        self._asked: list[tuple[str, str]] = []
+        self._pending: list[tuple[str, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._rounds: list[list[tuple[str, str]]] = []
 
     async def join(self, user: str, verb: str) -> None:
-        """Wait until nobody else comes for a while."""
+        """Hold a review until no other has arrived for the hold time."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_later(self._hold_seconds, self._let_go)
-        leaving = loop.create_future()
-        self._held.append(leaving)
-        self._asked.append((user, verb))
-        await leaving
+        self._timer = loop.call_later(self._hold_seconds, self._release)
+        released = loop.create_future()
+        self._held.append(released)
+        self._pending.append((user, verb))
+        await released
 
     def take(self, user: str) -> list[RoundTrip]:
-        """Return what was asked about a user in each round trip so far, and forget it all."""
+        """Return the reviews about a user in each round trip so far, and reset all counts."""
         rounds, self._rounds = self._rounds, []
-        about = [
-            Counter(mode_asked(verb) for whose, verb in asked if whose == user) for asked in rounds
+        by_round = [
+            Counter(mode_asked(verb) for name, verb in reviews if name == user)
+            for reviews in rounds
         ]
-        return [each for each in about if each]
+        return [each for each in by_round if each]
 
-    def _let_go(self) -> None:
-        self._rounds.append(self._asked)
-        held, self._held, self._asked = self._held, [], []
-        for leaving in held:
-            if not leaving.done():
-                leaving.set_result(None)
+    def _release(self) -> None:
+        self._rounds.append(self._pending)
+        held, self._held, self._pending = self._held, [], []
+        for released in held:
+            if not released.done():
+                released.set_result(None)
 
 
-def _asked(spec: Mapping[str, Any]) -> tuple[str, str]:
+def _user_and_verb(spec: Mapping[str, Any]) -> tuple[str, str]:
     attributes = spec.get("resourceAttributes") or spec.get("nonResourceAttributes") or {}
     return spec.get("user", ""), attributes.get("verb", "")
 
 
 class ReviewRelay:
-    """The relay, on an event loop of its own. Use it as a context manager."""
+    """The relay, on its own event loop in a thread. Use it as a context manager."""
 
     def __init__(
         self, server: ApiServer, credential: KeyPair, authority: CertificateAuthority
@@ -128,7 +129,7 @@ class ReviewRelay:
 
     @property
     def kubeconfig(self) -> Path:
-        """Who asks here needs no credential: the relay shows the reviewer's to the server."""
+        """Write and return the kubeconfig; the relay presents the reviewer's credential itself."""
         return write_kubeconfig(
             Path(self._directory.name, "kubeconfig.yaml"),
             url=f"https://{LOOPBACK}:{self._port.number}",
@@ -137,7 +138,7 @@ class ReviewRelay:
         )
 
     def take(self, user: str) -> list[RoundTrip]:
-        """Return the round trips of reviews about a user since the last time."""
+        """Return the round trips of reviews about a user since the last call."""
 
         async def taken() -> list[RoundTrip]:
             return self._rounds.take(user)
@@ -161,10 +162,10 @@ class ReviewRelay:
         connector = aiohttp.TCPConnector(limit=0, ssl=upstream)
         async with aiohttp.ClientSession(connector=connector) as session:
 
-            async def pass_on(request: web.BaseRequest) -> web.Response:
-                return await self._pass_on(request, session)
+            async def forward(request: web.BaseRequest) -> web.Response:
+                return await self._forward(request, session)
 
-            runner = web.ServerRunner(web.Server(pass_on))
+            runner = web.ServerRunner(web.Server(forward))
             await runner.setup()
             site = web.TCPSite(
                 runner, LOOPBACK, self._port.number, ssl_context=context, reuse_port=True
@@ -174,21 +175,21 @@ class ReviewRelay:
             await self._stop.wait()
             await runner.cleanup()
 
-    async def _pass_on(
+    async def _forward(
         self, request: web.BaseRequest, session: aiohttp.ClientSession
     ) -> web.Response:
         body = await request.read()
         if request.path.endswith(_REVIEWS):
-            await self._rounds.join(*_asked(json.loads(body)["spec"]))
+            await self._rounds.join(*_user_and_verb(json.loads(body)["spec"]))
         kind = request.headers.get("Content-Type", "application/json")
         async with session.request(
             request.method,
             self._server.url + request.raw_path,
             data=body,
             headers={"Content-Type": kind, "Accept": "application/json"},
-        ) as answer:
+        ) as response:
             return web.Response(
-                status=answer.status,
-                body=await answer.read(),
+                status=response.status,
+                body=await response.read(),
                 content_type="application/json",
             )

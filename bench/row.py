@@ -1,4 +1,4 @@
-"""One kind of work, and who is compared in it: see the package's docstring."""
+"""One kind of work, and the contestants that it compares: see the package's docstring."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -11,44 +11,44 @@ from bench.measurement import Measurement
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A contestant by its name, under conditions that the row knows; "" are the usual ones."""
+    """A contestant by name, under conditions that the row defines; "" are the default ones."""
 
     entry: str
     variant: str = ""
 
     @property
     def label(self) -> str:
-        """What tables and bars call it."""
+        """Return the name in tables and bars."""
         return f"{self.entry} [{self.variant}]" if self.variant else self.entry
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Who is compared with whom; without a base it only has its turn."""
+    """A side and the base that it is compared with; without a base it is only measured."""
 
     side: Side
     base: Side | None = None
     is_aside: bool = False
-    """For the picture as a whole: no bar needs it, so it is played in every fourth round only."""
+    """Additional information that no bar needs, so it runs in every fourth round only."""
 
     def sides(self) -> tuple[Side, ...]:
-        """Return both, or the only one."""
+        """Return the base and the side, or the side alone."""
         return (self.side,) if self.base is None else (self.base, self.side)
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How often a row is played, and how long one turn is."""
+    """How often a row is run, and the duration of one turn."""
 
     rounds: int
     seconds: float
     size: int = 0
-    """How much there is of what the row lets grow, if anything."""
+    """The size of what the row scales, if anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn is to be."""
+    """The parameters of one turn."""
 
     variant: str
     seconds: float
@@ -57,25 +57,25 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What rows are played in. Its surroundings are given to every entry's `start`."""
+    """The environment of rows. What `open` yields is passed to every entry's `start`."""
 
     name: str
     open: Callable[[], AbstractContextManager[Any]]
     entries: Sequence[Entry]
 
 
-# The surroundings are whatever the row's scene opens.
+# The second argument is what the row's scene yields.
 Measure = Callable[[Contestant, Any, Turn], Measurement]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of work: who is compared, and how one turn of it is measured."""
+    """One kind of work: what is compared, and how one turn of it is measured."""
 
     name: str
     title: str
     unit: str
-    """What the first figure, `Measurement.cost`, is in."""
+    """The unit of the first figure, `Measurement.cost`."""
     scene: Scene
     pairs: tuple[Pair, ...]
     measure: Measure

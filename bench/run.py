@@ -1,4 +1,4 @@
-"""Playing rows: scene by scene, everybody started once."""
+"""Running rows scene by scene; each contestant of a scene is started once."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ Tell = Callable[[Row, Side, Measurement], None]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much of everything: what each row says for a quick or a full run, unless told."""
+    """The effort of a run: each row's own for a quick or a full run, unless overridden."""
 
     is_quick: bool = False
     rounds: int | None = None
@@ -26,16 +26,16 @@ class Extent:
 
     def of(self, row: Row) -> Effort:
         """Return the effort for a row."""
-        usual = row.quick if self.is_quick else row.full
-        return Effort(self.rounds or usual.rounds, self.seconds or usual.seconds, usual.size)
+        default = row.quick if self.is_quick else row.full
+        return Effort(self.rounds or default.rounds, self.seconds or default.seconds, default.size)
 
 
 def run(rows: Sequence[Row], cast: Cast, extent: Extent, tell: Tell) -> Iterator[Played]:
-    """Play rows in their order; yield each when it is done."""
+    """Run rows in order, and yield each when it is complete."""
     chosen = [fitting for row in rows if (fitting := cast.row(row)).pairs]
-    for scene, there in groupby(chosen, key=lambda row: row.scene):
+    for scene, scene_rows in groupby(chosen, key=lambda row: row.scene):
         with scene.open() as surroundings, ExitStack() as running:
-            in_scene = list(there)
+            in_scene = list(scene_rows)
             entries = cast.entries(scene)
             contestants = {
                 name: running.enter_context(entries[name].start(entries[name], surroundings))

@@ -1,16 +1,16 @@
-"""Our own code with a delay in the path of every request, to show that the benchmark notices.
+"""The proxy's code with a delay in every request, to show that the benchmark detects it.
 
     python -m bench --slowed-by 50      # must print `bar missed` and end with 1
 
-A copy of the sources gets a loop at the start of `Pipeline.begin`, which every request comes
-through. Should that have another name one day, this fails rather than measure what was not slowed.
+A copy of the sources gets a loop at the start of `Pipeline.handle`, which every request passes
+through. If that method is renamed, this fails instead of measuring code without the delay.
 """
 
 import ast
 import shutil
 from pathlib import Path
 
-_FILE, _CLASS, _METHOD = Path("proxy/pipeline/pipeline.py"), "Pipeline", "begin"
+_FILE, _CLASS, _METHOD = Path("proxy/pipeline/pipeline.py"), "Pipeline", "handle"
 _DELAY = (
     "import time as _time; _until = _time.perf_counter() + {seconds!r}\n"
     "{indent}while _time.perf_counter() < _until: pass\n{indent}"
@@ -18,7 +18,7 @@ _DELAY = (
 
 
 def slowed_code(project: Path, directory: Path, *, microseconds: float) -> Path:
-    """Copy our code into an empty directory, slowed by that much CPU a request; return it."""
+    """Copy the code to an empty directory, with that much CPU added per request; return it."""
     shutil.copytree(
         project / "proxy", directory / "proxy", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -28,7 +28,7 @@ def slowed_code(project: Path, directory: Path, *, microseconds: float) -> Path:
 
 
 def slowed_source(source: str, *, microseconds: float) -> str:
-    """Return the source of the pipeline with the delay in it; ValueError if the place is gone."""
+    """Return the pipeline's source with the delay; ValueError if the method is not found."""
     first = _first_statement(source)
     lines = source.splitlines(keepends=True)
     indent = " " * first.col_offset
@@ -39,7 +39,7 @@ def slowed_source(source: str, *, microseconds: float) -> str:
 
 
 def _first_statement(source: str) -> ast.stmt:
-    """Return what the method does first, after its docstring."""
+    """Return the first statement of the method, after its docstring."""
     for found in ast.walk(ast.parse(source)):
         if isinstance(found, ast.ClassDef) and found.name == _CLASS:
             for method in found.body:

@@ -1,4 +1,4 @@
-"""What every contestant is given: certificates, tokens, and the upstream behind it.
+"""The environment of the data-plane rows: certificates, tokens, and the upstream.
 
 with running_stage() as stage:
     stage.upstream_url, stage.client_token, stage.counts()
@@ -22,7 +22,7 @@ from proxy.sandbox.programs.go_program import go_program
 
 CALLER = "bob"
 WANTED = "alice"
-# Whom the upstream takes a proxy for that shows its own credential and names nobody.
+# The user of a proxy that presents its own credential without impersonation.
 OWN_NAME = "system:serviceaccount:understudy:understudy"
 _SOURCE = Path(__file__).with_name("go")
 # A service account's token is about a kilobyte.
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the upstream has been asked so far, and by which name."""
+    """The requests that the upstream has received so far, by user name."""
 
     requests_as: dict[str, int]
     token_reviews: int
@@ -46,7 +46,7 @@ def _new_token() -> BearerToken:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The surroundings of one run, in a directory of its own."""
+    """The environment of one run, in its own directory."""
 
     directory: Path
     program: Path
@@ -54,41 +54,41 @@ class Stage:
     client_token: BearerToken = field(default_factory=_new_token)
     own_token: BearerToken = field(default_factory=_new_token)
     generators: Generators = field(default_factory=Generators)
-    """Load that is kept connected between turns."""
+    """Load generators that stay connected between turns."""
 
     @property
     def authority_file(self) -> Path:
-        """The CA behind every server here."""
+        """Return the CA file of all servers."""
         return self.directory / "authority.crt"
 
     @property
     def client_token_file(self) -> Path:
-        """The credential that the load shows to every contestant."""
+        """Return the file of the token that clients present to each contestant."""
         return self.directory / "client-token"
 
     @property
     def own_token_file(self) -> Path:
-        """The credential that every contestant shows to the upstream."""
+        """Return the file of the token that each contestant presents to the upstream."""
         return self.directory / "own-token"
 
     @property
     def upstream_url(self) -> str:
-        """Where the upstream listens."""
+        """Return the URL of the upstream."""
         return f"https://{self.address_of('upstream')}"
 
     def address_of(self, name: str) -> str:
-        """Return where a part that was started under this name listens."""
+        """Return the address of a component that was started under this name."""
         return f"{LOOPBACK}:{self._port_file(name).read_text()}"
 
     def _port_file(self, name: str) -> Path:
         return self.directory / f"{name}.port"
 
     def issue_serving(self, name: str) -> tuple[Path, Path]:
-        """Write a certificate for a server of ours, and its key."""
+        """Write a serving certificate and its key, and return both paths."""
         return self.servers.issue_server(LOOPBACK).write(self.directory, name)
 
     def start_part(self, part: str, name: str, *options: str) -> ChildProcess:
-        """Start a server among the Go parts; its port is in `NAME.port` when this returns."""
+        """Start a server of the Go program; its port is in `NAME.port` when this returns."""
         certificate, key = self.issue_serving(name)
         port_file = self._port_file(name)
         port_file.unlink(missing_ok=True)
@@ -108,20 +108,20 @@ class Stage:
         return process
 
     def counts(self) -> Counts:
-        """Ask the upstream what it has seen."""
+        """Return the upstream's request counts."""
         client = ApiClient(self.upstream_url, ca_pem=self.servers.certificate_pem)
-        told = json.loads(client.request("GET", "/counts").body)
-        return Counts(told["requestsAs"], told["tokenReviews"], told["accessReviews"])
+        counts = json.loads(client.request("GET", "/counts").body)
+        return Counts(counts["requestsAs"], counts["tokenReviews"], counts["accessReviews"])
 
 
 def bench_program() -> Path:
-    """Return the Go parts, built if need be; OSError, SubprocessError."""
+    """Return the Go program, built if necessary; OSError, SubprocessError."""
     return go_program("bench", _SOURCE)
 
 
 @contextmanager
 def running_stage() -> Iterator[Stage]:
-    """Build the Go parts if need be, start the upstream, and clear everything away on leaving."""
+    """Build the Go program if necessary, start the upstream, and clean up on exit."""
     program = bench_program()
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as directory:
         stage = Stage(Path(directory), program)

@@ -1,4 +1,4 @@
-"""What people read: progress turn by turn, and a table for each row."""
+"""Printed output: progress by turn, and a table for each row."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -19,13 +19,13 @@ def progress(row: Row, side: Side, found: Measurement) -> str:
 
 
 def table(played: Played, judgements: Sequence[Judgement]) -> str:
-    """Return the table of a row, and what came of its bars."""
+    """Return the table of a row, with the results of its bars."""
     row, columns = played.row, _ratio_columns(played)
     header = ["", row.unit, *columns, "p50", "p99", "per second", "RSS"]
     lines = [header, *(_line(played, label, list(columns.values())) for label in played.labels)]
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     shown = [any(cells[1:]) for cells in zip(*lines, strict=True)]
-    told = [
+    cells = [
         "  "
         + "  ".join(
             cell.ljust(width)
@@ -34,16 +34,16 @@ def table(played: Played, judgements: Sequence[Judgement]) -> str:
         ).rstrip()
         for line in lines
     ]
-    verdicts = [f"  {judgement}" for judgement in judgements]
-    return "\n".join([f"{row.name}: {row.title}", *told, *_extras(played), *verdicts])
+    results = [f"  {judgement}" for judgement in judgements]
+    return "\n".join([f"{row.name}: {row.title}", *cells, *_extras(played), *results])
 
 
 def legend(rows: Iterable[Played]) -> str:
-    """Return who everybody is who had a turn, for the end of all tables."""
-    known: dict[str, str] = {}
+    """Return the descriptions of all contestants, printed after the tables."""
+    descriptions: dict[str, str] = {}
     for played in rows:
-        known |= played.descriptions
-    width = max(map(len, known), default=0)
+        descriptions |= played.descriptions
+    width = max(map(len, descriptions), default=0)
     return "\n".join(
         textwrap.fill(
             description,
@@ -52,14 +52,14 @@ def legend(rows: Iterable[Played]) -> str:
             subsequent_indent=" " * (width + 4),
             break_on_hyphens=False,
         )
-        for name, description in known.items()
+        for name, description in descriptions.items()
     )
 
 
 def _ratio_columns(played: Played) -> dict[str, dict[str, str]]:
-    """Return the columns of ratios by their heads, and the base of each contestant there.
+    """Return the columns of ratios by their headings, with the base of each contestant.
 
-    A column for each base; one for all of them if nobody is compared twice.
+    There is a column for each base, or one for all if no contestant is compared twice.
     """
     pairs = list(played.neighbours)
     if len(played.bases) > 1 and len(pairs) == len({label for label, _ in pairs}):
@@ -90,11 +90,11 @@ def _milliseconds(found: Spread | None) -> str:
 
 
 def _extras(played: Played) -> list[str]:
-    """Return a line for each contestant with what only this row, or only ours, tells."""
+    """Return a line for each contestant with its extra figures."""
     lines = []
     for label in played.labels:
-        names = dict.fromkeys(name for one in played.of(label) for name in one.extra)
-        told = [f"{name} {_amount(played.spread(label, name))}" for name in names]
-        if told:
-            lines.append(f"  {label}: {', '.join(told)}")
+        names = dict.fromkeys(name for found in played.of(label) for name in found.extra)
+        figures = [f"{name} {_amount(played.spread(label, name))}" for name in names]
+        if figures:
+            lines.append(f"  {label}: {', '.join(figures)}")
     return lines

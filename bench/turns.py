@@ -1,8 +1,8 @@
-"""Who has a turn when, and how turns are compared: only neighbours, because the machine is noisy.
+"""The order of turns, and their comparison: only neighbours, because the machine is noisy.
 
-The two of a pair are played directly after each other. A turn that has just been is not repeated
-for the next pair, so `us` between `go-default` and `go-pooled` is the neighbour of both. Every
-second round goes backwards, so that nobody always comes first.
+The two contestants of a pair run directly after each other. The preceding turn is not repeated for
+the next pair, so `us` between `go-default` and `go-pooled` is the neighbour of both. Every second
+round runs backwards, so that no contestant is always first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ Both = tuple[Measurement, Measurement]
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """All turns of a row, and which of them were neighbours: the side's first, then its base's."""
+    """All turns of a row, and the pairs of neighbours: the side's turn first, then its base's."""
 
     row: Row
     turns: list[tuple[Side, Measurement]] = field(default_factory=list)
@@ -28,39 +28,39 @@ class Played:
 
     @property
     def labels(self) -> list[str]:
-        """Everybody who had a turn, in the order of their first one."""
+        """Return the labels of all sides, in the order of their first turns."""
         return list(dict.fromkeys(side.label for side, _ in self.turns))
 
     @property
     def bases(self) -> list[str]:
-        """Everybody that somebody was compared with."""
+        """Return the labels of all bases of comparison."""
         return list(dict.fromkeys(base for _, base in self.neighbours))
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """Who everybody is who had a turn: what it does, and what to bear in mind about it."""
+        """Return the descriptions of all contestants that had a turn, by name."""
         names = {side.entry for side, _ in self.turns}
         return {
             entry.name: entry.description for entry in self.row.scene.entries if entry.name in names
         }
 
     def of(self, label: str) -> list[Measurement]:
-        """Return all that was measured of somebody."""
+        """Return all measurements of a side."""
         return [found for side, found in self.turns if side.label == label]
 
     def spread(self, label: str, figure: str = "cost") -> Spread | None:
-        """Return somebody's figure over all turns; None if it has none."""
-        return Spread.over(one.figure(figure) for one in self.of(label))
+        """Return a side's figure over all turns; None if it has none."""
+        return Spread.over(measurement.figure(figure) for measurement in self.of(label))
 
     def ratio(self, label: str, base: str, figure: str = "cost") -> Spread | None:
-        """Return a figure as a share of the base's, pair by pair; None if they never met."""
+        """Return the ratio of a figure to the base's, by pair; None if they were never compared."""
         return Spread.over(
             mine / others if mine is not None and others else None
             for mine, others in self._figures(label, base, figure)
         )
 
     def added(self, label: str, base: str, figure: str = "cost") -> Spread | None:
-        """Return what somebody's figure is above the base's, pair by pair."""
+        """Return the difference of a side's figure to the base's, by pair."""
         return Spread.over(
             mine - others if mine is not None and others is not None else None
             for mine, others in self._figures(label, base, figure)
@@ -74,9 +74,9 @@ class Played:
 
 
 def play(row: Row, rounds: int, measure: Callable[[Side], Measurement]) -> Played:
-    """Let everybody of a row have their turns, round by round."""
+    """Run all turns of a row, round by round."""
     played = Played(row)
-    # The last rounds that would not make four any more are for what is compared only.
+    # The last rounds, fewer than four, contain only the pairs that are not asides.
     asides = range(0, max(rounds - _ASIDE_EVERY + 1, 1), _ASIDE_EVERY)
     pairs = [
         pair
@@ -87,7 +87,7 @@ def play(row: Row, rounds: int, measure: Callable[[Side], Measurement]) -> Playe
         last = played.turns[-1][0] if played.turns else None
         for side in _due(pair, last, following):
             played.turns.append((side, measure(side)))
-        _note(pair, played)
+        _record(pair, played)
     return played
 
 
@@ -97,15 +97,15 @@ def _in_round(pairs: Sequence[Pair], number: int, *, with_asides: bool) -> list[
 
 
 def _due(pair: Pair, last: Side | None, following: Pair | None) -> tuple[Side, ...]:
-    """Return who has to play for a pair, in the order that spares the pair after it a turn."""
+    """Return the sides to run for a pair, in the order that saves the next pair a turn."""
     sides = pair.sides()
     if last in sides and len(sides) > 1:
         return tuple(side for side in sides if side != last)
-    wanted = () if following is None else following.sides()
-    return sides[::-1] if pair.base in wanted and pair.side not in wanted else sides
+    upcoming = () if following is None else following.sides()
+    return sides[::-1] if pair.base in upcoming and pair.side not in upcoming else sides
 
 
-def _note(pair: Pair, played: Played) -> None:
+def _record(pair: Pair, played: Played) -> None:
     if pair.base is not None:
         found = dict(played.turns[-2:])
         played.neighbours.setdefault((pair.side.label, pair.base.label), []).append(

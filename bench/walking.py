@@ -1,10 +1,10 @@
-"""Load that comes in turns over connections that stay open, for one name or for many.
+"""Load in short turns over connections that stay open, for one object name or for many.
 
     with Walks(program) as walks:
-        walk = walks.to(way)                # connected, and every name asked for once
-        step = walk.turn(0.2, pid)         # of load, and the CPU of that process meanwhile
+        walk = walks.to(way)                # connected, and every name requested once
+        step = walk.turn(0.2, pid)         # load, and the CPU of that process meanwhile
 
-Turns may be short and alternate quickly, so that whatever else the machine does meets everybody.
+Turns may be short and alternate quickly, so that other load of the machine affects all equally.
 """
 
 import json
@@ -25,7 +25,7 @@ from bench.process_cost import cpu_seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """What is asked, of whom, by whom."""
+    """The requests of a load generator: address, credential, target."""
 
     address: str
     authority_file: Path
@@ -33,12 +33,12 @@ class Way:
     connections: int
     target: str
     body_sha256: str = ""
-    """What every body must be; if empty, the object of the Go upstream."""
+    """The expected digest of every body; if empty, that of the Go upstream's object."""
     wanted: str = ""
     groups: int = 0
     first: int = 0
     names: int = 0
-    """How many names below the target are asked for, each in its turn; 0: the target alone."""
+    """How many names below the target are requested, in rotation; 0: the target alone."""
 
     def options(self) -> list[str]:
         """Return the load generator's options."""
@@ -58,15 +58,15 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What came of one turn of load: what was answered, and what it cost."""
+    """The result of one turn of load: the generator's report, and the CPU cost."""
 
     told: LoadReport
     cpu_microseconds: float
-    """Of CPU of the process, for a request."""
+    """CPU time of the process, per request."""
 
 
 class Walk:
-    """A load generator that is connected and warm, and idle between its turns."""
+    """A load generator that is connected and warmed up, and idle between its turns."""
 
     def __init__(self, program: Path, way: Way) -> None:
         pipe = subprocess.PIPE
@@ -77,7 +77,7 @@ class Walk:
             raise self._failure()
 
     def turn(self, seconds: float, pid: int) -> Step:
-        """Ask for that long; WrongAnswer if any answer was not the expected one."""
+        """Send requests for that long; WrongAnswer if any response was wrong."""
         assert self._generator.stdin is not None
         started = cpu_seconds(pid)
         self._generator.stdin.write(f"{seconds}\n")
@@ -86,11 +86,11 @@ class Walk:
         used = cpu_seconds(pid) - started
         if not line:
             raise self._failure()
-        told: LoadReport = json.loads(line)
-        return Step(told, used / told["requests"] * 1e6)
+        report: LoadReport = json.loads(line)
+        return Step(report, used / report["requests"] * 1e6)
 
     def close(self) -> None:
-        """End the load generator."""
+        """Stop the load generator."""
         self._generator.kill()
         with self._generator:
             pass  # leaving closes its pipes and waits for it
@@ -100,9 +100,9 @@ class Walk:
         return self._generator.stdout.readline()
 
     def _failure(self) -> WrongAnswer:
-        # It ends by itself, having said why.
-        _, said = self._generator.communicate()
-        return WrongAnswer(said.strip())
+        # It exits by itself, after writing the reason to stderr.
+        _, message = self._generator.communicate()
+        return WrongAnswer(message.strip())
 
 
 class Walks:
@@ -125,11 +125,11 @@ class Walks:
         self._cleanup.close()
 
     def has(self, way: Way) -> bool:
-        """Tell whether somebody went this way already, and so has asked for all its names."""
+        """Return whether a generator for this load exists, and so has requested all its names."""
         return way in self._walks
 
     def to(self, way: Way) -> Walk:
-        """Return the load generator that goes this way."""
+        """Return the load generator for this load, started if necessary."""
         walk = self._walks.get(way)
         if walk is None:
             walk = self._walks[way] = Walk(self._program, way)
@@ -140,7 +140,8 @@ class Walks:
 def quiet_mean(costs: Sequence[float]) -> float:
     """Return the mean of the cheapest quarter of some short turns.
 
-    What others do on the machine makes a turn dearer and never cheaper, so the cheapest are those
-    with least of it. On a busy machine that halved the error of a difference beside means of all.
+    Other load of the machine makes a turn more expensive and never cheaper, so the cheapest turns
+    are those with the least of it. On a busy machine this halved the error of a difference,
+    compared with means of all turns.
     """
     return statistics.mean(sorted(costs)[: math.ceil(len(costs) / 4)])

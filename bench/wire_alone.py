@@ -1,10 +1,10 @@
-"""Our wire code alone: a proxy that decides nothing, reads nothing, and counts nothing.
+"""The proxy's wire code alone: without authentication, authorization, parsing and metrics.
 
     python -m bench.wire_alone --upstream=https://... --authority=... ...
 
-Both TLS sessions, sockets and event loop are those of the product (`proxy/wire`). Each client has a
-connection to the upstream of its own; its head is rewritten once, and equal ones are known again.
-What it costs is what is left of us if everything is taken away that a proxy is for.
+Both TLS sessions, sockets and event loop are those of the product (`proxy/wire`). Each client has
+its own connection to the upstream. Its head is rewritten once and cached for identical requests.
+The cost is the lower bound of the proxy's cost.
 """
 
 import argparse
@@ -29,7 +29,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What both ends need to know."""
+    """The configuration of both connections."""
 
     serving: SSL.Context
     trust: ssl.SSLContext
@@ -38,14 +38,14 @@ class Ends:
     identity: list[bytes]
 
     def rewrite(self, head: bytes) -> bytes:
-        """Return a head under our own credential, and as who we are told to say."""
+        """Return a head with the proxy's credential, impersonating the configured user."""
         lines = head.removesuffix(_HEAD_END).split(b"\r\n")
         kept = [line for line in lines if not line.lower().startswith(_IDENTITY)]
         return b"\r\n".join((*kept, *self.identity, b"", b""))
 
 
 class _End(TLSConnection):
-    """One end: what comes goes to the other, and both end together."""
+    """One connection: its bytes are forwarded to the other, and both are closed together."""
 
     __slots__ = ("other",)
 
@@ -64,25 +64,25 @@ class _End(TLSConnection):
         self.leave()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """End the other, too."""
+        """Close the other connection, too."""
         self.leave()
 
     def pause_writing(self) -> None:
-        """Let the other end wait."""
+        """Pause reading from the other connection."""
         if self.other is not None:
             self.other.read_on(reads=False)
 
     def resume_writing(self) -> None:
-        """Let it go on."""
+        """Resume reading from the other connection."""
         if self.other is not None:
             self.other.read_on(reads=True)
 
     def read_on(self, *, reads: bool) -> None:
-        """Take what comes, or let it wait."""
+        """Resume or pause reading."""
         self._set_reading(reads=reads)
 
     def leave(self) -> None:
-        """End both."""
+        """Close both connections."""
         other, self.other = self.other, None
         self._abort()
         if other is not None:
@@ -104,7 +104,7 @@ class _Upstream(_End):
         self._waiting.clear()
 
     def send(self, data: bytes) -> None:
-        """Send now, or as soon as anything can be sent."""
+        """Send now, or after the handshake."""
         if self.is_secured:
             self.write(data)
         else:
@@ -118,7 +118,7 @@ class _Client(_End):
         super().__init__(ServerTLS(ends.serving))
         self._ends = ends
         self._rewritten: dict[bytes, bytes] = {}
-        # A head may arrive in pieces, and a body may follow it.
+        # A head may arrive in several parts, and a body may follow it.
         self._partial = b""
         self._body_left = 0
         self._upstream = _Upstream(ends)
@@ -169,7 +169,7 @@ async def _serve(ends: Ends) -> None:
 
 
 def main() -> None:
-    """Serve on any free port of the loopback until told to end."""
+    """Serve on any free loopback port until terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     for option in ("upstream", "acting"):
         parser.add_argument(f"--{option}", required=True)

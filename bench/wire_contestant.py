@@ -1,4 +1,4 @@
-"""Our wire code alone, as a contestant: how much of our cost no decision and no count adds to."""
+"""The proxy's wire code alone, as a contestant: the cost without authorization and metrics."""
 
 from contextlib import AbstractContextManager
 
@@ -13,8 +13,8 @@ def _start(entry: Entry, stage: Stage) -> AbstractContextManager[Contestant]:
 
 WIRE = Entry(
     "wire",
-    "our TLS, sockets and event loop alone: bytes pass, nobody is asked who they are, nothing is"
-    " decided, counted or logged",
+    "the proxy's TLS, sockets and event loop alone: bytes are relayed without authentication,"
+    " authorization, metrics or logs",
     _start,
     acting=WANTED,
 )

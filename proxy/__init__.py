@@ -1,4 +1,4 @@
-"""Understudy: a proxy before kube-apiserver that decides who may act as whom.
+"""Understudy: an impersonating reverse proxy in front of kube-apiserver.
 
-Read `pipeline.py` first: it is the path of a request. `core` holds every decision and does no I/O.
+Read `pipeline/pipeline.py` first: it is the request path. `core` makes every decision without I/O.
 """

@@ -1,4 +1,4 @@
-"""`python -m proxy` is `understudy`."""
+"""Entry point of `python -m proxy`, equal to the command `understudy`."""
 
 from proxy.cli.main import run
 

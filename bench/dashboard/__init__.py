@@ -1,1 +1,1 @@
-"""A picture of the Grafana dashboard on data of a real run: `make dashboard-picture`."""
+"""An image of the Grafana dashboard with data of a real run: `make dashboard-picture`."""

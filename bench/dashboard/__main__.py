@@ -1,4 +1,4 @@
-"""`python -m bench.dashboard FILE.png`: play a drama before two proxies, and draw the dashboard."""
+"""`python -m bench.dashboard FILE.png`: run a scenario on two proxies, and draw the dashboard."""
 
 import argparse
 import json
@@ -21,15 +21,15 @@ from proxy.sandbox.programs.binaries import find_binaries
 from proxy.sandbox.proxy_process import ProxyProcess
 
 REPLICAS = ("understudy-1", "understudy-2")
-# Scraped every second, so ten seconds are what minutes are elsewhere.
+# Metrics are scraped every second, so ten seconds correspond to minutes in production.
 INTERVAL, STEP = "10s", "1s"
 STEP_SECONDS = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the picture, and return the exit code."""
+    """Write the image, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.dashboard", description=__doc__)
-    parser.add_argument("file", type=Path, help="where the picture goes")
+    parser.add_argument("file", type=Path, help="the image file to write")
     file: Path = parser.parse_args(arguments).file
     recorded = record()
     shown = list(panels(json.loads(DASHBOARD.read_text())))
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def record() -> list[Series]:
-    """Return what two proxies showed during the drama."""
+    """Return the metrics of two proxies during the scenario."""
     with ControlPlane(find_binaries()) as control_plane, ExitStack() as running:
         options = ApiServerOptions(name="upstream", constrained_impersonation=False)
         server = running.enter_context(closing(control_plane.start_api_server(options)))
@@ -53,7 +53,7 @@ def record() -> list[Series]:
 
 @contextmanager
 def _replica(control_plane: ControlPlane, server: ApiServer) -> Iterator[tuple[ProxyProcess, str]]:
-    """Run a proxy with an audit log; yield it, and where its metrics are."""
+    """Run a proxy with an audit log; yield it and its metrics URL."""
     with ReservedPort() as port, tempfile.TemporaryDirectory() as directory:
         settings: dict[str, dict[str, Any]] = {
             "admin": {"address": f"{LOOPBACK}:{port.number}"},
@@ -64,18 +64,18 @@ def _replica(control_plane: ControlPlane, server: ApiServer) -> Iterator[tuple[P
 
 
 def answers(shown: Sequence[Panel], recorded: Sequence[Series]) -> list[list[Series]]:
-    """Return each panel's series, over all that was recorded, named as its legend names them."""
-    moments = [at for one in recorded for at, _ in one.samples]
-    # What comes after the drama is only the last watches, which end by themselves.
-    window = Window(min(moments), min(max(moments), min(moments) + SECONDS), STEP_SECONDS)
+    """Return each panel's series over the recording, labelled as in its legend."""
+    times = [at for series in recorded for at, _ in series.samples]
+    # After the scenario only the last watches remain, which end by themselves.
+    window = Window(min(times), min(max(times), min(times) + SECONDS), STEP_SECONDS)
     queries = [query for panel in shown for query in panel.queries]
     texts = [query.expression(INTERVAL, STEP) for query in queries]
     found = iter(evaluate(window, recorded, texts))
     return [
         [
-            Series({"label": query.label(one.labels)}, one.samples)
+            Series({"label": query.label(series.labels)}, series.samples)
             for query in panel.queries
-            for one in next(found)
+            for series in next(found)
         ]
         for panel in shown
     ]

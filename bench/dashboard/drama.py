@@ -1,7 +1,8 @@
-"""A minute and a half in which something happens to every panel.
+"""A scenario of 90 seconds that produces data for every panel.
 
-Callers come as themselves and as others, by each mode; one is legacy, for a while; a stranger tries
-doors; somebody guesses tokens; watches stay open; and the API server is gone for ten seconds.
+Callers send requests as themselves and as other users, with each impersonation mode and, for a
+while, with legacy impersonation. One caller has no permissions, another guesses tokens. Watches
+stay open, and the API server is down for some seconds.
 """
 
 import random
@@ -34,7 +35,7 @@ Header = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Somebody who asks for the same again and again, between two moments."""
+    """A client that repeats one request from a start time to an end time."""
 
     credential: Credential
     target: str
@@ -43,18 +44,18 @@ class Part:
     starts: float = 0.0
     ends: float = SECONDS
     changes_identity: bool = False
-    """Asks as somebody else each time, so that nothing is remembered."""
+    """Whether each request has a new wanted user, so that no decision is cached."""
 
 
 def play(server: ApiServer, replicas: Sequence[ProxyProcess], parts: Sequence[Part]) -> None:
-    """Let all parts act at once, at one replica or the other, and take the API server away."""
+    """Run all clients concurrently, spread over the replicas, and stop the API server meanwhile."""
     begun = time.monotonic()
 
     def elapsed() -> float:
         return time.monotonic() - begun
 
     threads = [
-        threading.Thread(target=_act, args=(part, replicas[number % len(replicas)], elapsed))
+        threading.Thread(target=_run_client, args=(part, replicas[number % len(replicas)], elapsed))
         for number, part in enumerate(parts)
     ]
     for thread in threads:
@@ -68,35 +69,33 @@ def play(server: ApiServer, replicas: Sequence[ProxyProcess], parts: Sequence[Pa
         thread.join()
 
 
-def _wait_until(moment: float, elapsed: Callable[[], float]) -> None:
-    time.sleep(max(0.0, moment - elapsed()))
+def _wait_until(seconds: float, elapsed: Callable[[], float]) -> None:
+    time.sleep(max(0.0, seconds - elapsed()))
 
 
-def _act(part: Part, replica: ProxyProcess, elapsed: Callable[[], float]) -> None:
+def _run_client(part: Part, replica: ProxyProcess, elapsed: Callable[[], float]) -> None:
     _wait_until(part.starts, elapsed)
     client = replica.client(part.credential)
     while elapsed() < part.ends:
         try:
             with client.connect() as connection:
-                _ask_again_and_again(part, connection, elapsed)
+                _send_repeatedly(part, connection, elapsed)
         except (OSError, HTTPException):
             time.sleep(_RETRY_SECONDS)
 
 
-def _ask_again_and_again(
-    part: Part, connection: ApiConnection, elapsed: Callable[[], float]
-) -> None:
+def _send_repeatedly(part: Part, connection: ApiConnection, elapsed: Callable[[], float]) -> None:
     while elapsed() < part.ends:
         headers = list(part.headers)
         if part.changes_identity:
             headers = [("Impersonate-User", f"customer-{random.randrange(10_000)}")]
         connection.request("GET", part.target, headers=headers)
-        # As in a queue: never in step with the others.
+        # Poisson arrivals, so that clients are not synchronized.
         time.sleep(random.expovariate(part.per_second))
 
 
 def cast(control_plane: ControlPlane, server: ApiServer) -> list[Part]:
-    """Put everybody into the cluster, with their rights, and return their parts."""
+    """Create the users with their permissions, and return the clients."""
     admin = server.admin
     create_namespace(admin, "shop")
     for node in ("node-1", "node-2"):
@@ -106,7 +105,7 @@ def cast(control_plane: ControlPlane, server: ApiServer) -> list[Part]:
     pod = create_pod(admin, "shop", "agent-1", node="node-1", service_account="agent")
     agent = token_for(admin, "shop", "agent", pod=pod)
     certificate = control_plane.clients.issue_client
-    for name, rules in _RIGHTS.items():
+    for name, rules in _PERMISSIONS.items():
         subject = _subject(name)
         grant(admin, f"dashboard-{name}", rules=rules, to=subject)
     as_alice = [("Impersonate-User", "alice")]
@@ -152,7 +151,7 @@ def _mode(mode: str, resource: str) -> list[dict[str, list[str]]]:
 
 
 _READS = [{"verbs": ["list", "watch"], "apiGroups": [""], "resources": ["pods"]}]
-_RIGHTS = {
+_PERMISSIONS = {
     "system:authenticated": _READS,
     "agent": _mode("associated-node", "nodes"),
     "deputy": _mode("user-info", "users"),

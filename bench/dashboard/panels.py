@@ -1,4 +1,4 @@
-"""The dashboard's panels as values: what is asked, and how it is shown."""
+"""The dashboard's panels as values: their queries and their presentation."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,24 +11,24 @@ DASHBOARD = Path(__file__).parents[2] / "manifests" / "dashboards" / "understudy
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression of a panel, as Grafana keeps it, and the pattern of its legend."""
+    """One expression of a panel, as stored by Grafana, and its legend format."""
 
     template: str
     legend: str
 
     def expression(self, interval: str, step: str = "1m") -> str:
-        """Return the expression with every variable filled in: all jobs, all replicas."""
+        """Return the expression with all variables replaced: all jobs, all replicas."""
         filled = self.template.replace("$__rate_interval", interval).replace("$__interval", step)
         return filled.replace("$job", ".*").replace("$instance", ".*")
 
     def label(self, labels: Mapping[str, str]) -> str:
-        """Return what the legend calls a series; a label that it does not have is empty."""
+        """Return the legend of a series; a missing label is empty."""
         return re.sub(r"{{(\w+)}}", lambda match: labels.get(match[1], ""), self.legend).strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel, and its place on a grid that is 24 wide."""
+    """A panel, and its position on a grid of 24 columns."""
 
     kind: str
     title: str

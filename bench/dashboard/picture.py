@@ -1,4 +1,4 @@
-"""The dashboard drawn on paper: each panel at its place, with its title, unit and legend."""
+"""The dashboard as an image: each panel at its position, with title, unit and legend."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,9 +24,9 @@ def draw(panels: Sequence[Panel], answers: Sequence[Sequence[Series]], file: Pat
     mpl.use("Agg")
     height = max(panel.place["y"] + panel.place["h"] for panel in panels)
     figure = Figure(figsize=(_INCHES_WIDE, height * _INCHES_HIGH), facecolor="white")
-    moments = [at for series in answers for one in series for at, _ in one.samples]
-    span = min(moments), max(moments)
-    for panel, series in zip(panels, answers, strict=True):
+    times = [at for group in answers for series in group for at, _ in series.samples]
+    span = min(times), max(times)
+    for panel, shown in zip(panels, answers, strict=True):
         place = _place(panel, height)
         match panel.kind:
             case "row":
@@ -35,20 +35,20 @@ def draw(panels: Sequence[Panel], answers: Sequence[Sequence[Series]], file: Pat
                     left, bottom + tall / 4, panel.title, size=13, weight="bold", color=_INK
                 )
             case "stat":
-                _draw_figure(figure.add_axes(place), panel, series)
+                _draw_figure(figure.add_axes(place), panel, shown)
             case _:
-                _draw_lines(figure.add_axes(place), panel, series, span)
+                _draw_lines(figure.add_axes(place), panel, shown, span)
     figure.savefig(file, dpi=_DOTS_PER_INCH, metadata={"Software": None})
 
 
 def _place(panel: Panel, height: int) -> tuple[float, float, float, float]:
-    """Return left, bottom, width and height of what is inside a panel, as shares of the whole."""
+    """Return left, bottom, width and height of a panel's content, as fractions of the image."""
     x, y, wide, tall = (panel.place[key] for key in ("x", "y", "w", "h"))
     if panel.kind == "row":
         return (x + 0.3) / _WIDTH, 1 - (y + tall) / height, wide / _WIDTH, tall / height
     if panel.kind == "stat":
         left, right, below, above = 0.15, 0.15, 0.3, 0.3
-    else:  # room for the scale, the title and the legend
+    else:  # space for the scale, the title and the legend
         left, right, below, above = 1.0, 0.25, 2.4, 1.0
     return (
         (x + left) / _WIDTH,
@@ -59,7 +59,7 @@ def _place(panel: Panel, height: int) -> tuple[float, float, float, float]:
 
 
 def _draw_figure(axes: Any, panel: Panel, series: Sequence[Series]) -> None:
-    """Draw one number: the last one."""
+    """Draw the last value as a number."""
     write = (lambda value: f"{value:.0f}") if panel.decimals == 0 else _unit(panel.unit)
     last = [write(one.samples[-1][1]) for one in series if one.samples]
     text = last[0] if last else "no data"
@@ -80,8 +80,8 @@ def _draw_lines(
         _stack(axes, shown, begin)
     else:
         for one in shown:
-            moments = [at - begin for at, _ in one.samples]
-            axes.plot(moments, [value for _, value in one.samples], label=one.labels["label"])
+            times = [at - begin for at, _ in one.samples]
+            axes.plot(times, [value for _, value in one.samples], label=one.labels["label"])
     axes.set_title(panel.title, size=9.5, loc="left", color=_INK, weight="bold")
     axes.set_xlim(0, end - begin)
     highest = axes.get_ylim()[1]
@@ -107,15 +107,15 @@ def _draw_lines(
 
 
 def _stack(axes: Any, shown: Sequence[Series], begin: float) -> None:
-    moments = sorted({at for one in shown for at, _ in one.samples})
+    times = sorted({at for one in shown for at, _ in one.samples})
     known = [dict(one.samples) for one in shown]
-    values = [[one.get(at, 0.0) for at in moments] for one in known]
+    values = [[one.get(at, 0.0) for at in times] for one in known]
     labels = [one.labels["label"] for one in shown]
-    axes.stackplot([at - begin for at in moments], values, labels=labels, alpha=0.75)
+    axes.stackplot([at - begin for at in times], values, labels=labels, alpha=0.75)
 
 
 def _unit(unit: str) -> Callable[[float], str]:
-    """Return how values of a unit are written."""
+    """Return the formatter for values of a unit."""
     match unit:
         case "s":
             return _duration

@@ -1,10 +1,11 @@
-"""Prometheus' own programs: `promtool`, and its engine for single expressions.
+"""Prometheus programs: `promtool`, and the query engine for single expressions.
 
     promtool("check", "rules", file)
     read_expressions(["sum by (mode) (rate(a_total[5m]))"])
     evaluate(Window(start, end, step), series, ["a", "b"])
 
-Both are built by Go from `prometheus/`, once for its sources; from nothing that takes two minutes.
+Both are built by Go from `prometheus/`, once per version of the sources; a first build takes two
+minutes.
 """
 
 import json
@@ -18,14 +19,14 @@ from proxy.sandbox.programs.go_program import go_program
 
 SOURCE = Path(__file__).with_name("prometheus")
 _PROMTOOL = "github.com/prometheus/prometheus/cmd/promtool"
-# Without the clients of every cloud: we discover nothing.
+# Without the service-discovery clients, which are not used.
 _TAGS = "remove_all_sd"
 _SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """What a selector demands of one label; the metric's name is the label `__name__`."""
+    """A selector's condition on one label; the metric's name is the label `__name__`."""
 
     name: str
     op: str
@@ -34,7 +35,7 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """What an expression refers to; `error` says why it is none."""
+    """The selectors and labels of an expression; `error` if it cannot be parsed."""
 
     error: str
     selectors: tuple[tuple[Matcher, ...], ...]
@@ -43,7 +44,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A series: its labels, and its samples as seconds since 1970 and value."""
+    """A series: its labels, and its samples as Unix time and value."""
 
     labels: Mapping[str, str]
     samples: Sequence[tuple[float, float]]
@@ -51,7 +52,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From when to when, in which steps; all in seconds."""
+    """A time range and its step, in seconds."""
 
     start: float
     end: float
@@ -59,7 +60,7 @@ class Window:
 
 
 def promtool(*arguments: str | Path, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run promtool in a directory to its end, whatever the exit code."""
+    """Run promtool in a directory and return the result, whatever the exit code."""
     program = go_program("promtool", SOURCE, package=_PROMTOOL, tags=_TAGS)
     return subprocess.run(
         [program, *arguments],
@@ -72,32 +73,33 @@ def promtool(*arguments: str | Path, directory: Path) -> subprocess.CompletedPro
 
 
 def read_expressions(texts: Sequence[str]) -> list[Expression]:
-    """Return what each expression refers to, as Prometheus reads it."""
-    found = _ask("selectors", list(texts))
+    """Return the selectors of each expression, as Prometheus parses it."""
+    found = _run_engine("selectors", list(texts))
     return [
         Expression(
-            error=one["error"],
+            error=parsed["error"],
             selectors=tuple(
-                tuple(Matcher(**matcher) for matcher in matchers) for matchers in one["selectors"]
+                tuple(Matcher(**matcher) for matcher in matchers)
+                for matchers in parsed["selectors"]
             ),
-            grouping=tuple(one["grouping"] or ()),
+            grouping=tuple(parsed["grouping"] or ()),
         )
-        for one in found
+        for parsed in found
     ]
 
 
 def evaluate(
     window: Window, series: Sequence[Series], queries: Sequence[str]
 ) -> list[list[Series]]:
-    """Return the series that each query makes of these, over the window."""
-    asked = {
+    """Return the resulting series of each query over the window."""
+    request = {
         "series": [{"labels": dict(one.labels), "samples": list(one.samples)} for one in series],
         "queries": list(queries),
         "start": window.start,
         "end": window.end,
         "step": window.step,
     }
-    answers = _ask("range", asked)
+    answers = _run_engine("range", request)
     return [
         [
             Series(one["labels"], tuple((at, value) for at, value in one["samples"]))
@@ -107,11 +109,11 @@ def evaluate(
     ]
 
 
-def _ask(command: str, asked: object) -> Any:
+def _run_engine(command: str, request: object) -> Any:
     program = go_program("promql", SOURCE)
     done = subprocess.run(
         [program, command],
-        input=json.dumps(asked),
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         timeout=_SECONDS,

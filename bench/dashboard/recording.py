@@ -1,4 +1,4 @@
-"""Metrics of running proxies, read every second as Prometheus would, kept as series."""
+"""Recorded metrics of running proxies, scraped every second as by Prometheus."""
 
 import threading
 import time
@@ -17,14 +17,14 @@ _Key = tuple[tuple[str, str], ...]
 
 
 class Recording:
-    """Collects while it is the context of somebody who does something."""
+    """Scrapes metrics for the duration of the context."""
 
     def __init__(self, pages: Mapping[str, str]) -> None:
-        """`pages` are URLs of metrics by the name of the replica."""
+        """`pages` are the metrics URLs by replica name."""
         self._pages = pages
         self._samples: dict[_Key, list[tuple[float, float]]] = {}
         self._lock = threading.Lock()
-        self._is_over = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._collect)
 
     def __enter__(self) -> "Recording":
@@ -32,26 +32,26 @@ class Recording:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_over.set()
+        self._stopped.set()
         self._thread.join()
 
     @property
     def series(self) -> list[Series]:
-        """All that was collected so far."""
+        """Return all series collected so far."""
         with self._lock:
             return [Series(dict(key), tuple(kept)) for key, kept in self._samples.items()]
 
     def _collect(self) -> None:
-        while not self._is_over.wait(_SCRAPE_SECONDS):
+        while not self._stopped.wait(_SCRAPE_SECONDS):
             for instance, url in self._pages.items():
                 try:
-                    with urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:
-                        self._keep(instance, answer.read().decode())
+                    with urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
+                        self._keep(instance, response.read().decode())
                 except (OSError, HTTPException):
-                    continue  # a scrape that fails leaves a gap, as in Prometheus
+                    continue  # a failed scrape leaves a gap, as in Prometheus
 
     def _keep(self, instance: str, page: str) -> None:
-        # The wall clock, in milliseconds: samples are compared with ends of certificates.
+        # The wall clock, in milliseconds: samples are compared with certificate expiries.
         now = time.time_ns() // 1_000_000 / 1000
         samples = [
             sample for family in text_string_to_metric_families(page) for sample in family.samples

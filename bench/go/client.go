@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// client is one connection. Its code is its own and minimal, so that the load costs the machine as
-// little as it can.
+// client is one connection. It has a minimal HTTP implementation, so that the load generator uses
+// little CPU.
 type client struct {
 	connection net.Conn
 	reader     *bufio.Reader
@@ -45,7 +45,7 @@ func (d *dialer) head(method, target string, bodyBytes int) []byte {
 	return []byte(strings.Join(append(lines, "Accept-Encoding: gzip", "", ""), "\r\n"))
 }
 
-// exchange sends one request and reads its answer, whose status and body must be the expected ones.
+// exchange sends one request and reads its response; status and body must be as expected.
 func (c *client) exchange(w *want) error {
 	if _, err := c.connection.Write(w.request); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (c *client) exchange(w *want) error {
 		return err
 	}
 	if sha256.Sum256(c.body) != w.digest {
-		return errors.New("the body is not the one that was asked for")
+		return errors.New("the body is not the expected one")
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (c *client) readBody(length int) error {
 			return err
 		}
 		if line, err = c.reader.ReadSlice('\n'); err != nil || len(line) > 2 {
-			return fmt.Errorf("a chunk without its end: %w", err)
+			return fmt.Errorf("a chunk without its terminator: %w", err)
 		}
 		if size == 0 {
 			return nil
@@ -93,7 +93,7 @@ func (c *client) readBody(length int) error {
 	}
 }
 
-// readHead returns the length of the body that follows; -1 if it comes in chunks.
+// readHead returns the length of the body that follows; -1 if it is chunked.
 func (c *client) readHead(status string) (int, error) {
 	line, err := c.reader.ReadSlice('\n')
 	if err != nil {
@@ -123,19 +123,19 @@ func (c *client) readHead(status string) (int, error) {
 		}
 	}
 	if length == unknown {
-		return 0, errors.New("an answer without a length")
+		return 0, errors.New("a response without a length")
 	}
 	return length, nil
 }
 
-// watch sends the request of a stream without an end, and returns its content.
+// watch sends a watch request, and returns the body of its endless response.
 func (c *client) watch(request []byte) (*bufio.Reader, error) {
 	if _, err := c.connection.Write(request); err != nil {
 		return nil, err
 	}
 	length, err := c.readHead("HTTP/1.1 200 ")
 	if err == nil && length >= 0 {
-		err = errors.New("a watch with an end")
+		err = errors.New("a watch with a finite length")
 	}
 	return bufio.NewReaderSize(httputil.NewChunkedReader(c.reader), eventBufferBytes), err
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// ownName is the user behind the credential that every proxy has for itself.
+// ownName is the user of the proxies' own credential.
 const ownName = "system:serviceaccount:understudy:understudy"
 
-// credentials are the two tokens that mean something here, and nobody else's.
+// credentials are the two valid tokens.
 type credentials struct {
 	own    string
 	client string
@@ -24,9 +24,10 @@ func readCredentials(ownFile, clientFile, caller string) (credentials, error) {
 	return credentials{"Bearer " + own, "Bearer " + client, caller}, err
 }
 
-// name tells as whom a request arrives: by an own credential whoever is impersonated, or itself; by
-// a client's credential the caller; by X-Remote-User, as front proxies say it, whoever that is. What
-// nobody should send gets a name that nobody expects: a contestant that mixes these is found out.
+// name returns the user that a request arrives as. With a proxy's own credential it is the
+// impersonated user, or the proxy itself. With a client's credential it is the caller. Without one it
+// is the user in X-Remote-User, as front proxies send it. Other combinations get a name that matches
+// no expectation, so that a contestant that mixes these is detected.
 func (c credentials) name(header http.Header) string {
 	shown := header["Authorization"]
 	wanted := strings.Join(header["Impersonate-User"], " and ")

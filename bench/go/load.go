@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// openedAtATime is how many connections are being opened at any moment.
+// openedAtATime is the number of connections that are opened concurrently.
 const openedAtATime = 16
 
-// report is what one run tells, as one line of JSON.
+// report is the result of one turn, as one line of JSON.
 type report struct {
 	Requests        int     `json:"requests"`
 	Seconds         float64 `json:"seconds"`
@@ -26,7 +26,7 @@ type report struct {
 	P99Microseconds float64 `json:"p99Microseconds"`
 }
 
-// loadOptions are those of every kind of load.
+// loadOptions are the options of every kind of load.
 type loadOptions struct {
 	flags       *flag.FlagSet
 	address     string
@@ -52,14 +52,14 @@ func newLoadOptions(name string, connections int) *loadOptions {
 	return o
 }
 
-// dialer opens connections to the proxy, and knows how requests there begin.
+// dialer opens connections to the proxy, and has the common head of requests.
 type dialer struct {
 	options  *loadOptions
 	settings *tls.Config
 	token    string
 }
 
-// dialer reads the options and returns who connects as they say.
+// dialer parses the options and returns the dialer for them.
 func (o *loadOptions) dialer(arguments []string) (*dialer, error) {
 	if err := o.flags.Parse(arguments); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (d *dialer) dial() (net.Conn, error) {
 	return tls.Dial("tcp", d.options.address, d.settings)
 }
 
-// open returns a client on a connection of its own.
+// open returns a client on a new connection.
 func (d *dialer) open(bufferBytes int) (*client, error) {
 	connection, err := d.dial()
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *dialer) open(bufferBytes int) (*client, error) {
 	return &client{connection: connection, reader: bufio.NewReaderSize(connection, bufferBytes)}, nil
 }
 
-// openMany opens that many clients, a few at a time, and prepares each.
+// openMany opens that many clients, with bounded concurrency, and prepares each.
 func (d *dialer) openMany(count, bufferBytes int, prepare func(*client) error) ([]*client, error) {
 	clients, failures := make([]*client, count), make([]error, count)
 	var group sync.WaitGroup
@@ -106,15 +106,15 @@ func (d *dialer) openMany(count, bufferBytes int, prepare func(*client) error) (
 	return clients, errors.Join(failures...)
 }
 
-// want is a request and the answer that it must have.
+// want is a request and its expected response.
 type want struct {
 	request []byte
 	status  string
 	digest  [sha256.Size]byte
 }
 
-// wantBody says which answer a request must have. The body is made here by the code that the
-// upstream makes it with, so nobody between the two has a say in it.
+// wantBody returns a request with its expected response. The body is generated here by the same code
+// as in the upstream, so the program in between cannot influence the expectation.
 func (d *dialer) wantBody(method, target string, sent, body []byte, status string) want {
 	return want{
 		append(d.head(method, target, len(sent)), sent...),
@@ -123,7 +123,7 @@ func (d *dialer) wantBody(method, target string, sent, body []byte, status strin
 	}
 }
 
-// worker is one client's work: step by step, with how long each took that counts for latency.
+// worker is one client's work, in steps; each returns the duration that counts for latency.
 type worker struct {
 	step     func(*worker) error
 	requests int
@@ -140,9 +140,8 @@ func (w *worker) timed(exchange func() error) error {
 	return nil
 }
 
-// turns says "ready" and plays one turn after the other, each when it is told to, until nobody is
-// there any more: it warms up, says "ready", waits to be told again, sends for the given time, and
-// reports.
+// turns prints "ready" and runs turns until its input ends. Each starts with a line on standard
+// input: it warms up, prints "ready", waits for another line, sends for the given time, and reports.
 func (o *loadOptions) turns(send func(seconds float64) (report, error)) error {
 	fmt.Println("ready")
 	for isTold() {
@@ -151,7 +150,7 @@ func (o *loadOptions) turns(send func(seconds float64) (report, error)) error {
 		}
 		fmt.Println("ready")
 		if !isTold() {
-			return errors.New("nobody said when to go on")
+			return errors.New("standard input ended before the turn was started")
 		}
 		told, err := send(o.seconds)
 		if err != nil {
@@ -164,12 +163,12 @@ func (o *loadOptions) turns(send func(seconds float64) (report, error)) error {
 	return nil
 }
 
-// work has turns of such workers.
+// work runs turns of such workers.
 func (o *loadOptions) work(workers []*worker) error {
 	return o.turns(func(seconds float64) (report, error) { return workFor(workers, seconds) })
 }
 
-// workFor lets everybody work for that long.
+// workFor runs all workers for that long.
 func workFor(workers []*worker, seconds float64) (report, error) {
 	seconds, err := workAll(workers, seconds)
 	requests, took := 0, []time.Duration{}
@@ -180,7 +179,7 @@ func workFor(workers []*worker, seconds float64) (report, error) {
 	return summary(requests, seconds, took), err
 }
 
-// workAll lets everybody work for that long, and returns how long it took in truth.
+// workAll runs all workers for that long, and returns the actual duration.
 func workAll(workers []*worker, seconds float64) (float64, error) {
 	var group sync.WaitGroup
 	failures := make([]error, len(workers))
@@ -189,7 +188,7 @@ func workAll(workers []*worker, seconds float64) (float64, error) {
 	for number, one := range workers {
 		one.requests, one.took = 0, one.took[:0]
 		group.Go(func() {
-			// Once at least, so that everything is warm however short the time is.
+			// At least once, so that everything is warmed up however short the time is.
 			for failures[number] = one.step(one); failures[number] == nil && time.Now().Before(deadline); {
 				failures[number] = one.step(one)
 			}
@@ -201,7 +200,7 @@ func workAll(workers []*worker, seconds float64) (float64, error) {
 
 var standardInput = bufio.NewReader(os.Stdin)
 
-// isTold waits for a line on standard input; false if nobody is there any more.
+// isTold waits for a line on standard input; false if the input has ended.
 func isTold() bool {
 	_, err := standardInput.ReadString('\n')
 	return err == nil

@@ -1,4 +1,4 @@
-// Program bench is every part of the benchmark that is not the proxy itself: `bench upstream`,
+// Program bench has all components of the benchmark except the proxy itself: `bench upstream`,
 // `bench proxy` and the kinds of load, one process each.
 package main
 
@@ -28,7 +28,7 @@ func main() {
 		"events":     runEvents,
 	}
 	if len(os.Args) < 2 || parts[os.Args[1]] == nil {
-		fail(errors.New("say which part: upstream, proxy or a kind of load"))
+		fail(errors.New("missing argument: upstream, proxy or a kind of load"))
 	}
 	if err := parts[os.Args[1]](os.Args[2:]); err != nil {
 		fail(err)
@@ -40,14 +40,14 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// http1 is what every hop of the benchmark speaks, because the proxy under test speaks it.
+// http1 is the protocol of every hop of the benchmark, because the proxy under test uses it.
 func http1() *http.Protocols {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return protocols
 }
 
-// serve listens on a free port of the loopback, writes the port to a file, and serves by TLS.
+// serve listens on a free loopback port, writes the port to a file, and serves over TLS.
 func serve(handler http.Handler, certificate, key, portFile string) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,7 +55,7 @@ func serve(handler http.Handler, certificate, key, portFile string) error {
 	}
 	server := &http.Server{Handler: handler, Protocols: http1()}
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	// A rename, so that whoever waits for the file never reads half of it.
+	// A rename, so that the waiting process never reads a partial file.
 	if err := os.WriteFile(portFile+".new", []byte(port), 0o600); err != nil {
 		return err
 	}

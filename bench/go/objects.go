@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// Sizes of what is fetched, sent and watched.
+// Sizes of the objects that are fetched, sent and watched.
 const (
 	smallBytes  = 2048
 	postedBytes = 10 * 1024

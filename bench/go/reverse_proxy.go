@@ -15,15 +15,15 @@ import (
 
 const idleConnectionsPerHost = 256
 
-// caller is whom a token stands for.
+// caller is the user of a token.
 type caller struct {
 	name   string
 	groups []string
 }
 
-// impersonator is the least that an impersonating proxy must do: look the token up, take the
-// client's credential and identity headers away, and say who is calling under its own credential.
-// It decides nothing, logs nothing and counts nothing, so what it costs is Go's part alone.
+// impersonator is a minimal impersonating proxy. It looks up the token, removes the client's
+// credential and identity headers, and impersonates the caller with its own credential. It has no
+// authorization, log or metrics, so its cost is that of Go's ReverseProxy alone.
 type impersonator struct {
 	next          http.Handler
 	authorization string
@@ -34,12 +34,12 @@ func runProxy(arguments []string) error {
 	flags := flag.NewFlagSet("proxy", flag.ExitOnError)
 	certificate := flags.String("certificate", "", "PEM file")
 	key := flags.String("key", "", "PEM file")
-	portFile := flags.String("port-file", "", "where the port is written")
+	portFile := flags.String("port-file", "", "file to write the port to")
 	upstream := flags.String("upstream", "", "URL of the API server")
-	authority := flags.String("authority", "", "PEM file of the CA behind the API server")
-	ownToken := flags.String("own-token-file", "", "our own credential at the API server")
-	clientToken := flags.String("client-token-file", "", "the one token that is good here")
-	name := flags.String("caller", "", "the user that token belongs to")
+	authority := flags.String("authority", "", "PEM file of the API server's CA")
+	ownToken := flags.String("own-token-file", "", "the proxy's own credential at the API server")
+	clientToken := flags.String("client-token-file", "", "the only valid client token")
+	name := flags.String("caller", "", "the user of that token")
 	pooled := flags.Bool("pooled", false, "reuse the buffers that bodies are copied through")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -87,7 +87,7 @@ func runProxy(arguments []string) error {
 	return serve(handler, *certificate, *key, *portFile)
 }
 
-// ServeHTTP lets only requests with a known token pass, as whoever it belongs to.
+// ServeHTTP forwards only requests with a known token, as its user.
 func (i *impersonator) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	header := request.Header
 	token, isBearer := strings.CutPrefix(header.Get("Authorization"), "Bearer ")
@@ -102,7 +102,7 @@ func (i *impersonator) ServeHTTP(response http.ResponseWriter, request *http.Req
 		}
 	}
 	if request.ContentLength != 0 {
-		// Or else an answer that comes right after the body may be lost: the transport looks for
+		// Otherwise a response that arrives right after the body may be lost: the transport reads
 		// more of the body, which the server has closed meanwhile (golang/go#40747).
 		if err := http.NewResponseController(response).EnableFullDuplex(); err != nil {
 			http.Error(response, err.Error(), http.StatusInternalServerError)
@@ -115,7 +115,7 @@ func (i *impersonator) ServeHTTP(response http.ResponseWriter, request *http.Req
 	i.next.ServeHTTP(response, request)
 }
 
-// bufferPool is the usual one around a sync.Pool.
+// bufferPool is a BufferPool based on sync.Pool.
 type bufferPool struct{ pool sync.Pool }
 
 func (b *bufferPool) Get() []byte {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// upstream answers like an API server that has everything in memory: one object for every GET, yes
-// to every review. It counts what it was asked and as whom, so that a contestant which skips its
-// work, or does another's, is found out.
+// upstream imitates an API server that has everything in memory. It returns one object for every
+// GET, and allows every review. It counts requests by user name, so that a contestant that skips its
+// work, or does different work, is detected.
 type upstream struct {
 	object  []byte
 	list    []byte
@@ -32,8 +32,8 @@ func runUpstream(arguments []string) error {
 	flags := flag.NewFlagSet("upstream", flag.ExitOnError)
 	certificate := flags.String("certificate", "", "PEM file")
 	key := flags.String("key", "", "PEM file")
-	portFile := flags.String("port-file", "", "where the port is written")
-	caller := flags.String("caller", "", "the user that every client's token belongs to")
+	portFile := flags.String("port-file", "", "file to write the port to")
+	caller := flags.String("caller", "", "the user of the clients' token")
 	ownToken := flags.String("own-token-file", "", "the credential of every proxy")
 	clientToken := flags.String("client-token-file", "", "the credential of every client")
 	if err := flags.Parse(arguments); err != nil {
@@ -78,7 +78,7 @@ func (u *upstream) ServeHTTP(response http.ResponseWriter, request *http.Request
 	}
 }
 
-// serveObjects answers what is not about ourselves.
+// serveObjects serves all requests except reviews and counts.
 func (u *upstream) serveObjects(response http.ResponseWriter, request *http.Request) {
 	switch path, query := request.URL.Path, request.URL.Query(); {
 	case request.Method == http.MethodPost:
@@ -92,7 +92,7 @@ func (u *upstream) serveObjects(response http.ResponseWriter, request *http.Requ
 		writeHeaders(response, request)
 		sendEvents(response, request, rate)
 	case path == listTarget:
-		// Without a length, as an API server sends what does not fit its first buffer.
+		// Without a length, as an API server sends a response larger than its first buffer.
 		writeHeaders(response, request)
 		_, _ = response.Write(u.list)
 	default:
@@ -102,7 +102,7 @@ func (u *upstream) serveObjects(response http.ResponseWriter, request *http.Requ
 	}
 }
 
-// create takes the one object there is to create, and returns it.
+// create accepts the expected object, and returns it.
 func (u *upstream) create(response http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(request.Body)
 	if err != nil || !bytes.Equal(body, u.posted) {
@@ -114,7 +114,7 @@ func (u *upstream) create(response http.ResponseWriter, request *http.Request) {
 	_, _ = response.Write(body)
 }
 
-// sendEvents sends one event at once and then so many a second, until the client leaves.
+// sendEvents sends one event at once and then the given rate, until the client disconnects.
 func sendEvents(response http.ResponseWriter, request *http.Request, rate int) {
 	content, buffer := object(eventBytes), []byte{}
 	flusher := http.NewResponseController(response)
@@ -158,7 +158,7 @@ func (u *upstream) writeCounts(response http.ResponseWriter) {
 	_, _ = response.Write(counts)
 }
 
-// writeHeaders sets the headers that an API server sends with an object; the audit id is that of
+// writeHeaders sets the headers that an API server sends with an object; the audit ID is that of
 // the request, if it has one.
 func writeHeaders(response http.ResponseWriter, request *http.Request) {
 	header := response.Header()
@@ -173,7 +173,7 @@ func writeHeaders(response http.ResponseWriter, request *http.Request) {
 	header.Set("X-Kubernetes-Pf-Prioritylevel-Uid", "b3f4b7f1-1f0a-4f35-8c37-7f5a9a6e4b0c")
 }
 
-// answerReview returns a review as it came, with its status filled in.
+// answerReview returns a review with its status set.
 func answerReview(response http.ResponseWriter, request *http.Request, status string) {
 	review := map[string]json.RawMessage{}
 	if err := json.NewDecoder(request.Body).Decode(&review); err != nil {

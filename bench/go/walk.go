@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// walker asks for many names over one connection, each with a head of its own: every name that the
-// proxy has not seen yet is a decision that it has to make. All of them have the same body.
+// walker requests many names over one connection, each with its own head. Every name that is new to
+// the proxy needs a new decision. All of them have the same body.
 type walker struct {
 	client        *client
 	wanted        want
@@ -24,13 +24,13 @@ type walker struct {
 	place, step   int
 }
 
-// runWalk connects and asks for every name once, or for the target itself if there are no names,
-// and says "ready". Then, for every line on standard input, it goes round and round over the names
-// for as many seconds as the line says, and tells what came of it.
+// runWalk connects, requests every name once, or the target itself if there are no names, and prints
+// "ready". Then, for every line on standard input, it requests the names in rotation for the number
+// of seconds in the line, and reports the result.
 func runWalk(arguments []string) error {
 	options := newLoadOptions("walk", 64)
-	target := options.flags.String("target", smallTarget, "what to get")
-	digest := options.flags.String("body-sha256", "", "of its body; if empty, the usual object's")
+	target := options.flags.String("target", smallTarget, "path to get")
+	digest := options.flags.String("body-sha256", "", "digest of the body; if empty, that of the default object")
 	groups := options.flags.Int("groups", 0, "how many groups to ask for beside the user")
 	first := options.flags.Int("first", 0, "number of the first name")
 	names := options.flags.Int("names", 0, "how many names; 0: only the target itself")
@@ -63,7 +63,7 @@ func runWalk(arguments []string) error {
 	return goOnDemand(walkers)
 }
 
-// withGroups adds that many groups to the identity that a head asks for.
+// withGroups adds that many groups to the wanted user of a head.
 func withGroups(head []byte, groups int) []byte {
 	lines := strings.TrimSuffix(string(head), "\r\n")
 	for number := range groups {
@@ -72,7 +72,7 @@ func withGroups(head []byte, groups int) []byte {
 	return []byte(lines + "\r\n")
 }
 
-// goOnce lets all walkers together ask for every name, and each of them for one at least.
+// goOnce requests every name once, spread over all walkers, with at least one for each.
 func goOnce(walkers []*walker) error {
 	var group sync.WaitGroup
 	failures := make([]error, len(walkers))
@@ -87,7 +87,7 @@ func goOnce(walkers []*walker) error {
 	return errors.Join(failures...)
 }
 
-// goOnDemand measures whenever it is told to, until its input ends.
+// goOnDemand runs a measurement for each line of input, until it ends.
 func goOnDemand(walkers []*walker) error {
 	workers := make([]*worker, len(walkers))
 	for number, one := range walkers {
@@ -116,7 +116,7 @@ func (w *walker) next() error {
 	return w.ask(w.place)
 }
 
-// ask asks for the name at a place of the walk.
+// ask requests the name at an index.
 func (w *walker) ask(place int) error {
 	if w.names > 0 {
 		number := strconv.Itoa(w.first + place%w.names)

@@ -21,7 +21,7 @@ const (
 	listeningTime    = 200 * time.Millisecond
 )
 
-// stream is a watch that was opened, and how its events come.
+// stream is an open watch, and the state of its events.
 type stream struct {
 	client *client
 	events *bufio.Reader
@@ -50,7 +50,7 @@ func (d *dialer) openStreams(count, rate int) ([]*stream, error) {
 
 var wantedEvent = sha256.Sum256(object(eventBytes))
 
-// read returns when the next event was sent. It must be the next one, and as the upstream made it.
+// read returns the send time of the next event, which must be in sequence and unchanged.
 func (s *stream) read() (time.Time, error) {
 	line, err := s.events.ReadSlice('\n')
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *stream) read() (time.Time, error) {
 	}
 	number, sent, content, err := readEvent(line)
 	if err == nil && number != s.next {
-		err = fmt.Errorf("event %d where %d was due", number, s.next)
+		err = fmt.Errorf("event %d instead of %d", number, s.next)
 	}
 	if err == nil && sha256.Sum256(content) != wantedEvent {
 		err = errors.New("the event is not the one that was sent")
@@ -67,10 +67,10 @@ func (s *stream) read() (time.Time, error) {
 	return sent, err
 }
 
-// runWatches opens watches on which nothing happens, in steps; at each it says "ready" and waits.
+// runWatches opens idle watches in steps; after each it prints "ready" and waits for a line.
 func runWatches(arguments []string) error {
 	options := newLoadOptions("watches", 0)
-	steps := options.flags.String("steps", "10,1000", "how many are open at each step")
+	steps := options.flags.String("steps", "10,1000", "number of open watches at each step")
 	d, err := options.dialer(arguments)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func runWatches(arguments []string) error {
 	for _, step := range strings.Split(*steps, ",") {
 		fmt.Println("ready")
 		if !isTold() {
-			return errors.New("nobody said when to go on")
+			return errors.New("standard input ended before the next step")
 		}
 		count, err := strconv.Atoi(step)
 		if err != nil {
@@ -93,7 +93,7 @@ func runWatches(arguments []string) error {
 	}
 	fmt.Println("ready")
 	if !isTold() {
-		return errors.New("nobody said when to go on")
+		return errors.New("standard input ended before the next step")
 	}
 	if err := areStillOpen(streams); err != nil {
 		return err
@@ -101,7 +101,7 @@ func runWatches(arguments []string) error {
 	return json.NewEncoder(os.Stdout).Encode(report{Requests: len(streams)})
 }
 
-// areStillOpen fails if anything but silence comes on any of them.
+// areStillOpen fails if any watch has ended or received data.
 func areStillOpen(streams []*stream) error {
 	var group sync.WaitGroup
 	failures := make([]error, len(streams))
@@ -121,10 +121,10 @@ func (s *stream) isSilentUntil(deadline time.Time) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
-	return fmt.Errorf("a watch did not stay open and silent: %v", err)
+	return fmt.Errorf("a watch ended or received data: %v", err)
 }
 
-// runEvents opens watches with many events, and tells how long each was on its way.
+// runEvents opens watches with many events, and reports their latency.
 func runEvents(arguments []string) error {
 	options := newLoadOptions("events", 100)
 	rate := options.flags.Int("rate", 50, "events a second on each watch")
@@ -142,7 +142,7 @@ func runEvents(arguments []string) error {
 	})
 }
 
-// readAll reads the events of that long, and returns how long each was on its way.
+// readAll reads events for that long, and returns their latencies.
 func readAll(streams []*stream, seconds float64) ([]time.Duration, error) {
 	var group sync.WaitGroup
 	deadline := time.Now().Add(time.Duration(seconds * float64(time.Second)))
@@ -165,7 +165,7 @@ func readAll(streams []*stream, seconds float64) ([]time.Duration, error) {
 	return slices.Concat(took...), errors.Join(failures...)
 }
 
-// An event as it is written: its number and when it was sent, and then the object.
+// The format of an event: its number, its send time, and then the object.
 const eventStart, eventStamp, eventObject = `{"type":"MODIFIED","number":`, `,"sent":`, `,"object":`
 
 func writeEvent(buffer []byte, number int, content []byte) []byte {

@@ -21,7 +21,7 @@ func (d *dialer) post() want {
 	return d.wantBody("POST", listTarget, sent, sent, "201")
 }
 
-// repeating is the load of clients that keep their connection and send the same again and again.
+// repeating is the load of clients that repeat one request on a persistent connection.
 func repeating(name string, choose func(*dialer) want) func([]string) error {
 	return func(arguments []string) error {
 		options := newLoadOptions(name, 64)
@@ -42,8 +42,8 @@ func repeating(name string, choose func(*dialer) want) func([]string) error {
 	}
 }
 
-// runMixed has every client fetch eight small objects and a large one by turns: so the mixture is
-// the same for everybody, however fast. The latency is that of the small ones.
+// runMixed alternates eight small objects and a large one on each client, so the mixture is the same
+// for fast and slow contestants. The latency is that of the small ones.
 func runMixed(arguments []string) error {
 	options := newLoadOptions("mixed", 16)
 	d, err := options.dialer(arguments)
@@ -67,7 +67,7 @@ func runMixed(arguments []string) error {
 	}))
 }
 
-// runConnecting has a new connection, and a full TLS handshake, for every request.
+// runConnecting opens a new connection, with a full TLS handshake, for every request.
 func runConnecting(arguments []string) error {
 	options := newLoadOptions("connecting", 8)
 	d, err := options.dialer(arguments)

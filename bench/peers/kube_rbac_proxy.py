@@ -1,14 +1,14 @@
-"""kube-rbac-proxy, the proxy that one puts before a service to have its callers reviewed.
+"""kube-rbac-proxy, a proxy that authenticates and authorizes the callers of a service.
 
-It asks for a TokenReview and a SubjectAccessReview, keeps the answers (for two and five minutes,
-its defaults), and says by X-Remote-User and X-Remote-Groups who is calling. It does less than we
-do: one check per request and not one per value of the wanted identity, no impersonation (it lets a
-client's own Impersonate-* headers through, so its clients send none here), no audit, no metrics, no
-access log. Towards the upstream it shows no credential of its own: it could show a client
-certificate, which would make each of its many handshakes dearer.
+It sends a TokenReview and a SubjectAccessReview, caches the results (for two and five minutes, its
+defaults), and names the caller in X-Remote-User and X-Remote-Groups. It does less than this proxy:
+one check per request instead of one per value of the wanted user; no impersonation, audit, metrics
+or access log. It forwards a client's Impersonate-* headers, so its clients send none here. It
+presents no credential to the upstream. It could present a client certificate, which would make each
+of its many handshakes more expensive.
 
-It is not asked to POST: when the upstream answers right after the body it may lose the answer
-(golang/go#40747, which `bench/go/reverse_proxy.go` avoids).
+It is not measured with POST: if the upstream responds right after the body, it may lose the
+response (golang/go#40747, which `bench/go/reverse_proxy.go` avoids).
 """
 
 from collections.abc import Iterator
@@ -64,9 +64,9 @@ def build() -> Path:
 
 KUBE_RBAC_PROXY = Entry(
     "kube-rbac-proxy",
-    "kube-rbac-proxy 0.22.1: token and access reviews from memory, X-Remote-User; no impersonation,"
+    "kube-rbac-proxy 0.22.1: cached token and access reviews, X-Remote-User; no impersonation,"
     " audit, metrics or log. With many connections it mostly pays for Go's default of two idle"
-    " upstream connections (a new TLS connection for most requests): see one connection beside it",
+    " upstream connections (a new TLS connection for most requests): compare with one connection",
     _proxy,
     wanted="",
     acting=f"{CALLER} by X-Remote-User",

@@ -1,11 +1,11 @@
-"""`kubectl proxy`, which lends its own identity to whoever reaches its port.
+"""`kubectl proxy`, which forwards all requests with its own identity.
 
-It speaks plain HTTP to its clients, so it has half of the others' TLS work to do, and it does not
-ask who they are: everybody arrives as the user of its kubeconfig. It checks the host and the path
-against patterns. No decision, no audit, no metrics, no access log. A client's own Authorization and
-Impersonate-* headers would go through as they are, so its clients send none.
+Its clients use plain HTTP, so it has half of the others' TLS work, and it does not authenticate
+them: every request arrives as the user of its kubeconfig. It checks the host and the path against
+patterns. It has no authorization, audit, metrics or access log. It would forward a client's own
+Authorization and Impersonate-* headers unchanged, so its clients send none.
 
-It is not asked to POST, for the same reason as kube-rbac-proxy.
+It is not measured with POST, for the same reason as kube-rbac-proxy.
 """
 
 import os
@@ -37,7 +37,7 @@ def _proxy(entry: Entry, stage: Stage) -> Iterator[Contestant]:
             "--port=0",
         ],
         log_file=stage.directory / f"{entry.name}.log",
-        # Preferences of whoever runs the benchmark (~/.kube/kuberc) are no part of it.
+        # The user's preferences (~/.kube/kuberc) must not influence the benchmark.
         environment=os.environ | {"HOME": str(stage.directory)},
     )
     try:
@@ -48,9 +48,9 @@ def _proxy(entry: Entry, stage: Stage) -> Iterator[Contestant]:
 
 KUBECTL_PROXY = Entry(
     "kubectl-proxy",
-    "kubectl proxy: plain HTTP from its clients (half of the TLS work), nobody is asked who they"
-    " are, everybody is its own user; no decision, audit, metrics or log. It keeps 25 idle upstream"
-    " connections, so with more clients it pays for new ones: see one connection beside it",
+    "kubectl proxy: plain HTTP from its clients (half of the TLS work), no authentication, all"
+    " requests as its own user; no authorization, audit, metrics or log. It keeps 25 idle upstream"
+    " connections, so with more clients it opens new ones: compare with one connection",
     _proxy,
     wanted="",
     acting=OWN_NAME,

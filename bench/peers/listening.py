@@ -1,7 +1,7 @@
-"""Finding out where a program listens that was told to take any free port.
+"""The listening port of a program that was started with any free port.
 
-Most programs do not tell, and choosing a port for them leaves a moment in which another may take
-it. The kernel knows.
+Most programs do not report it, and a port that is chosen beforehand may be taken by another program
+meanwhile. So it is read from the kernel's tables.
 """
 
 import time
@@ -18,7 +18,7 @@ _SOCKET = "socket:["
 
 
 def wait_for_address(process: ChildProcess) -> str:
-    """Return host and port of a program with one TCP port; raise SandboxError if none comes."""
+    """Return host and port of a program with one TCP port; SandboxError if it has none in time."""
     deadline = time.monotonic() + _START_SECONDS
     while not (ports := listening_ports(process.pid)):
         process.ensure_running()

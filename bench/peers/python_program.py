@@ -1,4 +1,4 @@
-"""Starting a proxy that is a program of ours: all of them are told the same things."""
+"""Starting a proxy that is a Python module of the benchmark, with common options."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from proxy.sandbox.processes import start_child
 
 @contextmanager
 def running_program(module: str, *options: str, entry: Entry, stage: Stage) -> Iterator[Contestant]:
-    """Run a module as a contestant, with what everybody needs and options of its own."""
+    """Run a module as a contestant, with the common options and its own."""
     certificate, key = stage.issue_serving(entry.name)
     process = start_child(
         [

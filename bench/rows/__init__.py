@@ -1,1 +1,1 @@
-"""The kinds of work, one file each; `catalogue.py` has all rows in the order they are played."""
+"""The kinds of work, one module each; `catalogue.py` has all rows in the order they are run."""

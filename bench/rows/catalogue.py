@@ -1,4 +1,4 @@
-"""Every row, in the order they are played."""
+"""All rows, in the order they are run."""
 
 from bench.row import Row
 from bench.rows import connections, decision_memory, decisions, requests, watches

@@ -1,10 +1,10 @@
-"""What connections cost: a new one for each request, and many at a time.
+"""The cost of connections: a new one for each request, and many concurrent ones.
 
-Growth from one connection to a thousand is told twice, as the cost of a request beside that of a
-client that is `alone` on the only connection. `999 idle`: the same client, and 999 connections that
-have had an answer and stay open. `1000 at once`: a thousand clients that all ask all the time. The
-first shows what open connections cost the others, the second what contention costs; both are flat
-if nothing that is done for a request looks at all connections.
+Growth from one connection to a thousand is measured twice. The cost of a request is compared with
+that of a client that is `alone` on the only connection. `999 idle`: the same client, and 999
+connections that have had a response and stay open. `1000 at once`: a thousand clients that send
+requests continuously. The first shows the cost of open connections for others, the second the cost
+of contention. Both ratios are flat if no work per request depends on the number of connections.
 """
 
 from bench.contestants import Contestant
@@ -23,7 +23,7 @@ _VARIANTS = {
 
 
 def _measure_many(contestant: Contestant, stage: Stage, turn: Turn) -> Measurement:
-    # Not kept: who is alone must be alone.
+    # Not kept, so that the variant `alone` has the only connection.
     load = Load("get", _VARIANTS[turn.variant], turn.seconds, is_kept=False)
     return measure(contestant, stage, load)
 

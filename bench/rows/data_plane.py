@@ -1,4 +1,4 @@
-"""The scene of all rows that need no real API server: an upstream in Go that answers like one."""
+"""The environment of all rows without a real API server: a Go upstream that imitates one."""
 
 from bench.contestants import ENTRIES
 from bench.peers.catalogue import PEERS

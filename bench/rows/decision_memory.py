@@ -1,12 +1,11 @@
-"""Growth: a decision from memory among few others and among many.
+"""Growth of the decision cache: a cached decision among few entries and among many.
 
-Three of ours, each of which has decided about so many different requests before; the row is played
-by all of them in turns. Names are asked for by one caller through the front door until the memory
-has them, so what fills it is what fills it in life: a review each.
+Three instances of the proxy, each with a different number of cached decisions, run the row in
+alternation. One caller requests each name through the proxy until the cache has them all. So the
+cache is filled as in production, with one review each.
 
-Some settings are not usual. A decision lives for an hour and not for 10 s, and a connection
-may be idle as long, since asking for 100 000 takes minutes; one caller may cost as many reviews as
-it likes.
+Some settings are not the default. A decision is cached for an hour instead of 10 s, and connections
+may be idle as long, because requesting 100 000 names takes minutes. Reviews are not rate-limited.
 """
 
 from collections.abc import Iterator
@@ -24,13 +23,13 @@ from bench.walking import Walks, Way
 
 _CONNECTIONS = 64
 _TARGET = "/api/v1/namespaces/default/configmaps/settings"
-_IN_TURN = 1000
+_IN_ROTATION = 1000
 _SETTINGS: dict[str, dict[str, object]] = {
-    # Those who know little wait meanwhile, with their connections open.
+    # Instances with few entries are idle meanwhile, with their connections open.
     "serving": {"limits": {"idleTimeout": "1h"}},
     "impersonation": {
         "successTTL": "1h",
-        # Half of it are other requests and identities, and nothing may be forgotten here.
+        # Half of the capacity is for other requests and identities, and no entry may be evicted.
         "cacheEntries": 200_000,
         "reviews": {"perCallerPerSecond": 1_000_000, "perCallerBurst": 1_000_000},
     },
@@ -55,15 +54,15 @@ def _start(entry: Entry, surroundings: _Surroundings) -> Iterator[Contestant]:
         yield contestant
 
 
-def _knowing(name: str) -> Entry:
-    description = f"us, with {name} decisions in memory"
+def _with_cached(name: str) -> Entry:
+    description = f"us, with {name} cached decisions"
     return replace(
         US, name=f"us knowing {name}", description=description, start=_start, settings=_SETTINGS
     )
 
 
 def _measure(contestant: Contestant, surroundings: _Surroundings, turn: Turn) -> Measurement:
-    """Ask for the same, or for a thousand in turn, once the contestant knows what it must."""
+    """Request one name, or a thousand in rotation, once the cache is filled."""
     assert contestant.pid is not None
     stage, walks = surroundings.stage, surroundings.walks
     way = Way(
@@ -74,55 +73,55 @@ def _measure(contestant: Contestant, surroundings: _Surroundings, turn: Turn) ->
         target=_TARGET,
         wanted=contestant.entry.wanted,
     )
-    known = {"1": 1, "1000": 1000}.get(contestant.name.split()[-1], turn.size)
-    learning: dict[str, float] = {}
-    if known > 1 and not walks.has(everything := replace(way, names=known)):
-        learning = _learn(contestant.pid, surroundings, everything)
+    entries = {"1": 1, "1000": 1000}.get(contestant.name.split()[-1], turn.size)
+    filling: dict[str, float] = {}
+    if entries > 1 and not walks.has(everything := replace(way, names=entries)):
+        filling = _fill_cache(contestant.pid, surroundings, everything)
     walk = walks.to(replace(way, names=int(turn.variant or 0)))
     witness = Witness(contestant, stage)
     reviews = stage.counts().access_reviews
     step = walk.turn(turn.seconds, contestant.pid)
-    told = step.told
-    testimony = witness.testify(told["requests"])
-    if (asked := stage.counts().access_reviews - reviews) > told["requests"] / 100:
-        raise WrongAnswer(f"{contestant.name}: {asked} reviews for what it should know")
+    report = step.told
+    verified = witness.testify(report["requests"])
+    if (reviewed := stage.counts().access_reviews - reviews) > report["requests"] / 100:
+        raise WrongAnswer(f"{contestant.name}: {reviewed} reviews for cached decisions")
     return Measurement(
         cost=step.cpu_microseconds,
-        requests=told["requests"],
-        p50_microseconds=told["p50Microseconds"],
-        p99_microseconds=told["p99Microseconds"],
-        requests_per_second=told["requests"] / told["seconds"],
+        requests=report["requests"],
+        p50_microseconds=report["p50Microseconds"],
+        p99_microseconds=report["p99Microseconds"],
+        requests_per_second=report["requests"] / report["seconds"],
         rss_kib=rss_kib(contestant.pid),
-        extra={**testimony, "decisions known": known, **learning},
+        extra={**verified, "decisions known": entries, **filling},
     )
 
 
-def _learn(pid: int, surroundings: _Surroundings, way: Way) -> dict[str, float]:
-    """Let a process decide about all names of a way, and return what that cost it."""
+def _fill_cache(pid: int, surroundings: _Surroundings, way: Way) -> dict[str, float]:
+    """Request all names of a load once, and return the cost per new decision."""
     reviews = surroundings.stage.counts().access_reviews
     used, held = cpu_seconds(pid), rss_kib(pid)
     surroundings.walks.to(way)
     used, held = cpu_seconds(pid) - used, rss_kib(pid) - held
-    if (asked := surroundings.stage.counts().access_reviews - reviews) < way.names:
-        raise WrongAnswer(f"{asked} reviews for {way.names} decisions")
+    if (reviewed := surroundings.stage.counts().access_reviews - reviews) < way.names:
+        raise WrongAnswer(f"{reviewed} reviews for {way.names} decisions")
     return {
         "us of CPU a new decision": used / way.names * 1e6,
         "KiB a new decision": held / way.names,
     }
 
 
-_ONE, _THOUSAND, _MANY = (_knowing(name) for name in ("1", "1000", "many"))
+_ONE, _THOUSAND, _MANY = (_with_cached(name) for name in ("1", "1000", "many"))
 
 ROWS = (
     Row(
         name="decision-memory",
-        title="GET of 2 KB decided from a memory of 1, 1 000 or many; the same, or 1 000 in turn",
+        title="GET of 2 KB with 1, 1 000 or many cached decisions; one name, or 1 000 in rotation",
         unit=REQUEST,
         scene=Scene("decision memory", _surroundings, (_ONE, _THOUSAND, _MANY)),
         pairs=(
             Pair(Side(_THOUSAND.name), Side(_ONE.name)),
             Pair(Side(_MANY.name), Side(_ONE.name)),
-            Pair(Side(_MANY.name, str(_IN_TURN)), Side(_THOUSAND.name, str(_IN_TURN))),
+            Pair(Side(_MANY.name, str(_IN_ROTATION)), Side(_THOUSAND.name, str(_IN_ROTATION))),
         ),
         measure=_measure,
         quick=Effort(rounds=4, seconds=0.4, size=3_000),

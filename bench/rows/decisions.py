@@ -1,12 +1,12 @@
-"""Decisions beside the native filter, on a real API server: new ones, and those made before.
+"""Decisions compared with kube-apiserver's own filter, on a real API server: new and cached ones.
 
-A new decision: every request is from a caller that was never seen, for somebody who was never asked
-for, on a connection that is open already.
+A new decision: every request is from a new caller, for a new wanted user, on a connection that is
+already open.
 
-A decision from memory: what impersonation adds to a request, in CPU of the process that decides. A
-contestant with `Impersonate-*` beside the same without, in quick alternation: what a request costs
-apart from that falls out of the difference. The target is `/version`, which costs either side
-little, so that less of it is left over as noise.
+A cached decision: the CPU time that impersonation adds to a request, in the process that decides. A
+contestant with `Impersonate-*` is compared with itself without, in quick alternation. The
+difference excludes all other costs of a request. The target is `/version`, which is cheap for both
+sides, so that it adds little noise.
 """
 
 import statistics
@@ -36,17 +36,17 @@ _REVIEWS = "understudy_access_reviews_total"
 _LOOK_UPS = "understudy_decision_cache_lookups_total"
 _NATIVE_ATTEMPTS = "apiserver_impersonation_attempts_total"
 _NATIVE_CHECKS = "apiserver_impersonation_authorization_attempts_total"
-_COLD_AT_A_TIME = 3
-_COUNTED_AT_A_TIME = 2
+_COLD_PER_TURN = 3
+_COUNTED_PER_TURN = 2
 _CONNECTIONS = 8
 _STEP_SECONDS = 0.05
-# A decision lives for 10 s; whoever asks just then asks anew, all connections at once.
-_LEAST_FROM_MEMORY = 0.9
+# A decision is cached for 10 s. When it expires, all connections wait for a new review.
+_MIN_CACHED_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A kind of new decision: the group that callers have their rights by, and what they ask."""
+    """A kind of new decision: the callers' group, which has the grants, and the wanted groups."""
 
     callers: str
     groups: int
@@ -56,9 +56,9 @@ COLD_CASES = {
     "1 group": _Case(USER_INFO, 1),
     "10 groups": _Case(USER_INFO, 10),
     "100 groups": _Case(USER_INFO, 100),
-    # Each granted by its name, so the star check is denied.
+    # Each group is granted by name, so the wildcard check is denied.
     "100 by name": _Case(NAMED, 100),
-    # Of a new caller nothing is known: the mode user-info is attempted before.
+    # For a new caller no mode is cached, so the mode user-info is attempted before.
     "legacy, 1 group": _Case(LEGACY, 1),
     "legacy, 10 groups": _Case(LEGACY, 10),
 }
@@ -68,22 +68,22 @@ CACHED_IDENTITIES = {"user": 0, "10 groups": 10, "100 groups": 100}
 def _measure_cold(contestant: Contestant, cluster: Cluster, turn: Turn) -> Measurement:
     case = COLD_CASES[turn.variant]
     before = _reviews(contestant, cluster)
-    waited = [_ask(contestant, cluster, case)[1] for _ in range(_COLD_AT_A_TIME)]
-    if contestant.metrics_url and _reviews(contestant, cluster) < before + 2 * _COLD_AT_A_TIME:
-        raise WrongAnswer(f"{contestant.name}: decided without asking")
+    waited = [_send_request(contestant, cluster, case)[1] for _ in range(_COLD_PER_TURN)]
+    if contestant.metrics_url and _reviews(contestant, cluster) < before + 2 * _COLD_PER_TURN:
+        raise WrongAnswer(f"{contestant.name}: decided without a review")
     return Measurement(
         cost=statistics.median(waited),
-        requests=_COLD_AT_A_TIME,
+        requests=_COLD_PER_TURN,
         extra=_count_round_trips(contestant, cluster, case) if contestant.metrics_url else {},
     )
 
 
 def _count_round_trips(contestant: Contestant, cluster: Cluster, case: _Case) -> dict[str, float]:
-    """Return what a decision waits for: the least of some, since too many may be counted.
+    """Return the round trips of a decision: the minimum of several, since it may be overcounted.
 
-    The first opens the connections that the next finds open.
+    The first decision opens the connections for the next.
     """
-    found = [_pass_relay(contestant, cluster, case) for _ in range(_COUNTED_AT_A_TIME)]
+    found = [_send_through_relay(contestant, cluster, case) for _ in range(_COUNTED_PER_TURN)]
     rounds = min(found, key=len)
     return {
         "round trips a mode": most_in_one_mode(rounds),
@@ -92,17 +92,17 @@ def _count_round_trips(contestant: Contestant, cluster: Cluster, case: _Case) ->
     }
 
 
-def _pass_relay(contestant: Contestant, cluster: Cluster, case: _Case) -> list[RoundTrip]:
-    """Let the other one of ours decide, whose reviews go through the relay."""
+def _send_through_relay(contestant: Contestant, cluster: Cluster, case: _Case) -> list[RoundTrip]:
+    """Send a request through the second instance, whose reviews pass the relay."""
     relay, counted = cluster.relays[contestant.name]
     before = _reviews(counted, cluster)
-    name, _ = _ask(counted, cluster, case)
+    name, _ = _send_request(counted, cluster, case)
     rounds = relay.take(name)
     reviews = sum(each.total() for each in rounds)
-    told = _reviews(counted, cluster) - before
-    # It asks some of its own now and then, so its count may be above ours, and never below.
-    if reviews == 0 or told < reviews:
-        raise WrongAnswer(f"{reviews} reviews went by, and {counted.name} tells of {told:.0f}")
+    reported = _reviews(counted, cluster) - before
+    # The proxy also sends reviews of its own, so its count may be higher, and never lower.
+    if reviews == 0 or reported < reviews:
+        raise WrongAnswer(f"the relay counted {reviews} reviews, {counted.name} {reported:.0f}")
     return rounds
 
 
@@ -110,18 +110,18 @@ def _reviews(contestant: Contestant, cluster: Cluster) -> float:
     return cluster.total(contestant, _REVIEWS) if contestant.metrics_url else 0.0
 
 
-def _ask(contestant: Contestant, cluster: Cluster, case: _Case) -> tuple[str, float]:
-    """Return the name of a new caller, and for how many milliseconds it waited for the object."""
+def _send_request(contestant: Contestant, cluster: Cluster, case: _Case) -> tuple[str, float]:
+    """Return the name of a new caller, and the milliseconds until its response."""
     name = f"caller-{next(cluster.numbers)}"
     caller = cluster.control_plane.clients.issue_client(name, groups=(case.callers,))
-    door = ApiClient(
+    client = ApiClient(
         f"https://{contestant.address}", ca_pem=cluster.plain.ca_pem, credential=caller
     )
     headers = [
         ("Impersonate-User", f"wanted-by-{name}"),
         *(("Impersonate-Group", f"group-{number}") for number in range(case.groups)),
     ]
-    with door.connect() as connection:
+    with client.connect() as connection:
         started = time.perf_counter()
         response = connection.request("GET", CONFIG_MAP, headers=headers)
         waited = time.perf_counter() - started
@@ -141,7 +141,7 @@ def _measure_cached(contestant: Contestant, cluster: Cluster, turn: Turn) -> Mea
     with_it: list[Step] = []
     for number in range(max(1, round(turn.seconds / _STEP_SECONDS))):
         order = [(alone, without), (impersonating, with_it)]
-        # Back and forth, so that a machine that gets slower or faster does so for both alike.
+        # In alternating order, so that a drift of the machine's speed affects both equally.
         for walk, steps in order if number % 2 == 0 else order[::-1]:
             steps.append(walk.turn(_STEP_SECONDS, contestant.pid))
     requests = sum(step.told["requests"] for step in with_it)
@@ -169,7 +169,7 @@ def _way(contestant: Contestant, cluster: Cluster, *, wanted: str = "", groups: 
 
 
 def _decided(contestant: Contestant, cluster: Cluster) -> tuple[float, float]:
-    """Return how many decisions came about in all or from memory, and how much had to be asked."""
+    """Return the counts of decisions (this proxy: cache hits) and of checks."""
     if contestant.metrics_url:
         hits = cluster.total(contestant, _LOOK_UPS, 'result="hit"')
         return hits, cluster.total(contestant, _REVIEWS)
@@ -184,36 +184,36 @@ def check_memory(
     before: tuple[float, float],
     requests: int,
 ) -> None:
-    """Raise WrongAnswer unless that many requests were decided, and nearly all from memory."""
-    decided, asked = (new - old for new, old in zip(now, before, strict=True))
-    if decided < requests * _LEAST_FROM_MEMORY or asked > requests / 10 or now[1] == 0:
+    """Raise WrongAnswer unless that many requests were decided, nearly all from the cache."""
+    decided, checked = (new - old for new, old in zip(now, before, strict=True))
+    if decided < requests * _MIN_CACHED_SHARE or checked > requests / 10 or now[1] == 0:
         raise WrongAnswer(
-            f"{contestant.name}: {decided:.0f} decisions and {asked:.0f} checks "
+            f"{contestant.name}: {decided:.0f} decisions and {checked:.0f} checks "
             f"(of {now[1]:.0f}) for {requests} requests of {CALLER.name}"
         )
 
 
-def _beside_native(variants: Iterable[str]) -> tuple[Pair, ...]:
+def _against_native(variants: Iterable[str]) -> tuple[Pair, ...]:
     return tuple(Pair(Side("us", each), Side("native", each)) for each in variants)
 
 
 ROWS = (
     Row(
         name="cold-decision",
-        title="first request of a caller as somebody new",
-        unit="ms until the answer",
+        title="first request of a new caller as a new user",
+        unit="ms until the response",
         scene=CONTROL_PLANE,
-        pairs=_beside_native(COLD_CASES),
+        pairs=_against_native(COLD_CASES),
         measure=_measure_cold,
         quick=Effort(rounds=3, seconds=0),
         full=Effort(rounds=10, seconds=0),
     ),
     Row(
         name="cached-decision",
-        title="what impersonation adds once it is decided",
+        title="cost that impersonation adds with a cached decision",
         unit="us of CPU added",
         scene=CONTROL_PLANE,
-        pairs=_beside_native(CACHED_IDENTITIES),
+        pairs=_against_native(CACHED_IDENTITIES),
         measure=_measure_cached,
         quick=Effort(rounds=2, seconds=0.8),
         full=Effort(rounds=6, seconds=2.0),

@@ -1,10 +1,11 @@
 """Requests on connections that stay open: small ones, large ones, and those with a body.
 
-kube-rbac-proxy at 64 connections pays mostly for Go's default of two idle connections to the
-upstream, which it does not let one change; at one connection it does not, so that stands beside it.
+The cost of kube-rbac-proxy at 64 connections is mostly that of Go's default of two idle upstream
+connections, which cannot be configured. With one connection this does not apply, so that row is
+shown as well.
 
-The mixture is eight small GETs and a list in turns on each of 16 connections, so it is the same for
-whoever is faster: its cost is that of all requests, its latency that of the small ones.
+The mixture is eight small GETs and a list, alternating on each of 16 connections, so it is the same
+for fast and slow contestants. Its cost is that of all requests, its latency that of the small ones.
 """
 
 from bench.contestants import Contestant
@@ -16,13 +17,13 @@ from bench.stage import Stage
 
 _PEERS = ("kube-rbac-proxy", "kubectl-proxy", "aiohttp")
 _QUICK, _FULL = Effort(rounds=3, seconds=0.3), Effort(rounds=9, seconds=2.0)
-# What most bars hang on.
+# For the row that most bars use.
 _CAREFUL = Effort(rounds=9, seconds=0.3), Effort(rounds=12, seconds=2.0)
 _SHORT = Effort(rounds=2, seconds=0.3), _FULL
 
 
 def sending(work: str, choices: tuple[str, ...]) -> Measure:
-    """Return how a turn of such requests is measured."""
+    """Return the measuring function for a turn of such requests."""
 
     def measure_turn(contestant: Contestant, stage: Stage, turn: Turn) -> Measurement:
         return measure(contestant, stage, Load(work, choices, turn.seconds))
@@ -98,7 +99,7 @@ ROWS = (
     ),
     _row(
         "mixed",
-        "eight GETs of 2 KB and a list of 500 KB by turns, 16 connections; latency of the small",
+        "eight GETs of 2 KB and a list of 500 KB alternating, 16 connections; latency of the GETs",
         (
             *against("go-default", "us"),
             *against("go-default", "go-pooled", "envoy", is_aside=True),

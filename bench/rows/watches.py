@@ -1,11 +1,11 @@
-"""Watches: what one holds while nothing happens, and what an event costs.
+"""Watches: the memory of an idle watch, and the cost of an event.
 
-Memory is that of a process started for it, since one that has worked before holds free memory that
-it would take new streams from. A stream's share is what the process grew by from a few open watches
-to many, over how many were added; both connections of each are part of it.
+Memory is measured in a new process, because one that has worked before has free memory for new
+streams. The memory per stream is the growth of the process from a few open watches to many, divided
+by the number added. It includes both connections of each watch.
 
-Events are sent by the upstream at a steady rate that leaves the machine idle, so that latency is
-that of the way and not of a queue. Each carries its number and when it was sent.
+The upstream sends events at a steady rate that leaves the machine mostly idle. So latency is that
+of the path and not of a queue. Each event has its number and its send time.
 """
 
 import time
@@ -26,15 +26,15 @@ _STREAMS, _RATE = 100, 50
 
 
 def step_figure(streams: int) -> str:
-    """Return what a stream's share is called when that many are open."""
+    """Return the name of the figure for that many open streams."""
     return f"KiB a stream, {streams} open"
 
 
-def measure_idle(contestant: Contestant, stage: Stage, turn: Turn) -> Measurement:  # noqa: ARG001 - as long as it takes
-    """Open watches step by step on a process of its own, and return what each holds."""
-    anew = replace(contestant.entry, name=f"{contestant.name} anew")
+def measure_idle(contestant: Contestant, stage: Stage, turn: Turn) -> Measurement:  # noqa: ARG001 - it has no fixed duration
+    """Open watches in steps on a new process, and return the memory per stream."""
+    fresh_entry = replace(contestant.entry, name=f"{contestant.name} anew")
     steps = ",".join(map(str, (FEW, *STEPS)))
-    with anew.start(anew, stage) as fresh:
+    with fresh_entry.start(fresh_entry, stage) as fresh:
         assert fresh.pid is not None
         witness, held = Witness(fresh, stage), []
         load = Load("watches", options(steps=steps))
@@ -46,7 +46,7 @@ def measure_idle(contestant: Contestant, stage: Stage, turn: Turn) -> Measuremen
                 held.append(rss_kib(fresh.pid))
             generator.go_on()
             requests = generator.report()["requests"]
-        told = witness.testify(requests)
+        verified = witness.testify(requests)
     shares = {
         step_figure(streams): (more - held[0]) / (streams - FEW)
         for streams, more in zip(STEPS, held[1:], strict=True)
@@ -55,12 +55,12 @@ def measure_idle(contestant: Contestant, stage: Stage, turn: Turn) -> Measuremen
         cost=shares[step_figure(STEPS[-1])],
         requests=requests,
         rss_kib=held[-1],
-        extra=shares | told,
+        extra=shares | verified,
     )
 
 
 def measure_events(contestant: Contestant, stage: Stage, turn: Turn) -> Measurement:
-    """Open watches with many events, and return what an event costs."""
+    """Open watches with many events, and return the cost per event."""
     choices = options(connections=_STREAMS, rate=_RATE)
     return measure(contestant, stage, Load("events", choices, turn.seconds, requests=_STREAMS))
 
@@ -81,7 +81,7 @@ ROWS = (
     ),
     Row(
         name="idle-watch",
-        title="memory of watches on which nothing happens, in a process started for it",
+        title="memory of idle watches, in a new process",
         unit="KiB a stream",
         scene=DATA_PLANE,
         pairs=(Pair(Side("us"), Side("go-default")),),

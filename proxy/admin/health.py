@@ -1,9 +1,10 @@
-"""Health as Kubernetes asks for it: `ok`, or which check failed and why.
+"""Health endpoints in the format of kube-apiserver: `ok`, or which check failed and why.
 
-`/livez` asks whether we should be restarted and so never looks upstream: an API server that is
-down must not take every proxy with it. `/readyz` asks whether clients should be sent here. The text
-is the API server's own, but for two things: what failed is a 503, which says that it may pass, and
-the reason is told, because all of ours are constant texts.
+`/livez` reports whether the process should be restarted. It never depends on the API server: an
+outage there must not restart every proxy. `/readyz` reports whether clients should be sent here.
+
+The text equals kube-apiserver's, with two differences. A failure is a 503, because it may be
+temporary. The reason is included, because all reasons are constant texts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,23 +15,23 @@ from aiohttp import web
 
 from proxy.core.gocompat.quote import go_quote
 
-_NOT_GUESSED = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
 
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """One named question; the answer is what is wrong, or None when nothing is."""
+    """One named check; `error` returns what is wrong, or None."""
 
     name: str
     error: Callable[[], str | None]
 
 
 PING = HealthCheck("ping", lambda: None)
-"""Whoever reads this has an answer."""
+"""Always passes: the response itself proves that the process answers."""
 
 
 class EventLoopHeartbeat:
-    """The event loop's: whoever keeps house in it beats, and a check listens."""
+    """The event loop's heartbeat: periodic maintenance beats, and a health check observes it."""
 
     def __init__(self, clock: Callable[[], float], *, silence_seconds: float) -> None:
         self._clock = clock
@@ -38,17 +39,17 @@ class EventLoopHeartbeat:
         self._last = clock()
 
     def beat(self) -> None:
-        """Be alive now."""
+        """Record a beat."""
         self._last = self._clock()
 
     def health_error(self) -> str | None:
-        """Return what is wrong when no beat was heard for too long."""
+        """Return an error if the last beat is too long ago."""
         silent = self._clock() - self._last
         return f"no heartbeat for {silent:.0f}s" if silent > self._silence_seconds else None
 
 
 class HealthHandler:
-    """Answers one path from its checks, and each check on a path of its own."""
+    """Serves one health endpoint, and each of its checks on a subpath."""
 
     def __init__(self, name: str, checks: Sequence[HealthCheck]) -> None:
         self._name = name
@@ -56,11 +57,11 @@ class HealthHandler:
 
     @property
     def faults(self) -> Iterator[tuple[str, str | None]]:
-        """Yield what each check says now."""
+        """Yield the name and the current error of each check."""
         return ((check.name, check.error()) for check in self.checks)
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Say `ok`; list every check when one fails, or when `?verbose` asks for it."""
+        """Respond `ok`; list every check if one fails or with `?verbose`."""
         excluded = set(request.query.getall("exclude", ()))
         is_healthy, lines = True, []
         for check in self.checks:
@@ -84,7 +85,7 @@ class HealthHandler:
         )
 
     async def handle_single(self, name: str) -> web.Response | None:
-        """Say how one check stands; None when there is none of this name."""
+        """Respond with the result of one check; None if there is none of this name."""
         for check in self.checks:
             if check.name == name:
                 fault = check.error()
@@ -97,5 +98,5 @@ def _page(text: str, *, is_healthy: bool) -> web.Response:
     return web.Response(
         text=text,
         status=HTTPStatus.OK if is_healthy else HTTPStatus.SERVICE_UNAVAILABLE,
-        headers=_NOT_GUESSED,
+        headers=_HEADERS,
     )

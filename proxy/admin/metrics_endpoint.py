@@ -1,13 +1,13 @@
-"""The page /metrics: what is counted, for scrapers that may see it.
+"""The endpoint /metrics, with authorization of scrapers.
 
-It is rendered at most once a second, for all scrapers that wait: a scrape that comes sooner waits
-for the next rendering, so that no page is older than its request. A scraper in a loop costs one
-response a second.
+The page is rendered at most once a second, for all waiting scrapers. A scrape that arrives earlier
+waits for the next rendering, so that no page is older than its request. A scraper in a loop costs
+one response a second.
 
-Collectors are read in the event loop, because they are not safe for threads. A full page costs
-20 ms, so it is made family by family, and other work has its turn in between. The largest family
-costs 3 ms. Formatting in a thread was not chosen: it would hold the interpreter lock, for which
-the event loop then waits up to 5 ms at a time.
+Collectors are read in the event loop, because they are not thread-safe. A full page costs 20 ms, so
+it is rendered family by family, and other work runs in between. The largest family costs 3 ms.
+Formatting in a thread was rejected: it would hold the interpreter lock, and the event loop would
+wait for it up to 5 ms each time.
 """
 
 import asyncio
@@ -33,60 +33,61 @@ from proxy.core.impersonation.evaluation import forbidden_message
 from proxy.core.userinfo import UserInfo
 
 _REVIEW_SECONDS = 5.0
-_AT_A_TIME = 8
+_MAX_REVIEWS = 8
 _BEARER = "bearer"
-# Tokens of one address that do not open the page. Prometheus asks a few times a minute.
+# Rate limit of rejected tokens per address. Prometheus scrapes a few times a minute.
 _FAILURES = RateLimit(per_second=5.0, burst=50.0)
 _TOO_MANY = "too many requests"
 
 
 TokenReviewer = Callable[[str], Awaitable[UserInfo | None]]
-"""Returns the token's owner, or None for a definite no; Refusal for anything else."""
+"""Returns the token's user, or None if it is not authenticated; StatusError for anything else."""
 
 AccessReviewer = Callable[[AccessCheck], Awaitable[CheckResult]]
-"""Returns what somebody may do; Refusal when there is no answer."""
+"""Returns the result of an access check; StatusError if there is none."""
 
 
 class MetricsAuthorizer:
-    """Lets those in whom the API server knows and allows."""
+    """Authorizes scrapers by a TokenReview and a SubjectAccessReview."""
 
     def __init__(
         self, tokens: TokenReviewer, access: AccessReviewer, *, clock: Callable[[], float]
     ) -> None:
         self._tokens = tokens
         self._access = access
-        self._under_way = 0
+        self._reviews = 0
         self._buckets = KeyedTokenBucket(_FAILURES, clock, refusal=_TOO_MANY)
 
     async def authorize(self, request: web.BaseRequest) -> web.Response | None:
-        """Return why the request is not answered; None when it is."""
+        """Return the error response, or None if the request is authorized."""
         token = _bearer_token(request)
         if token is None:
-            return _refused(HTTPStatus.UNAUTHORIZED, "Unauthorized")
-        if self._under_way >= _AT_A_TIME:
-            # Whoever asks is a stranger still: a flood of them must not become one of reviews.
-            return _refused(HTTPStatus.TOO_MANY_REQUESTS, _TOO_MANY)
-        self._under_way += 1
+            return _error_response(HTTPStatus.UNAUTHORIZED, "Unauthorized")
+        if self._reviews >= _MAX_REVIEWS:
+            # The client is not authenticated yet: a flood of requests must not become a flood of
+            # reviews.
+            return _error_response(HTTPStatus.TOO_MANY_REQUESTS, _TOO_MANY)
+        self._reviews += 1
         try:
-            return await self._judge_rationed(token, request)
-        except (TooManyRequests, Unauthorized, ReviewRejected) as refusal:
-            # The API server answers: what it does not accept is about this scraper alone.
-            return _refused(HTTPStatus(refusal.code), refusal.message)
+            return await self._authorize_limited(token, request)
+        except (TooManyRequests, Unauthorized, ReviewRejected) as error:
+            # The API server answered: the error concerns this scraper only.
+            return _error_response(HTTPStatus(error.code), error.message)
         except (StatusError, TimeoutError):
-            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the API server does not answer")
+            return _error_response(HTTPStatus.SERVICE_UNAVAILABLE, "the API server does not answer")
         finally:
-            self._under_way -= 1
+            self._reviews -= 1
 
-    async def _judge_rationed(self, token: str, request: web.BaseRequest) -> web.Response | None:
+    async def _authorize_limited(self, token: str, request: web.BaseRequest) -> web.Response | None:
         origin = address_key(request.remote or "")
         self._buckets.take(origin)
         async with asyncio.timeout(_REVIEW_SECONDS):
-            refusal = await self._judge(token, request.path)
-        if refusal is None:
+            response = await self._authorize_token(token, request.path)
+        if response is None:
             self._buckets.refund(origin)
-        return refusal
+        return response
 
-    async def _judge(self, token: str, path: str) -> web.Response | None:
+    async def _authorize_token(self, token: str, path: str) -> web.Response | None:
         owner = await self._tokens(token)
         if owner is None:
             raise Unauthorized
@@ -94,18 +95,18 @@ class MetricsAuthorizer:
         result = await self._access(check)
         if result.allowed:
             return None
-        return _refused(HTTPStatus.FORBIDDEN, forbidden_message(check, ""))
+        return _error_response(HTTPStatus.FORBIDDEN, forbidden_message(check, ""))
 
 
 def _bearer_token(request: web.BaseRequest) -> str | None:
-    """Return the one token that was shown; None for none, or for more than one."""
+    """Return the bearer token; None if there is none or more than one."""
     values = request.headers.getall("Authorization", [])
     scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
     token = token.strip()
     return token if scheme.lower() == _BEARER and token.isascii() and token else None
 
 
-def _refused(status: HTTPStatus, text: str) -> web.Response:
+def _error_response(status: HTTPStatus, text: str) -> web.Response:
     headers = {"X-Content-Type-Options": "nosniff"}
     if status is HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
@@ -117,11 +118,11 @@ def _refused(status: HTTPStatus, text: str) -> web.Response:
 _SECONDS_PER_PAGE = 1.0
 
 Guard = Callable[[], MetricsAuthorizer | None]
-"""Returns who decides about scrapers now; None if everybody is welcome."""
+"""Returns the current authorizer of scrapers; None if no authorization is required."""
 
 
 class MetricsHandler:
-    """Answers with everything on the registry, and how the process is."""
+    """Serves all metrics of the registry and of the process."""
 
     def __init__(
         self,
@@ -130,40 +131,40 @@ class MetricsHandler:
         *,
         clock: Callable[[], float],
     ) -> None:
-        """Without a guard, in the moment of asking, everybody may see it."""
+        """`guard` is called for every request; if it returns None, the request is authorized."""
         self._registry = registry
         self._guard = guard
         self._clock = clock
-        # On a registry of its own: the system is asked in a thread, ours are read in the loop.
+        # A separate registry: process metrics are read in a thread, all others in the event loop.
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         self._page = b""
-        # When the page was begun, and when any was: the last one may have failed.
+        # The start of the rendering of this page, and of the last attempt, which may have failed.
         self._begun_at = self._tried_at = float("-inf")
-        self._turn = asyncio.Lock()
+        self._rendering = asyncio.Lock()
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Return all series, or why not."""
+        """Respond with all metrics, or with an error."""
         guard = self._guard()
-        if guard is not None and (refusal := await guard.authorize(request)) is not None:
-            return refusal
+        if guard is not None and (error := await guard.authorize(request)) is not None:
+            return error
         page = await self._page_since(self._clock())
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def _page_since(self, moment: float) -> bytes:
-        """Return a page that was begun at this moment or later."""
-        async with self._turn:
-            # Whoever waited for the turn may find a page that was begun meanwhile.
-            if self._begun_at < moment:
+    async def _page_since(self, requested_at: float) -> bytes:
+        """Return a page whose rendering began at this time or later."""
+        async with self._rendering:
+            # While this request waited for the lock, another one may have rendered a new page.
+            if self._begun_at < requested_at:
                 next_at = self._tried_at + _SECONDS_PER_PAGE
                 await asyncio.sleep(max(next_at - self._clock(), 0.0))
                 begun_at = self._tried_at = self._clock()
-                # Both only after success: an older page is not what those behind us wait for.
-                self._page = await self._rendered()
+                # Both are set only after success: waiting requests must not get an older page.
+                self._page = await self._render()
                 self._begun_at = begun_at
             return self._page
 
-    async def _rendered(self) -> bytes:
+    async def _render(self) -> bytes:
         parts = []
         for family in self._registry.collect():
             parts.append(generate_latest(_OneFamily(family)))
@@ -173,7 +174,7 @@ class MetricsHandler:
 
 
 class _OneFamily(Collector):
-    """A family that was collected already."""
+    """A metric family that was already collected."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family
@@ -183,18 +184,18 @@ class _OneFamily(Collector):
 
 
 class HealthCheckCollector(Collector):
-    """Shows what each health check says, as it is when somebody asks."""
+    """Exposes the result of each health check, evaluated at every scrape."""
 
     def __init__(self, pages: Mapping[str, HealthHandler], registry: CollectorRegistry) -> None:
         self._pages = pages
         registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Tell the registry which name is taken."""
+        """Return the metric name for the registry."""
         return [self._family()]
 
     def collect(self) -> Iterable[Metric]:
-        """Ask every check."""
+        """Run every check, and return its result."""
         family = self._family()
         for page, checks in self._pages.items():
             for name, fault in checks.faults:

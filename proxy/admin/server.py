@@ -1,7 +1,7 @@
-"""The admin port: health and metrics for machines, on a port of its own.
+"""The admin port: health and metrics, on a separate port.
 
 On the proxy port every path belongs to the API server. Connections are accepted here and not by
-aiohttp, because aiohttp learns of a connection only after its TLS handshake: until then it could
+aiohttp, because aiohttp sees a connection only after its TLS handshake. Before that it could
 neither be counted nor closed.
 """
 
@@ -29,32 +29,32 @@ from proxy.settings.admin import AdminSettings
 
 
 class Pacing:
-    """Gives turns in the order of asking, each followed by a pause."""
+    """Grants slots in the order of requests, each followed by a pause."""
 
     def __init__(self) -> None:
         self._is_pausing = False
         self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
 
     async def wait(self, pause_seconds: float) -> None:
-        """Wait for a turn; the next one is given not before the pause is over."""
+        """Wait for a slot; the next one is granted after the pause."""
         if not self._is_pausing:
             self._pause(pause_seconds)
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((turn, pause_seconds))
-        await turn
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((slot, pause_seconds))
+        await slot
 
     def _pause(self, seconds: float) -> None:
         self._is_pausing = True
-        asyncio.get_running_loop().call_later(seconds, self._next)
+        asyncio.get_running_loop().call_later(seconds, self._grant_next)
 
-    def _next(self) -> None:
+    def _grant_next(self) -> None:
         self._is_pausing = False
         while self._waiting:
-            turn, pause_seconds = self._waiting.popleft()
-            # A cancelled wait costs no pause: connections that were closed meanwhile delay none.
-            if not turn.done():
-                turn.set_result(None)
+            slot, pause_seconds = self._waiting.popleft()
+            # A cancelled wait costs no pause: closed connections do not delay open ones.
+            if not slot.done():
+                slot.set_result(None)
                 self._pause(pause_seconds)
                 return
 
@@ -64,67 +64,69 @@ log = logging.getLogger(__name__)
 _STOP_SECONDS = 1.0
 _SWEEP_SECONDS = 1.0
 _BACKLOG = 128
-_ACCEPT_AGAIN_SECONDS = 0.5
+_ACCEPT_RETRY_SECONDS = 0.5
 _METRICS = "metrics"
-# Turns of the event loop for this port. A request costs about 0.2 ms, so requests take at most a
-# tenth of the loop. A handshake costs about 1.5 ms with an RSA key. With 64 connections that all
-# want a turn, a probe waits for about half a second at most.
+# Pacing of this port. A request costs about 0.2 ms, so requests take at most a tenth of the event
+# loop. A handshake costs about 1.5 ms with an RSA key. With 64 connections that all wait for a
+# slot, a probe waits for about half a second at most.
 _REQUEST_PAUSE_SECONDS = 0.002
 _CONNECTION_PAUSE_SECONDS = 0.001
 _HANDSHAKE_PAUSE_SECONDS = 0.005
 # Prometheus and the kubelet send fewer than ten lines, a browser about twenty.
-_HEADER_LINES = 64
+_MAX_HEADER_LINES = 64
 
 
 class AdminPortError(OperatorError):
-    """The address of the admin port cannot be listened on."""
+    """The admin port cannot listen on its address."""
 
 
 class Handler(Protocol):
-    """Answers one path."""
+    """Handles the requests of one path."""
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Return the answer."""
+        """Return the response."""
         ...
 
 
 class _Handler(RequestHandler):
     """Serves the requests of one connection.
 
-    It does not repeat what it could not read: scrapers, too, send tokens. No body is waited for
-    or decompressed.
+    An error response repeats nothing of a request, because scrapers send tokens. No body is
+    awaited or decompressed.
     """
 
-    def __init__(self, connection: AdminConnection, home: AdminConnections, http: web.Server):
+    def __init__(
+        self, connection: AdminConnection, connections: AdminConnections, http: web.Server
+    ):
         super().__init__(
             http,
             loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # what the library itself passes on
+            access_log=None,  # type: ignore[arg-type]  # the library itself passes None
             lingering_time=0.0,
             auto_decompress=False,
-            max_headers=_HEADER_LINES,
+            max_headers=_MAX_HEADER_LINES,
         )
         self._connection = connection
-        self._home = home
+        self._connections = connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport, by which the connection can be closed from now on."""
+        """Store the transport, which can close the connection from now on."""
         self._connection.transport = cast("asyncio.Transport", transport)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Give the place back."""
+        """Release the slot of the connection."""
         self._connection.lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Count what is received, whatever it turns out to be."""
+        """Count received bytes, valid HTTP or not."""
         super().data_received(data)
         self._connection.received(len(data))
 
     def begin_request(self) -> None:
         """Called when the head of a request was read."""
-        self._home.request_began(self._connection)
+        self._connections.request_began(self._connection)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -133,26 +135,26 @@ class _Handler(RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            self._home.request_ended(self._connection)
+            self._connections.request_ended(self._connection)
 
     def handle_error(
         self,
         request: web.BaseRequest,
         status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
         exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002 - this is what repeats it
+        message: str | None = None,  # noqa: ARG002 - it repeats the request
     ) -> web.StreamResponse:
-        """Answer with nothing but the status."""
+        """Respond with the status only."""
         return super().handle_error(request, status, exc, HTTPStatus(status).phrase)
 
 
 class AdminServer:
-    """Serves what operators and their tools ask: health to anybody, metrics by their own page."""
+    """The HTTP server of the admin port: health without authorization, and metrics."""
 
     def __init__(
         self, metrics: Handler, health: Mapping[str, HealthHandler], connections: AdminConnections
     ) -> None:
-        """`health` are the pages of health by their names, such as readyz."""
+        """`health` maps the names of health endpoints, such as readyz, to their handlers."""
         self._metrics = metrics
         self._health = health
         self._connections = connections
@@ -162,7 +164,7 @@ class AdminServer:
         self._http: web.Server | None = None
 
     async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> None:
-        """Listen; with TLS if there is a context."""
+        """Listen, with TLS if there is a context."""
         self._http = web.Server(self._answer)
         try:
             self._listening = await _listening_sockets(host, port)
@@ -174,7 +176,7 @@ class AdminServer:
         self._tasks.start_background(self._close_late())
 
     async def stop(self) -> None:
-        """Stop listening; what is being answered has a moment to end."""
+        """Stop listening; requests in flight may end within a timeout."""
         await self._tasks.stop()
         for listening in self._listening:
             listening.close()
@@ -186,18 +188,18 @@ class AdminServer:
     async def _accept(
         self, listening: socket.socket, http: web.Server, tls: ssl.SSLContext | None
     ) -> None:
-        """Accept connections one by one, so that data connections have their turn in between."""
+        """Accept connections one by one, so that data connections are served in between."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 accepted, address = await loop.sock_accept(listening)
             except ConnectionError:
-                continue  # The client has left before it was accepted.
+                continue  # The client disconnected before it was accepted.
             except OSError as error:
-                # No descriptor is left, which the limits of connections exclude. Whoever waits in
-                # the kernel's queue stays there, and the loop must not spin.
+                # No file descriptor is left, which the connection limits should prevent. Pending
+                # connections stay in the kernel's backlog, and this loop must not spin.
                 log.warning("admin connection not accepted", exc_info=error)
-                await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
+                await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
             connection = self._connections.accept(accepted, address[0])
             connection.opening = self._tasks.start(self._open(connection, accepted, http, tls))
@@ -209,7 +211,7 @@ class AdminServer:
         http: web.Server,
         tls: ssl.SSLContext | None,
     ) -> None:
-        """Give a connection to its handler, after its turn and its TLS handshake."""
+        """Pass a connection to its handler, after its slot and its TLS handshake."""
         loop = asyncio.get_running_loop()
         pause = _CONNECTION_PAUSE_SECONDS if tls is None else _HANDSHAKE_PAUSE_SECONDS
         try:
@@ -218,7 +220,7 @@ class AdminServer:
                 lambda: _Handler(connection, self._connections, http), accepted, ssl=tls
             )
         except OSError:
-            pass  # The client has left, or does not speak TLS as it should.
+            pass  # The client disconnected, or its handshake is invalid.
         finally:
             if connection.transport is None:
                 accepted.close()
@@ -252,7 +254,7 @@ def _not_found() -> web.Response:
 
 
 async def _listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of the host, all of which listen."""
+    """Return a listening socket for each address of the host."""
     found = await asyncio.get_running_loop().getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -261,27 +263,27 @@ async def _listening_sockets(host: str, port: int) -> list[socket.socket]:
             opened.enter_context(
                 socket.create_server(address[:2], family=family, backlog=_BACKLOG, reuse_port=True)
             )
-            for family, address in dict.fromkeys((one[0], one[4]) for one in found)
+            for family, address in dict.fromkeys((info[0], info[4]) for info in found)
         ]
-        for one in listening:
-            one.settimeout(0)
+        for listener in listening:
+            listener.settimeout(0)
         opened.pop_all()
     return listening
 
 
 class AdminCounter(CertificateCounter, ClosingCounter, Protocol):
-    """Counts what becomes of the certificate and of connections."""
+    """Counts certificate reloads and closed connections."""
 
 
 class HealthChecks(NamedTuple):
-    """What /livez and /readyz ask, beside `ping`."""
+    """The checks of /livez and /readyz, besides `ping`."""
 
     live: Sequence[HealthCheck]
     ready: Sequence[HealthCheck]
 
 
 class AdminPort:
-    """What operators and their tools see of us."""
+    """The admin port with its endpoints, connections and certificate."""
 
     def __init__(
         self,
@@ -293,7 +295,7 @@ class AdminPort:
         guard: Guard,
         clock: Callable[[], float],
     ) -> None:
-        """`guard` tells who decides about scrapers."""
+        """`guard` returns the current authorizer of scrapers."""
         self._address = settings.address
         self.certificate: AdminCertificate | None = None
         if (files := admin_files(settings)) is not None:
@@ -303,8 +305,8 @@ class AdminPort:
             "readyz": HealthHandler("readyz", [PING, *checks.ready]),
         }
         HealthCheckCollector(pages, registry)
-        # The API server's own healthz is deprecated. Whoever still asks for ours restarts us for
-        # it, more likely than not: so it says what livez says.
+        # kube-apiserver's healthz is deprecated. A tool that still uses it most likely restarts the
+        # process on failure, so it has the checks of livez.
         healthz = HealthHandler("healthz", [PING, *checks.live])
         self._connections = AdminConnections(admin_limits(settings), counter, clock=clock)
         self._server = AdminServer(
@@ -314,7 +316,7 @@ class AdminPort:
         )
 
     async def start(self, tasks: TaskSet, *, refresh_seconds: float) -> None:
-        """Listen, if there is an address, and keep the certificate fresh."""
+        """Listen, if there is an address, and reload the certificate periodically."""
         if self._address is None:
             return
         context = None
@@ -325,7 +327,7 @@ class AdminPort:
         await self._server.start(*self._address, tls=context)
 
     async def reload_certificate(self, settings: AdminSettings) -> None:
-        """Use other limits, and the certificate of other settings; it cannot come or go."""
+        """Apply new limits and reload the certificate; TLS cannot be switched on or off."""
         self._connections.limits = admin_limits(settings)
         if self.certificate is not None and (files := admin_files(settings)) is not None:
             await self.certificate.reload(files)
@@ -336,13 +338,13 @@ class AdminPort:
 
 
 def admin_limits(settings: AdminSettings) -> AdminLimits:
-    """Return what connections are held to."""
+    """Return the limits of connections."""
     limits = settings.limits
     return AdminLimits(limits.connections, limits.head_timeout_seconds, limits.idle_timeout_seconds)
 
 
 def admin_files(settings: AdminSettings) -> AdminTLSFiles | None:
-    """Return where certificate and key are, if the port has any."""
+    """Return the certificate and key files, if the port has TLS."""
     if settings.certificate_file is None or settings.key_file is None:
         return None
     return AdminTLSFiles(settings.certificate_file, settings.key_file)

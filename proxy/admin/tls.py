@@ -1,7 +1,7 @@
-"""The certificate of the admin port, read again and again.
+"""The certificate of the admin port, reloaded periodically.
 
-New contents are loaded into a new context, and every handshake that begins is given the newest: bad
-ones change nothing, and no handshake meets a certificate without its key.
+New contents are loaded into a new context, and every new handshake uses the newest context. Invalid
+contents change nothing, and no handshake sees a certificate without its key.
 """
 
 import asyncio
@@ -20,68 +20,68 @@ log = logging.getLogger(__name__)
 
 
 class AdminCertificateError(OperatorError):
-    """Certificate or key of the admin port cannot be used."""
+    """The certificate or key of the admin port cannot be used."""
 
 
 class AdminTLSFiles(NamedTuple):
-    """Where certificate and key are."""
+    """The paths of certificate and key."""
 
     certificate: Path
     key: Path
 
 
 class CertificateCounter(Protocol):
-    """Learns what is in use, and what became of new contents."""
+    """Records the certificate in use and the outcomes of reloads."""
 
     def admin_certificate_expires(self, at: float) -> None:
-        """Tell when the certificate in use ends, in seconds since 1970."""
+        """Record when the certificate in use expires, in seconds since 1970."""
         ...
 
     def admin_certificate_read(self, *, used: bool) -> None:
-        """Count new contents, used or refused."""
+        """Count a reload, used or refused."""
         ...
 
 
 class AdminCertificate:
-    """Keeps a context that shows what the files hold."""
+    """Keeps a TLS context with the current contents of the files."""
 
     def __init__(self, files: AdminTLSFiles, counter: CertificateCounter) -> None:
         self._files = files
         self._counter = counter
         self._loaded: _Loaded | None = None
-        # One look at a time: an older one must not overtake a newer one.
-        self._turn = asyncio.Lock()
-        self._told: str | None = None
+        # One reload at a time: an older one must not overwrite a newer one.
+        self._reloading = asyncio.Lock()
+        self._logged_problem: str | None = None
         self.context = _new_context()
         self.context.sni_callback = self._use_newest
 
     @staticmethod
     def check(files: AdminTLSFiles) -> None:
-        """Raise AdminCertificateError unless these could be used. Blocks on files."""
+        """Raise AdminCertificateError unless these files can be used. Blocks on file I/O."""
         _load(files, None)
 
     async def load(self) -> None:
-        """Load for the first time; AdminCertificateError if that cannot be done."""
+        """Load the files for the first time; raise AdminCertificateError if they are unusable."""
         loaded = await asyncio.to_thread(_load, self._files, None)
         if loaded is not None:
             self._use(loaded)
 
     async def run(self, every_seconds: float) -> None:
-        """Look at the files again and again."""
+        """Reload the files periodically."""
         while True:
             await asyncio.sleep(every_seconds)
             await self.reload()
 
     async def reload(self, files: AdminTLSFiles | None = None) -> None:
-        """Show what the files hold now, or what other files hold, if it is new and good."""
-        async with self._turn:
+        """Use the current contents of these or other files, if they are new and valid."""
+        async with self._reloading:
             files = files or self._files
             try:
                 loaded = await asyncio.to_thread(_load, files, self._loaded)
             except AdminCertificateError as error:
-                self._refuse(str(error))
+                self._reject(str(error))
                 return
-            self._files, self._told = files, None
+            self._files, self._logged_problem = files, None
             if loaded is not None:
                 self._use(loaded)
                 self._counter.admin_certificate_read(used=True)
@@ -91,16 +91,16 @@ class AdminCertificate:
         self._loaded = loaded
         self._counter.admin_certificate_expires(loaded.expires_at)
 
-    def _refuse(self, problem: str) -> None:
+    def _reject(self, problem: str) -> None:
         self._counter.admin_certificate_read(used=False)
-        if problem != self._told:  # once, not at every look
+        if problem != self._logged_problem:  # log once, not at every check
             log.warning("admin certificate not reloaded", extra=fields(error=problem))
-        self._told = problem
+        self._logged_problem = problem
 
     def _use_newest(
         self, session: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext
     ) -> None:
-        """Called with every hello of a client, whether it names a server or not."""
+        """Called for every ClientHello, with or without a server name."""
         if self._loaded is not None:
             session.context = self._loaded.context
 
@@ -112,7 +112,7 @@ class _Loaded(NamedTuple):
 
 
 def _load(files: AdminTLSFiles, known: _Loaded | None) -> _Loaded | None:
-    """Load both files; None if they hold what is known."""
+    """Load both files; return None if they have not changed."""
     names = f"{files.certificate} and {files.key}"
     try:
         certificate = files.certificate.read_bytes()
@@ -138,5 +138,5 @@ def _new_context() -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Nobody is asked for one: a key that needs it cannot be used."""
+    """Return an empty password instead of a prompt: an encrypted key cannot be used."""
     return ""

@@ -1,4 +1,4 @@
-"""Advice to people: a cluster asked with their own kubeconfig, and answers in readable form.
+"""Analysis commands: they query a cluster with the operator's kubeconfig, and print the results.
 
-No part of serving: it holds none of the proxy's credentials and decides nothing.
+This package is not part of serving: it holds none of the proxy's credentials, and decides nothing.
 """

@@ -1,4 +1,4 @@
-"""Decisions about many requests, asked of a cluster: the plan and the evaluation of serving."""
+"""Impersonation decisions for many requests, by the plan and the evaluation of serving."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,44 +25,44 @@ _NO = CheckResult(allowed=False)
 
 
 class ImpersonationDecider:
-    """Decides by the constrained modes alone. No check is asked twice."""
+    """Decides by the constrained modes only. No check is sent twice."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._asked: dict[AccessCheck, asyncio.Future[CheckResult]] = {}
+        self._results: dict[AccessCheck, asyncio.Future[CheckResult]] = {}
 
     async def decide(
         self, caller: Caller, wanted_user: UserInfo, request_info: RequestInfo
     ) -> ImpersonationDecision:
-        """Return what would become of a request."""
+        """Return the impersonation decision of a request."""
         evaluation = evaluate(
             plan_attempts(caller, wanted_user, request_info, rules=_CONSTRAINED_ONLY)
         )
         try:
-            question = next(evaluation)
+            step = next(evaluation)
             while True:
-                # Nothing is known from a moment ago.
-                result = await self.check(question.check) if isinstance(question, Ask) else _NO
-                question = evaluation.send(result)
+                # The mode cache is treated as empty.
+                result = await self.check(step.check) if isinstance(step, Ask) else _NO
+                step = evaluation.send(result)
         except StopIteration as decided:
             decision: ImpersonationDecision = decided.value
             return decision
 
     async def check(self, check: AccessCheck) -> CheckResult:
-        """Return the authorizers' answer to one check."""
-        known = self._asked.get(check)
+        """Return the result of one access check."""
+        known = self._results.get(check)
         if known is None:
-            known = self._asked[check] = asyncio.get_running_loop().create_future()
+            known = self._results[check] = asyncio.get_running_loop().create_future()
             try:
                 known.set_result(await self._cluster.review(check))
             finally:
-                # Whoever waits for the same answer must not wait for ever.
+                # A failed review must not leave other waiters of the same check waiting forever.
                 known.cancel()
         return await known
 
 
 class ConfirmedHolder(NamedTuple):
-    """Somebody who may, as whom, and whether the API server says so."""
+    """A holder, the wanted user, and whether the API server confirms the permission."""
 
     holder: Holder
     wanted_user: UserInfo
@@ -72,11 +72,11 @@ class ConfirmedHolder(NamedTuple):
 async def confirm_holders(
     cluster: Cluster, found: Sequence[Found], request_info: RequestInfo
 ) -> list[ConfirmedHolder]:
-    """Ask about everyone who was found, by the same checks."""
+    """Send the checks of every holder that was found to the API server."""
     decider = ImpersonationDecider(cluster)
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_confirm(decider, one, request_info)) for one in found]
+            tasks = [group.create_task(_confirm(decider, pair, request_info)) for pair in found]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures
     return [task.result() for task in tasks]

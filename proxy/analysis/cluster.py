@@ -1,6 +1,6 @@
-"""A cluster as somebody's kubeconfig reaches it: access reviews, RBAC, discovery.
+"""Read-only client of a cluster by the operator's kubeconfig: access reviews, RBAC, discovery.
 
-Whatever goes wrong is one line for a person. Nothing here changes anything in the cluster.
+Every failure is a one-line error message. No call changes anything in the cluster.
 """
 
 import asyncio
@@ -25,26 +25,32 @@ from proxy.core.authorization.access_check import (
 from proxy.core.errors import OperatorError
 
 Object = dict[str, Any]
-"""An object of the API as it came."""
+"""An API object as received."""
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
-_PAGE = 500
-_AT_ONCE = 16
-_SECONDS = 30.0
-_UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
-# How the library meets a kubeconfig that is not one, a plugin that fails, a file that is not there.
-_UNUSABLE = (config.ConfigException, OSError, AssertionError, StopIteration, *_UNREADABLE)
+_PAGE_SIZE = 500
+_MAX_CONCURRENT = 16
+_TIMEOUT_SECONDS = 30.0
+_PARSE_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
+# What the library raises for an invalid kubeconfig, a failing plugin or a missing file.
+_KUBECONFIG_ERRORS = (
+    config.ConfigException,
+    OSError,
+    AssertionError,
+    StopIteration,
+    *_PARSE_ERRORS,
+)
 _JSON = "application/json"
 
 
 class ClusterError(OperatorError):
-    """The cluster cannot be reached, or does not answer."""
+    """The cluster cannot be reached, or does not respond as expected."""
 
 
 class RbacObjects(NamedTuple):
-    """Every RBAC object of a cluster."""
+    """All RBAC objects of a cluster."""
 
     roles: list[Object]
     cluster_roles: list[Object]
@@ -53,64 +59,64 @@ class RbacObjects(NamedTuple):
 
 
 class Cluster:
-    """Asks one API server. `namespace` is where the kubeconfig's context looks by default."""
+    """Client of one API server. `namespace` is the default of the kubeconfig's context."""
 
     def __init__(self, client: ApiClient, namespace: str = "default") -> None:
         self._client = client
         self._host = str(client.configuration.host)
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
         self.namespace = namespace
 
     async def review(self, check: AccessCheck) -> CheckResult:
-        """Return the authorizers' answer to one check."""
+        """Return the result of one access check."""
         review = await self._call("POST", REVIEWS_PATH, body=subject_access_review(check))
         try:
             return parse_review_status(review)
-        except _UNREADABLE as error:
-            raise ClusterError(f"{self._host} did not answer a review with one") from error
+        except _PARSE_ERRORS as error:
+            raise ClusterError(f"{self._host} returned an unreadable access review") from error
 
     async def review_all(self, checks: Sequence[AccessCheck]) -> list[CheckResult]:
-        """Return the answers to several checks, in their order."""
-        return await _all([self.review(check) for check in checks])
+        """Return the results of several access checks, in their order."""
+        return await _call_all([self.review(check) for check in checks])
 
     async def get(self, path: str, *, accept: str = _JSON) -> Object:
-        """Return what is at a path."""
+        """Return the object at a path."""
         return await self._call("GET", path, accept=accept)
 
     async def items(self, path: str) -> list[Object]:
         """Return every object of a collection, page by page."""
         items: list[Object] = []
-        following = ""
+        continuation = ""
         while True:
-            page = await self.get(f"{path}?limit={_PAGE}{following}")
+            page = await self.get(f"{path}?limit={_PAGE_SIZE}{continuation}")
             found = page.get("items")
             if not isinstance(found, list):
-                raise ClusterError(f"{self._host} did not answer {path} with a list")
+                raise ClusterError(f"{self._host} returned no list for {path}")
             items += found
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return items
-            following = f"&continue={quote(token, safe='')}"
+            continuation = f"&continue={quote(token, safe='')}"
 
     async def rbac(self) -> RbacObjects:
         """Return every role and every binding."""
         kinds = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
-        return RbacObjects(*await _all([self.items(f"{_RBAC}/{kind}") for kind in kinds]))
+        return RbacObjects(*await _call_all([self.items(f"{_RBAC}/{kind}") for kind in kinds]))
 
     async def version(self) -> tuple[int, int]:
-        """Return the API server's version, (0, 0) if it does not tell one that can be read."""
-        told = await self.get("/version")
+        """Return the API server's version, or (0, 0) if it cannot be parsed."""
+        version = await self.get("/version")
         try:
-            return int(told["major"]), int(str(told["minor"]).rstrip("+"))
-        except _UNREADABLE:
+            return int(version["major"]), int(str(version["minor"]).rstrip("+"))
+        except _PARSE_ERRORS:
             return 0, 0
 
     async def _call(
         self, method: str, path: str, *, body: object = None, accept: str = _JSON
     ) -> Object:
         try:
-            async with self._places:
-                answer = await self._client.call_api(
+            async with self._slots:
+                response = await self._client.call_api(
                     path,
                     method,
                     header_params={"Accept": accept},
@@ -118,36 +124,37 @@ class Cluster:
                     auth_settings=["BearerToken"],
                     response_types_map={200: "object", 201: "object"},
                     _return_http_data_only=True,
-                    _request_timeout=_SECONDS,
+                    _request_timeout=_TIMEOUT_SECONDS,
                 )
         except ApiException as error:
-            raise ClusterError(self._refused(method, path, error)) from error
+            raise ClusterError(self._error_message(method, path, error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            reason = _one_line(error) or f"no answer in {_SECONDS:.0f} s"
+            reason = _one_line(error) or f"no response within {_TIMEOUT_SECONDS:.0f} s"
             raise ClusterError(f"cannot reach {self._host}: {reason}") from error
-        if not isinstance(answer, dict):
-            raise ClusterError(f"{self._host} answered {path} with something else than an object")
-        return answer
+        if not isinstance(response, dict):
+            raise ClusterError(f"{self._host} returned no object for {path}")
+        return response
 
-    def _refused(self, method: str, path: str, error: ApiException) -> str:
-        if error.status == 401:  # noqa: PLR2004 - its number is its name
-            return f"{self._host} does not know who you are: is the credential expired?"
+    def _error_message(self, method: str, path: str, error: ApiException) -> str:
+        if error.status == 401:  # noqa: PLR2004 - the number is clearer than a name
+            return f"{self._host} did not accept your credential (401): is it expired?"
         try:
-            told = _one_line(json.loads(error.body or b"")["message"])
-        except _UNREADABLE:
-            told = str(error.reason)
+            message = _one_line(json.loads(error.body or b"")["message"])
+        except _PARSE_ERRORS:
+            message = str(error.reason)
         if error.status == 403 and path == REVIEWS_PATH:  # noqa: PLR2004 - likewise
-            return f"you may not ask what others may do, which advice needs: {told}"
-        return (
-            f"{self._host} answered {method} {path.partition('?')[0]} with {error.status}: {told}"
-        )
+            return (
+                f"you are not allowed to create SubjectAccessReviews, which this needs: {message}"
+            )
+        call = f"{method} {path.partition('?')[0]}"
+        return f"{call} at {self._host} failed with {error.status}: {message}"
 
 
 @asynccontextmanager
 async def open_cluster(
     kubeconfig: Mapping[str, Any] | None, *, namespace: str | None = None
 ) -> AsyncIterator[Cluster]:
-    """Yield the cluster of a kubeconfig's current context, or without one that of our own pod.
+    """Yield the cluster of a kubeconfig's current context, or without one that of the current pod.
 
     Paths in the kubeconfig must be absolute.
     """
@@ -161,19 +168,19 @@ async def open_cluster(
                 dict(kubeconfig), client_configuration=configuration
             )
         client = ApiClient(configuration)
-    except _UNUSABLE as error:
+    except _KUBECONFIG_ERRORS as error:
         raise ClusterError(f"cannot use the kubeconfig: {_one_line(error)}") from error
     async with client:
         yield Cluster(client, namespace or "default")
 
 
 def is_in_cluster() -> bool:
-    """Tell whether a cluster is there without a kubeconfig."""
+    """Return whether the process runs in a pod, and so needs no kubeconfig."""
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
-async def _all(calls: Sequence[Coroutine[Any, Any, _Answer]]) -> list[_Answer]:
-    """Make calls side by side; the first that fails fails them all, with its own error."""
+async def _call_all(calls: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
+    """Make calls concurrently. The first failure cancels the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]

@@ -1,4 +1,4 @@
-"""Which resource a person means: `po`, `pods`, `deployments.apps` or `deployments.v1.apps`."""
+"""Discovery of resources by name: `po`, `pods`, `deployments.apps` or `deployments.v1.apps`."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -14,14 +14,14 @@ _AGGREGATED = (
 
 
 class DiscoveredResource(NamedTuple):
-    """A resource, and every name by which it goes."""
+    """A resource and all its names."""
 
     kind: ResourceKind
     names: frozenset[str]
 
 
 async def find_resource(cluster: Cluster, text: str) -> ResourceKind | None:
-    """Return the resource of that name, the API server's favourite if there are several."""
+    """Return the resource with this name, or the API server's preferred one of several."""
     resource, _, rest = text.lower().partition(".")
     for known in await known_resources(cluster):
         kind = known.kind
@@ -32,22 +32,22 @@ async def find_resource(cluster: Cluster, text: str) -> ResourceKind | None:
 
 
 def resource_from_name(text: str) -> ResourceKind:
-    """Return a resource that discovery does not know, as its name says it."""
+    """Return a resource that is not in discovery, derived from its name."""
     resource, _, group = text.partition(".")
     return ResourceKind(group, "v1", resource, is_namespaced=True)
 
 
 async def known_resources(cluster: Cluster) -> list[DiscoveredResource]:
-    """Return every resource that the API server serves, its favourites first."""
+    """Return every resource that the API server serves, preferred versions first."""
     known: list[DiscoveredResource] = []
     for root in ("/api", "/apis"):
         document = await cluster.get(root, accept=_AGGREGATED)
         if document.get("kind") == "APIGroupDiscoveryList":
             known += _aggregated(document)
         elif root == "/api":
-            known += _listed("", "v1", await cluster.get("/api/v1"))
+            known += _from_resource_list("", "v1", await cluster.get("/api/v1"))
         else:
-            known += await _each_group(cluster, document)
+            known += await _discover_groups(cluster, document)
     return known
 
 
@@ -58,13 +58,13 @@ def _aggregated(document: Object) -> Iterator[DiscoveredResource]:
             for entry in version.get("resources") or []:
                 is_namespaced = entry.get("scope") == "Namespaced"
                 kind = ResourceKind(name, version["version"], entry["resource"], is_namespaced)
-                words = [entry.get("singularResource", "")]
-                words.append((entry.get("responseKind") or {}).get("kind", ""))
-                yield _known(kind, words, entry)
+                other_names = [entry.get("singularResource", "")]
+                other_names.append((entry.get("responseKind") or {}).get("kind", ""))
+                yield _with_names(kind, other_names, entry)
 
 
-async def _each_group(cluster: Cluster, document: Object) -> list[DiscoveredResource]:
-    """Ask group by group, as servers before 1.27 want it. One that does not answer is left out."""
+async def _discover_groups(cluster: Cluster, document: Object) -> list[DiscoveredResource]:
+    """Discover group by group, for servers before 1.27. A failing group is left out."""
     versions = [
         (group["name"], version["version"])
         for group in document.get("groups") or []
@@ -74,7 +74,7 @@ async def _each_group(cluster: Cluster, document: Object) -> list[DiscoveredReso
     async with asyncio.TaskGroup() as tasks:
         lists = [tasks.create_task(_list(cluster, *version)) for version in versions]
     for (group, version), done in zip(versions, lists, strict=True):
-        known += _listed(group, version, done.result())
+        known += _from_resource_list(group, version, done.result())
     return known
 
 
@@ -85,14 +85,16 @@ async def _list(cluster: Cluster, group: str, version: str) -> Object:
         return {}
 
 
-def _listed(group: str, version: str, document: Object) -> Iterator[DiscoveredResource]:
+def _from_resource_list(group: str, version: str, document: Object) -> Iterator[DiscoveredResource]:
     for entry in document.get("resources") or []:
         if "/" not in entry["name"]:
             is_namespaced = bool(entry.get("namespaced"))
             kind = ResourceKind(group, version, entry["name"], is_namespaced)
-            yield _known(kind, [entry.get("singularName", ""), entry.get("kind", "")], entry)
+            yield _with_names(kind, [entry.get("singularName", ""), entry.get("kind", "")], entry)
 
 
-def _known(kind: ResourceKind, words: list[str], entry: Mapping[str, Any]) -> DiscoveredResource:
-    names = [kind.resource, *words, *(entry.get("shortNames") or [])]
+def _with_names(
+    kind: ResourceKind, other_names: list[str], entry: Mapping[str, Any]
+) -> DiscoveredResource:
+    names = [kind.resource, *other_names, *(entry.get("shortNames") or [])]
     return DiscoveredResource(kind, frozenset(name.lower() for name in names if name))

@@ -1,4 +1,4 @@
-"""Driving an explanation with a cluster's answers."""
+"""Explanations of requests with the access reviews of a cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ _FIRST_WITH_CREATE = (1, 35)
 
 @dataclass(frozen=True, slots=True)
 class DecisionSettings:
-    """How the proxy is set, as far as it changes a decision."""
+    """The proxy's settings that affect a decision."""
 
     rules: ImpersonationRules
     restrictions: IdentityRestrictions = DEFAULT_GUARDS
@@ -38,12 +38,12 @@ class DecisionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExplainResult:
-    """An explanation, and what to apply so that the request is allowed, if anything can be."""
+    """An explanation, and the RBAC objects that would allow the request, if any can."""
 
     explanation: Explanation
     grant: tuple[GrantObject, ...] = ()
     no_grant_reason: str = ""
-    """Why nothing can be granted, where something would be missing."""
+    """Why no grant can add what is missing, or empty."""
 
 
 async def explain_request(
@@ -53,18 +53,18 @@ async def explain_request(
     *,
     for_kubectl: bool = False,
 ) -> ExplainResult:
-    """Ask the cluster everything that an explanation needs.
+    """Explain a request with reviews of the cluster.
 
-    What is granted `for_kubectl` includes discovery, which it visits before the deed itself.
+    A grant `for_kubectl` includes discovery, which kubectl requests before the actual request.
     """
-    circumstances = await _circumstances(cluster, request, settings)
-    explanation = await _drive(cluster, explain(request, circumstances))
-    visits = await _missing_visits(cluster, explanation) if for_kubectl else []
+    context = await _decision_context(cluster, request, settings)
+    explanation = await _drive(cluster, explain(request, context))
+    visits = await _missing_discovery(cluster, explanation) if for_kubectl else []
     return build_result(explanation, visits=visits)
 
 
 def build_result(explanation: Explanation, *, visits: Sequence[AccessCheck] = ()) -> ExplainResult:
-    """Return what to apply, or why there is nothing that would help."""
+    """Return the result with the objects to apply, or why no grant helps."""
     if explanation.unsatisfiable_reason or not (explanation.missing or visits):
         return ExplainResult(explanation, no_grant_reason=explanation.unsatisfiable_reason)
     subject = subject_of(explanation.request.caller.user)
@@ -75,27 +75,27 @@ def build_result(explanation: Explanation, *, visits: Sequence[AccessCheck] = ()
     return ExplainResult(explanation, tuple(objects))
 
 
-async def _drive(cluster: Cluster, telling: ExplainSteps) -> Explanation:
+async def _drive(cluster: Cluster, steps: ExplainSteps) -> Explanation:
     try:
-        check = next(telling)
+        check = next(steps)
         while True:
-            check = telling.send(await cluster.review(check))
-    except StopIteration as told:
-        explanation: Explanation = told.value
+            check = steps.send(await cluster.review(check))
+    except StopIteration as finished:
+        explanation: Explanation = finished.value
         return explanation
 
 
-async def _missing_visits(cluster: Cluster, explanation: Explanation) -> list[AccessCheck]:
+async def _missing_discovery(cluster: Cluster, explanation: Explanation) -> list[AccessCheck]:
     mode = explanation.grant_mode or explanation.mode
     if mode is None or mode is ImpersonationMode.LEGACY:
         return []
     user, verb = explanation.request.caller.user, mode.action_verb("get")
     checks = [access_check_for(RequestInfo("get", path), verb, user=user) for path in DISCOVERY]
-    answers = await cluster.review_all(checks)
-    return [check for check, result in zip(checks, answers, strict=True) if not result.allowed]
+    results = await cluster.review_all(checks)
+    return [check for check, result in zip(checks, results, strict=True) if not result.allowed]
 
 
-async def _circumstances(
+async def _decision_context(
     cluster: Cluster, request: ExplainRequest, settings: DecisionSettings
 ) -> DecisionContext:
     wanted_user = request.wanted_user or request.caller.user
@@ -111,7 +111,7 @@ async def _circumstances(
 
 
 class AccessPart(NamedTuple):
-    """One of the parts. `allowed` is None where the question did not come up."""
+    """One part of the permission. `allowed` is None if it was not checked."""
 
     name: str
     allowed: bool | None
@@ -119,53 +119,55 @@ class AccessPart(NamedTuple):
 
 
 def summarize_parts(explanation: Explanation) -> list[AccessPart]:
-    """Return what became of each part, in the mode that allows it or would."""
-    own = AccessPart("own right", explanation.may_do, _questions(explanation.target_check))
+    """Return the outcome of each part, in the mode that allows it or would allow it."""
+    own = AccessPart("own permission", explanation.may_do, _summaries(explanation.target_check))
     if explanation.request.wanted_user is None:
         return [own]
     mode = explanation.mode or explanation.grant_mode or _first_tried(explanation)
-    trial = next((one for one in explanation.trials if one.mode is mode), None)
-    if trial is None:
+    attempt = next((attempt for attempt in explanation.trials if attempt.mode is mode), None)
+    if attempt is None:
         return [AccessPart("action", None, "no mode applies"), own]
-    asked = (*trial.checks, *trial.beyond)
-    action = [one for one in asked if _is_action(one.check)]
-    identity = [one for one in asked if not _is_action(one.check)]
-    on_behalf = _part("action", action, explanation)
+    outcomes = (*attempt.checks, *attempt.beyond)
+    action_checks = [outcome for outcome in outcomes if _is_action(outcome.check)]
+    identity_checks = [outcome for outcome in outcomes if not _is_action(outcome.check)]
+    action = _part("action", action_checks, explanation)
     if mode is ImpersonationMode.LEGACY:
-        on_behalf = AccessPart("action", None, "legacy impersonation is bound to no action")
-    who = _part("identity", identity, explanation)
-    if trial.forbidden:
-        who = AccessPart(
-            "identity", allowed=False, check=escape_control_characters(trial.forbidden)
+        action = AccessPart("action", None, "legacy impersonation is not limited to actions")
+    identity = _part("identity", identity_checks, explanation)
+    if attempt.forbidden:
+        identity = AccessPart(
+            "identity", allowed=False, check=escape_control_characters(attempt.forbidden)
         )
-    return [on_behalf, who, own]
+    return [action, identity, own]
 
 
 def _first_tried(explanation: Explanation) -> ImpersonationMode | None:
     tried = [
-        trial for trial in explanation.trials if trial.outcome is not ModeOutcome.NOT_APPLICABLE
+        attempt
+        for attempt in explanation.trials
+        if attempt.outcome is not ModeOutcome.NOT_APPLICABLE
     ]
     return tried[0].mode if tried else None
 
 
-def _part(name: str, asked: Sequence[CheckOutcome], explanation: Explanation) -> AccessPart:
+def _part(name: str, outcomes: Sequence[CheckOutcome], explanation: Explanation) -> AccessPart:
     if explanation.mode is not None:
-        return AccessPart(name, allowed=True, check=_questions(asked))
+        return AccessPart(name, allowed=True, check=_summaries(outcomes))
     if explanation.grant_mode is not None:
-        # Not simply every answer: that not all of a kind is allowed matters to nobody if each is.
-        missing = [one for one in asked if one.check in explanation.missing]
-        return AccessPart(name, not missing, _questions(missing or asked))
-    if not asked:
-        return AccessPart(name, None, "not asked")
-    return AccessPart(name, all(result.allowed for _, result in asked), _questions(asked))
+        # Denied wildcard checks do not count: they are irrelevant if each item is allowed.
+        missing = [outcome for outcome in outcomes if outcome.check in explanation.missing]
+        return AccessPart(name, not missing, _summaries(missing or outcomes))
+    if not outcomes:
+        return AccessPart(name, None, "not checked")
+    return AccessPart(name, all(result.allowed for _, result in outcomes), _summaries(outcomes))
 
 
 def _is_action(check: AccessCheck) -> bool:
     return check.verb.startswith("impersonate-on:")
 
 
-def _questions(asked: Sequence[CheckOutcome]) -> str:
-    denied = [one for one in asked if not one.result.allowed]
+def _summaries(outcomes: Sequence[CheckOutcome]) -> str:
+    denied = [outcome for outcome in outcomes if not outcome.result.allowed]
     return ", ".join(
-        escape_control_characters(check_summary(check)) for check, _ in denied or asked
+        escape_control_characters(check_summary(check)) for check, _ in denied or outcomes
     )

@@ -1,4 +1,4 @@
-"""An explanation as a tree for people, and as a document for programs."""
+"""Output of explanations, as a text tree and as a document."""
 
 from collections.abc import Mapping
 
@@ -24,174 +24,176 @@ from proxy.core.impersonation.evaluation import check_summary
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.userinfo import UserInfo
 
-_BEYOND = "not asked for this request, but needed for it"
+_BEYOND = "not checked for this request, but required"
 
 
 def render_text(
-    advice: ExplainResult, ink: Colors, *, recorded: RecordedOutcome | None, notes: list[str]
+    explained: ExplainResult, colors: Colors, *, recorded: RecordedOutcome | None, notes: list[str]
 ) -> str:
-    """Return everything as a tree, and below it what to apply."""
-    explanation = advice.explanation
-    branches = [] if recorded is None else [_recorded_branch(recorded, ink)]
+    """Return the explanation as a tree, followed by the objects to apply."""
+    explanation = explained.explanation
+    branches = [] if recorded is None else [_recorded_branch(recorded, colors)]
     if explanation.trials:
-        modes = [_trial_branch(trial, ink) for trial in explanation.trials]
-        branches.append(TreeNode(ink.strong("modes, in the order of trial"), modes))
-    branches.append(_own_branch(explanation, ink))
+        modes = [_mode_branch(attempt, colors) for attempt in explanation.trials]
+        branches.append(TreeNode(colors.strong("modes, in evaluation order"), modes))
+    branches.append(_target_branch(explanation, colors))
     if explanation.response is not None:
-        branches.append(_answer_branch(explanation, ink))
+        branches.append(_response_branch(explanation, colors))
     branches += [TreeNode(f"note: {note}") for note in notes]
-    branches += _grant_branches(advice, ink)
-    lines = [_headline(explanation, ink), *tree_lines(branches)]
+    branches += _grant_branches(explained, colors)
+    lines = [_headline(explanation, colors), *tree_lines(branches)]
     text = "\n".join(lines) + "\n"
-    if advice.grant:
-        text += f"---\n{manifests_text(advice.grant)}"
+    if explained.grant:
+        text += f"---\n{manifests_text(explained.grant)}"
     return text
 
 
 def render_document(
-    advice: ExplainResult, *, recorded: RecordedOutcome | None, notes: list[str]
+    explained: ExplainResult, *, recorded: RecordedOutcome | None, notes: list[str]
 ) -> dict[str, object]:
-    """Return everything as one document, nothing left out."""
-    explanation = advice.explanation
+    """Return the complete explanation as one document."""
+    explanation = explained.explanation
     request, response = explanation.request, explanation.response
     document: dict[str, object] = {
         "allowed": explanation.is_allowed,
         "caller": _user(request.caller.user),
         "wanted": None if request.wanted_user is None else _user(request.wanted_user),
         "action": _attributes(
-            access_check_for(request.request_info, request.request_info.verb, user=_NOBODY)
+            access_check_for(request.request_info, request.request_info.verb, user=_NO_USER)
         ),
-        "modes": [_trial_document(trial) for trial in explanation.trials],
+        "modes": [_mode_document(attempt) for attempt in explanation.trials],
         "mode": None if explanation.mode is None else explanation.mode.value,
         "mayAct": explanation.may_act,
         "acting": _user(explanation.impersonated_user),
         "ownRight": {"allowed": explanation.may_do, "reviews": _reviews(explanation.target_check)},
         "answer": None,
         "grantMode": None if explanation.grant_mode is None else explanation.grant_mode.value,
-        "grant": list(advice.grant),
-        "noGrant": advice.no_grant_reason or None,
+        "grant": list(explained.grant),
+        "noGrant": explained.no_grant_reason or None,
         "notes": notes,
     }
     if response is not None:
-        speaker = "proxy" if response.is_from_proxy else "API server"
-        document["answer"] = {"code": response.code, "message": response.message, "from": speaker}
+        sender = "proxy" if response.is_from_proxy else "API server"
+        document["answer"] = {"code": response.code, "message": response.message, "from": sender}
     if recorded is not None:
         document["recorded"] = _recorded_document(recorded)
     return document
 
 
-_NOBODY = UserInfo("")
+_NO_USER = UserInfo("")
 
 
 def describe_request(request: ExplainRequest) -> str:
-    """Return the action in few words."""
+    """Return a short description of the requested action."""
     return escape_control_characters(
         check_summary(
-            access_check_for(request.request_info, request.request_info.verb, user=_NOBODY)
+            access_check_for(request.request_info, request.request_info.verb, user=_NO_USER)
         )
     )
 
 
-def _headline(explanation: Explanation, ink: Colors) -> str:
+def _headline(explanation: Explanation, colors: Colors) -> str:
     request = explanation.request
-    who = escape_control_characters(request.caller.user.name)
+    users = escape_control_characters(request.caller.user.name)
     if request.wanted_user is not None:
-        who += f" as {_person(request.wanted_user)}"
-    verdict = ink.good("allowed") if explanation.is_allowed else ink.bad("denied")
-    return f"{ink.strong(f'{who}: {describe_request(request)}')}: {verdict}"
+        users += f" as {_describe_user(request.wanted_user)}"
+    decision = colors.good("allowed") if explanation.is_allowed else colors.bad("denied")
+    return f"{colors.strong(f'{users}: {describe_request(request)}')}: {decision}"
 
 
-def _person(user: UserInfo) -> str:
+def _describe_user(user: UserInfo) -> str:
     parts = [f"uid {user.uid}"] if user.uid else []
     parts += [f"group {group}" for group in user.groups]
     parts += [f"{key}={value}" for key, values in user.extra for value in values]
     return escape_control_characters(f"{user.name} ({', '.join(parts)})" if parts else user.name)
 
 
-def _trial_branch(trial: ModeAttempt, ink: Colors) -> TreeNode:
-    outcome = trial.outcome.value
-    if trial.outcome is ModeOutcome.ALLOWED:
-        outcome = ink.good(outcome)
-    elif trial.outcome is ModeOutcome.DENIED:
-        outcome = ink.bad(outcome)
-    text = f"{trial.mode.value}: {outcome}; {escape_control_characters(trial.reason)}"
-    if trial.outcome is ModeOutcome.NOT_APPLICABLE:
-        return TreeNode(ink.faint(text))
-    below = [_asked_branch(asked, ink) for asked in trial.checks]
-    if trial.forbidden:
-        below.append(TreeNode(f"{ink.bad('never')}  {escape_control_characters(trial.forbidden)}"))
-    below += [_asked_branch(asked, ink, remark=_BEYOND) for asked in trial.beyond]
+def _mode_branch(attempt: ModeAttempt, colors: Colors) -> TreeNode:
+    outcome = attempt.outcome.value
+    if attempt.outcome is ModeOutcome.ALLOWED:
+        outcome = colors.good(outcome)
+    elif attempt.outcome is ModeOutcome.DENIED:
+        outcome = colors.bad(outcome)
+    text = f"{attempt.mode.value}: {outcome}; {escape_control_characters(attempt.reason)}"
+    if attempt.outcome is ModeOutcome.NOT_APPLICABLE:
+        return TreeNode(colors.faint(text))
+    below = [_check_branch(check, colors) for check in attempt.checks]
+    if attempt.forbidden:
+        below.append(
+            TreeNode(f"{colors.bad('never')}  {escape_control_characters(attempt.forbidden)}")
+        )
+    below += [_check_branch(check, colors, remark=_BEYOND) for check in attempt.beyond]
     return TreeNode(text, below)
 
 
-def _asked_branch(asked: CheckOutcome, ink: Colors, *, remark: str = "") -> TreeNode:
-    check, result = asked
-    said = ink.good("yes") if result.allowed else f"{ink.bad('no')} "
-    text = f"{said}  {escape_control_characters(check_summary(check))}"
+def _check_branch(outcome: CheckOutcome, colors: Colors, *, remark: str = "") -> TreeNode:
+    check, result = outcome
+    answer = colors.good("yes") if result.allowed else f"{colors.bad('no')} "
+    text = f"{answer}  {escape_control_characters(check_summary(check))}"
     reason = ": ".join(part for part in (result.error, result.reason) if part)
     if reason:
-        text += ink.faint(f"  ({escape_control_characters(reason)})")
-    return TreeNode(text + (ink.faint(f"  [{remark}]") if remark else ""))
+        text += colors.faint(f"  ({escape_control_characters(reason)})")
+    return TreeNode(text + (colors.faint(f"  [{remark}]") if remark else ""))
 
 
-def _own_branch(explanation: Explanation, ink: Colors) -> TreeNode:
+def _target_branch(explanation: Explanation, colors: Colors) -> TreeNode:
     name = escape_control_characters(explanation.impersonated_user.name)
-    asked = [_asked_branch(one, ink) for one in explanation.target_check]
-    return TreeNode(ink.strong(f"{name}'s own right to do it"), asked)
+    checks = [_check_branch(outcome, colors) for outcome in explanation.target_check]
+    return TreeNode(colors.strong(f"{name}'s own permission"), checks)
 
 
-def _answer_branch(explanation: Explanation, ink: Colors) -> TreeNode:
+def _response_branch(explanation: Explanation, colors: Colors) -> TreeNode:
     response = explanation.response
     assert response is not None
-    speaker = "the proxy" if response.is_from_proxy else "the API server"
-    heading = ink.strong(f"what the client is told, by {speaker}")
+    sender = "the proxy" if response.is_from_proxy else "the API server"
+    heading = colors.strong(f"response to the client, from {sender}")
     return TreeNode(
         heading, [TreeNode(f"{response.code} {escape_control_characters(response.message)}")]
     )
 
 
-def _grant_branches(advice: ExplainResult, ink: Colors) -> list[TreeNode]:
-    explanation = advice.explanation
+def _grant_branches(explained: ExplainResult, colors: Colors) -> list[TreeNode]:
+    explanation = explained.explanation
     by_legacy = explanation.mode is ImpersonationMode.LEGACY
-    if advice.grant:
+    if explained.grant:
         mode = explanation.grant_mode
-        purpose = "to need legacy impersonation no more" if by_legacy else "to allow exactly this"
-        text = f"{ink.strong(purpose)}, in {mode} mode: the objects below, by kubectl apply"
-        warning = [] if explanation.may_do else [TreeNode(_own_warning(explanation))]
+        purpose = "to replace legacy impersonation" if by_legacy else "to allow exactly this"
+        text = f"{colors.strong(purpose)}, in {mode} mode: the objects below, with kubectl apply"
+        warning = [] if explanation.may_do else [TreeNode(_target_warning(explanation))]
         return [TreeNode(text, warning)]
-    if advice.no_grant_reason and by_legacy:
+    if explained.no_grant_reason and by_legacy:
         return [
             TreeNode(
-                f"{ink.strong('only legacy impersonation')}: "
-                f"{escape_control_characters(advice.no_grant_reason)}"
+                f"{colors.strong('only legacy impersonation')}: "
+                f"{escape_control_characters(explained.no_grant_reason)}"
             )
         ]
-    if advice.no_grant_reason:
+    if explained.no_grant_reason:
         return [
             TreeNode(
-                f"{ink.bad('no grant can allow this')}: "
-                f"{escape_control_characters(advice.no_grant_reason)}"
+                f"{colors.bad('no grant can allow this')}: "
+                f"{escape_control_characters(explained.no_grant_reason)}"
             )
         ]
     if explanation.may_act and not explanation.may_do:
-        return [TreeNode(_own_warning(explanation))]
+        return [TreeNode(_target_warning(explanation))]
     return []
 
 
-def _own_warning(explanation: Explanation) -> str:
+def _target_warning(explanation: Explanation) -> str:
     name = escape_control_characters(explanation.impersonated_user.name)
-    return f"{name} itself may not do it, which no right of the caller's changes"
+    return f"{name} itself lacks the permission, which no grant to the caller changes"
 
 
-def _recorded_branch(recorded: RecordedOutcome, ink: Colors) -> TreeNode:
+def _recorded_branch(recorded: RecordedOutcome, colors: Colors) -> TreeNode:
     facts = [f"{key}: {value}" for key, value in recorded.annotations.items() if key != "wanted"]
     if recorded.constraint:
         facts.insert(0, f"constraint: {recorded.constraint}")
-    told = "" if recorded.code is None else f"{recorded.code} "
-    below = [TreeNode(f"answered {told}{escape_control_characters(recorded.message)}".rstrip())]
+    code = "" if recorded.code is None else f"{recorded.code} "
+    below = [TreeNode(f"response {code}{escape_control_characters(recorded.message)}".rstrip())]
     below += [TreeNode(escape_control_characters(fact)) for fact in facts]
-    heading = f"recorded {recorded.received_at} under {recorded.audit_id}; below, as rules are now"
-    return TreeNode(ink.strong(escape_control_characters(heading)), below)
+    heading = f"recorded {recorded.received_at} as {recorded.audit_id}; below, by the current rules"
+    return TreeNode(colors.strong(escape_control_characters(heading)), below)
 
 
 def _recorded_document(recorded: RecordedOutcome) -> dict[str, object]:
@@ -205,18 +207,18 @@ def _recorded_document(recorded: RecordedOutcome) -> dict[str, object]:
     }
 
 
-def _trial_document(trial: ModeAttempt) -> dict[str, object]:
+def _mode_document(attempt: ModeAttempt) -> dict[str, object]:
     return {
-        "mode": trial.mode.value,
-        "outcome": trial.outcome.value,
-        "reason": trial.reason,
-        "refused": trial.forbidden or None,
-        "reviews": _reviews(trial.checks),
-        "neededBeyond": _reviews(trial.beyond),
+        "mode": attempt.mode.value,
+        "outcome": attempt.outcome.value,
+        "reason": attempt.reason,
+        "refused": attempt.forbidden or None,
+        "reviews": _reviews(attempt.checks),
+        "neededBeyond": _reviews(attempt.beyond),
     }
 
 
-def _reviews(asked: tuple[CheckOutcome, ...]) -> list[dict[str, object]]:
+def _reviews(outcomes: tuple[CheckOutcome, ...]) -> list[dict[str, object]]:
     return [
         {
             "user": _user(check.user),
@@ -225,7 +227,7 @@ def _reviews(asked: tuple[CheckOutcome, ...]) -> list[dict[str, object]]:
             "reason": result.reason,
             "error": result.error,
         }
-        for check, result in asked
+        for check, result in outcomes
     ]
 
 
@@ -242,9 +244,11 @@ def _attributes(check: AccessCheck) -> Mapping[str, object]:
         "name": check.name,
     }
     if check.fields:
-        attributes["fieldSelector"] = [list(one) for one in check.fields]
+        attributes["fieldSelector"] = [list(requirement) for requirement in check.fields]
     if check.labels:
-        attributes["labelSelector"] = [[one[0], one[1], list(one[2])] for one in check.labels]
+        attributes["labelSelector"] = [
+            [key, operator, list(values)] for key, operator, values in check.labels
+        ]
     return attributes
 
 

@@ -1,4 +1,4 @@
-"""Intents before a cluster: what is granted there already, and whether they came true."""
+"""Intents checked against a cluster: existing permissions, and verification after applying."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,19 +21,19 @@ _ROLE_KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 
 
 class CaseResult(NamedTuple):
-    """What became of a trial."""
+    """An expected decision and the actual one."""
 
     trial: ExpectedDecision
     is_allowed: bool
 
     @property
     def is_as_meant(self) -> bool:
-        """Tell whether the intent came true in this."""
+        """Return whether the actual decision is the expected one."""
         return self.trial.is_meant == self.is_allowed
 
 
 async def verify_intents(cluster: Cluster, intents: Sequence[Intent]) -> list[CaseResult]:
-    """Ask whether everything meant is allowed, and its neighbours are not."""
+    """Check that everything intended is allowed, and that its neighbours are not."""
     decider = ImpersonationDecider(cluster)
     planned = expected_decisions(intents)
     try:
@@ -53,29 +53,29 @@ async def verify_intents(cluster: Cluster, intents: Sequence[Intent]) -> list[Ca
 
 
 async def cluster_warnings(cluster: Cluster, intents: Sequence[Intent]) -> list[str]:
-    """Return what the cluster's present rights make of the intents."""
+    """Return warnings about combinations of intents with the cluster's existing permissions."""
     warnings = existing_warnings(intents, await cluster_rbac(cluster))
-    return warnings + await _own_rights(cluster, intents)
+    return warnings + await _target_warnings(cluster, intents)
 
 
 async def cluster_rbac(cluster: Cluster) -> RBACSnapshot:
-    """Return the bindings of a cluster."""
+    """Return a snapshot of the RBAC of a cluster."""
     return read_rbac(await cluster_objects(cluster))
 
 
 async def cluster_objects(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return every role and binding, with what a list leaves out of its items."""
+    """Return every role and binding, with the apiVersion and kind that list items lack."""
     found = await cluster.rbac()
     lists = (found.roles, found.cluster_roles, found.role_bindings, found.cluster_role_bindings)
     return [
-        {**thing, "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind}
-        for kind, things in zip(_ROLE_KINDS, lists, strict=True)
-        for thing in things
+        {**item, "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind}
+        for kind, items in zip(_ROLE_KINDS, lists, strict=True)
+        for item in items
     ]
 
 
 async def cluster_catalogue(cluster: Cluster) -> ResourceCatalog:
-    """Return the resources that a cluster serves, beside those that every cluster does."""
+    """Return the built-in resources and those that a cluster serves."""
     groups = (await cluster.get("/apis")).get("groups") or []
     versions = [version["groupVersion"] for group in groups for version in group["versions"]]
     paths = ["/api/v1", *(f"/apis/{version}" for version in versions)]
@@ -88,46 +88,42 @@ async def _served(cluster: Cluster, path: str) -> list[APIResource]:
     try:
         document = await cluster.get(path)
     except ClusterError:
-        # The server behind this group is away: nothing is known of it, so nothing is wrong with it.
+        # The server of this group is unavailable. The group stays unknown, so any rule is valid.
         return []
     group = str(document.get("groupVersion")).rpartition("/")[0]
     entries = document.get("resources") or []
     return [APIResource(group, entry["name"], bool(entry.get("namespaced"))) for entry in entries]
 
 
-async def _own_rights(cluster: Cluster, intents: Sequence[Intent]) -> list[str]:
-    """Return what targets may not do themselves, so that acting as them is of no use."""
+async def _target_warnings(cluster: Cluster, intents: Sequence[Intent]) -> list[str]:
+    """Return warnings about targets that lack the permission themselves."""
     checks: dict[AccessCheck, UserInfo] = {}
     for trial in expected_decisions(intents):
-        if (
-            trial.is_meant
-            and trial.request_info.is_resource
-            and not _stands_for_many(trial, intents)
-        ):
-            mode = next(one.mode for one in intents if _is_target(one, trial))
-            acting = impersonated_user(mode, trial.wanted_user)
-            checks[access_check_for(trial.request_info, trial.request_info.verb, user=acting)] = (
-                acting
+        if trial.is_meant and trial.request_info.is_resource and not _is_example(trial, intents):
+            mode = next(intent.mode for intent in intents if _has_impersonator(intent, trial))
+            target = impersonated_user(mode, trial.wanted_user)
+            checks[access_check_for(trial.request_info, trial.request_info.verb, user=target)] = (
+                target
             )
-    answers = await cluster.review_all(list(checks))
+    results = await cluster.review_all(list(checks))
     lacking: dict[str, list[str]] = {}
-    for (check, acting), result in zip(checks.items(), answers, strict=True):
+    for (check, target), result in zip(checks.items(), results, strict=True):
         if not result.allowed:
-            lacking.setdefault(acting.name, []).append(check_summary(check))
+            lacking.setdefault(target.name, []).append(check_summary(check))
     return [
-        f"{name} itself may not {deeds[0]}{_and_more(deeds)}: who acts as it may no more than it"
-        for name, deeds in lacking.items()
+        f"{name} itself may not {actions[0]}{_and_more(actions)}, so impersonating it does not help"
+        for name, actions in lacking.items()
     ]
 
 
-def _and_more(deeds: Sequence[str]) -> str:
-    return f" (and {len(deeds) - 1} more)" if len(deeds) > 1 else ""
+def _and_more(actions: Sequence[str]) -> str:
+    return f" (and {len(actions) - 1} more)" if len(actions) > 1 else ""
 
 
-def _stands_for_many(trial: ExpectedDecision, intents: Sequence[Intent]) -> bool:
-    """Tell whether the target is an example of many, whose rights nobody knows."""
-    return all(trial.wanted_user not in one.targets for one in intents)
+def _is_example(trial: ExpectedDecision, intents: Sequence[Intent]) -> bool:
+    """Return whether the target is only an example of a pattern."""
+    return all(trial.wanted_user not in intent.targets for intent in intents)
 
 
-def _is_target(intent: Intent, trial: ExpectedDecision) -> bool:
-    return any(one.matches(trial.caller.user) for one in intent.impersonators)
+def _has_impersonator(intent: Intent, trial: ExpectedDecision) -> bool:
+    return any(subject.matches(trial.caller.user) for subject in intent.impersonators)

@@ -1,4 +1,4 @@
-"""How advice is printed: as a table or a tree for people, as JSON or YAML for programs."""
+"""Output formats of the analysis commands: tables and trees, JSON and YAML."""
 
 import json
 import re
@@ -9,11 +9,11 @@ from typing import TextIO
 import yaml
 
 OUTPUTS = ("table", "json", "yaml")
-"""What `-o` takes; the first is the default."""
+"""Values of `-o`. The first is the default."""
 
-# What only some readers of YAML take for a text: numbers of all kinds, and the short booleans.
+# Scalars that some YAML parsers do not read as strings: numbers, and the short booleans.
 _AMBIGUOUS = re.compile(r"[-+.~0-9].*|[yn]", re.IGNORECASE | re.DOTALL)
-_WIDE = 1 << 20
+_MAX_WIDTH = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +23,27 @@ class Colors:
     has_colour: bool = False
 
     def good(self, text: str) -> str:
-        """Return a text that tells of something allowed."""
-        return self._in("32", text)
+        """Return a text in the colour for something allowed."""
+        return self._colored("32", text)
 
     def bad(self, text: str) -> str:
-        """Return a text that tells of something denied."""
-        return self._in("31", text)
+        """Return a text in the colour for something denied."""
+        return self._colored("31", text)
 
     def faint(self, text: str) -> str:
-        """Return a text that may be skipped."""
-        return self._in("2", text)
+        """Return a text of low importance, dimmed."""
+        return self._colored("2", text)
 
     def strong(self, text: str) -> str:
-        """Return a text to begin with."""
-        return self._in("1", text)
+        """Return a heading, in bold."""
+        return self._colored("1", text)
 
-    def _in(self, code: str, text: str) -> str:
+    def _colored(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.has_colour else text
 
 
 def colors_for(stream: TextIO, environment: Mapping[str, str]) -> Colors:
-    """Return colours if the stream is a terminal that has some and nobody has asked for none."""
+    """Return colours if the stream is a terminal that supports them and NO_COLOR is not set."""
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return Colors()
     return Colors(has_colour=stream.isatty())
@@ -51,7 +51,7 @@ def colors_for(stream: TextIO, environment: Mapping[str, str]) -> Colors:
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A line of a tree, and what hangs below it. A text of several lines keeps them."""
+    """A node of a tree and its children. A text of several lines keeps its lines."""
 
     text: str
     below: list["TreeNode"] = field(default_factory=list)
@@ -71,7 +71,7 @@ def tree_lines(branches: Sequence[TreeNode], *, indent: str = "") -> list[str]:
 
 
 def table_lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return rows in columns as wide as they need to be, under their header."""
+    """Return a header and rows as aligned columns."""
     cells = [list(header), *([escape_control_characters(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
@@ -81,27 +81,27 @@ def table_lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[st
 
 
 def escape_control_characters(text: str) -> str:
-    """Return a text that can do nothing to a terminal: names are other people's words."""
+    """Return a text without control characters. Names are untrusted and reach a terminal."""
     return text if text.isprintable() else json.dumps(text)[1:-1]
 
 
 def document_text(document: object, output: str) -> str:
-    """Return one document for a program, with the newline at its end."""
+    """Return one document as JSON or YAML, with a final newline."""
     if output == "json":
         return json.dumps(document, indent=2) + "\n"
     return manifests_text([document])
 
 
 def manifests_text(documents: Sequence[object]) -> str:
-    """Return documents as one stream of YAML that `kubectl apply -f -` reads as it is meant."""
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=_WIDE)
+    """Return documents as one YAML stream for `kubectl apply -f -`."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=_MAX_WIDTH)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what another reader of YAML could take for something else than a text."""
+    """Quotes strings that another YAML parser could read as another type."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the library's signature
-        """Write the same thing twice rather than refer to it."""
+        """Disable aliases: a repeated value is written twice."""
         return True
 
 
@@ -119,7 +119,7 @@ _INDENT = "    "
 def stream_document(
     head: Mapping[str, object], name: str, items: Iterable[object], output: str
 ) -> Iterator[str]:
-    """Give one document in JSON or YAML: the head, then the items under `name`."""
+    """Yield one document in JSON or YAML: the head, then the items under `name`."""
     if output == "yaml":
         yield from _listed_yaml(head, name, items)
         return
@@ -134,7 +134,7 @@ def stream_document(
 
 
 def stream_manifests(manifests: Iterable[object], output: str) -> Iterator[str]:
-    """Give objects as `kubectl apply -f -` takes them: a stream of YAML, or a List in JSON."""
+    """Yield objects for `kubectl apply -f -`: a YAML stream, or a List in JSON."""
     if output == "json":
         yield from stream_document({"apiVersion": "v1", "kind": "List"}, "items", manifests, output)
         return

@@ -1,1 +1,1 @@
-"""What happened: one trail per request, written where operators look for it."""
+"""Audit: one record per request, written to the access log and to the audit backends."""

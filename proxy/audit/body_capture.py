@@ -1,4 +1,7 @@
-"""Hearing bodies as they pass, up to a limit, without holding them up."""
+"""Captured request and response bodies: copied up to a size limit while they are relayed.
+
+Capturing never delays the relay.
+"""
 
 from collections.abc import Sequence
 
@@ -17,33 +20,33 @@ from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.wire.exchange import RequestBodyHandler
 from proxy.wire.http1.message import RequestHead
 
-_NAMING = frozenset((b"POST", b"PUT"))
+_OBJECT_NAMING_METHODS = frozenset((b"POST", b"PUT"))
 
 
 class CapturedBody:
-    """Keeps the pieces of a body until there are too many; then it keeps none of them."""
+    """The chunks of one body. All of them are dropped as soon as the body exceeds the limit."""
 
-    __slots__ = ("_limit", "_pieces", "_size", "media")
+    __slots__ = ("_chunks", "_limit", "_size", "media")
 
     def __init__(self, media: MediaType, *, limit: int) -> None:
         self.media = media
         self._limit = limit
-        self._pieces: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._size = 0
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there was no body at all."""
+        """Return whether there was no body at all."""
         return self._size == 0
 
     @property
     def is_too_long(self) -> bool:
-        """Tell whether more came than is kept."""
+        """Return whether the body is larger than the limit."""
         return self._size > self._limit
 
     @property
     def omission_reason(self) -> str:
-        """Say why nothing can be read; empty if nothing is missed."""
+        """Return why the body cannot be recorded; empty if nothing is missing."""
         if not self.media.is_json:
             return str(self.media) if self.media.is_other_object else ""
         if self.is_too_long:
@@ -51,25 +54,25 @@ class CapturedBody:
         return "" if self.is_empty else "not JSON"
 
     def add(self, payload: bytes) -> None:
-        """Hear the next piece."""
+        """Add the next chunk."""
         self._size += len(payload)
         if self._size <= self._limit:
-            self._pieces.append(payload)
+            self._chunks.append(payload)
         else:
-            self._pieces.clear()
+            self._chunks.clear()
 
     def read(self) -> JSONBody | None:
-        """Return what was heard, if it is whole and can be recorded."""
+        """Return the parsed body if it is complete and can be recorded, else None."""
         if self.is_empty or self.is_too_long:
             return None
-        return read_body(b"".join(self._pieces), self.media, limit=self._limit)
+        return read_body(b"".join(self._chunks), self.media, limit=self._limit)
 
 
 def capture_request_body(
     audit_config: RequestAuditConfig, request: RequestHead, request_info: RequestInfo, *, limit: int
 ) -> CapturedBody | None:
-    """Return what hears a request's body if that is to be recorded, or names the object."""
-    is_wanted = audit_config.has_request_body or request.method in _NAMING
+    """Return a capture for a request body that is to be recorded or that names the object."""
+    is_wanted = audit_config.has_request_body or request.method in _OBJECT_NAMING_METHODS
     if not is_wanted or not has_request_object(request_info):
         return None
     return CapturedBody(request.headers.memoize(media_type), limit=limit)
@@ -78,50 +81,53 @@ def capture_request_body(
 def capture_response_body(
     headers: Sequence[Header], payload: bytes, *, is_whole: bool, limit: int
 ) -> CapturedBody | None:
-    """Return what hears an answer, its first piece heard: any object, or only a Status."""
+    """Return a capture that holds the first chunk of a response body, or None.
+
+    With `is_whole` any object is captured, else only what may be a Status.
+    """
     media = media_type(headers)
     if not is_whole and not (media.is_json and (not payload or may_be_status(payload))):
         return None
-    heard = CapturedBody(media, limit=limit)
+    captured = CapturedBody(media, limit=limit)
     if media.is_json:
-        heard.add(payload)
-    return heard
+        captured.add(payload)
+    return captured
 
 
 class CapturingReceiver:
-    """Passes everything on to the receiver, and the body to the listener as well."""
+    """Forwards every call to the receiver, and copies the body into a capture."""
 
-    __slots__ = ("_heard", "_receiver")
+    __slots__ = ("_captured", "_receiver")
 
-    def __init__(self, receiver: RequestBodyHandler, heard: CapturedBody) -> None:
+    def __init__(self, receiver: RequestBodyHandler, captured: CapturedBody) -> None:
         self._receiver = receiver
-        self._heard = heard
+        self._captured = captured
 
     def request_data(self, payload: bytes) -> None:
-        """Pass a piece on; it is heard only after that."""
+        """Forward a chunk, then capture it."""
         self._receiver.request_data(payload)
-        self._heard.add(payload)
+        self._captured.add(payload)
 
     def request_ended(self) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._receiver.request_ended()
 
     def request_failed(self, error: StatusError) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._receiver.request_failed(error)
 
     def finish_early(self) -> bool:
-        """Pass it on."""
+        """Forward the call."""
         return self._receiver.finish_early()
 
     def client_disconnected(self) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._receiver.client_disconnected()
 
     def pause_response(self) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._receiver.pause_response()
 
     def resume_response(self) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._receiver.resume_response()

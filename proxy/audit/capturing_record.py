@@ -1,4 +1,4 @@
-"""What a trail hears of its exchange, as far as its audit events need it."""
+"""A request record that also captures the bodies that its audit events need."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -22,23 +22,23 @@ from proxy.core.userinfo import ANONYMOUS, Caller
 from proxy.wire.exchange import ExchangeObserver, Peer, RequestBodyHandler
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS, RequestHead
 
-_READING = frozenset((b"GET", b"HEAD", b"OPTIONS"))
-_FIRST_FAILURE = HTTPStatus.BAD_REQUEST.value
+_READ_METHODS = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+_MIN_ERROR_STATUS = HTTPStatus.BAD_REQUEST.value
 
 
 class CapturingRecord(RequestRecord):
-    """A trail that knows how much is wanted, and hears that as it passes."""
+    """A request record that evaluates the audit policy, and captures what the policy records."""
 
     __slots__ = (
-        "_answer",
-        "_asked",
         "_audit_config",
-        "_body",
-        "_equal",
+        "_fragments",
         "_received_at",
+        "_request_body",
+        "_response_body",
         "_reviews",
         "_started_at",
         "_state",
+        "_template",
     )
 
     def __init__(
@@ -53,144 +53,146 @@ class CapturingRecord(RequestRecord):
         self._received_at = recorder.wall_clock()
         self._state = state
         self._audit_config: RequestAuditConfig | None = None
-        self._equal: EventTemplate | None = None
-        self._asked: RequestFragments | None = None
+        self._template: EventTemplate | None = None
+        self._fragments: RequestFragments | None = None
         self._started_at: int | None = None
         self._reviews = 0
-        self._body: CapturedBody | None = None
-        self._answer: CapturedBody | None = None
+        self._request_body: CapturedBody | None = None
+        self._response_body: CapturedBody | None = None
 
     @property
     def observer(self) -> ExchangeObserver | None:
-        """We hear what passes."""
+        """Return this record: it observes the exchange."""
         return self
 
-    # --- what becomes known ----------------------------------------------------------------
+    # --- facts about the request ----------------------------------------------------------------
 
     def set_caller(self, caller: Caller) -> None:
-        """Learn who is calling, and how much of the request is to be recorded."""
+        """Record the caller, and evaluate how much of the request the audit policy records."""
         super().set_caller(caller)
-        self._look_up(caller)
+        self._evaluate_policy(caller)
 
     @property
-    def _id_text(self) -> str:
+    def _quoted_audit_id(self) -> str:
         return quoted(self.audit_id.decode("ascii"))
 
-    def _look_up(self, caller: Caller) -> None:
-        audit_config = self._state.policy.evaluate(caller.user, self._known_action)
+    def _evaluate_policy(self, caller: Caller) -> None:
+        audit_config = self._state.policy.evaluate(caller.user, self._known_request_info)
         self._audit_config = audit_config
         if audit_config.writes_received:
             self._write_received(audit_config)
 
     def add_reviews(self, count: int) -> None:
-        """Learn how many reviews the decision took, if it took any."""
+        """Record how many access reviews the decision needed, if any."""
         self._reviews = count
 
-    # --- what passes -----------------------------------------------------------------------
+    # --- relayed bodies --------------------------------------------------------------------
 
     def tee(self, receiver: RequestBodyHandler) -> RequestBodyHandler:
-        """Hear a body that is to be recorded, or that names the object."""
+        """Return a handler that also captures a body to be recorded or naming the object."""
         audit_config, request = self._audit_config, self._request
         if audit_config is None or audit_config.is_none or not request.framing.has_body:
             return receiver
         limit = self._state.body_bytes
-        self._body = body = capture_request_body(
-            audit_config, request, self._known_action, limit=limit
+        self._request_body = body = capture_request_body(
+            audit_config, request, self._known_request_info, limit=limit
         )
-        is_heard = body is not None and body.media.is_json
-        return CapturingReceiver(receiver, body) if body is not None and is_heard else receiver
+        is_captured = body is not None and body.media.is_json
+        return CapturingReceiver(receiver, body) if body is not None and is_captured else receiver
 
     def wants_response(self, status: int) -> bool:
-        """Tell whether anything of a whole answer is recorded besides its status and its length."""
+        """Return whether a complete response is recorded beyond its status and its length."""
         audit_config = self._audit_config
         if audit_config is None:
             return True
         if audit_config.is_none:
             return False
-        if status >= _FIRST_FAILURE or audit_config.has_response_body:
+        if status >= _MIN_ERROR_STATUS or audit_config.has_response_body:
             return True
-        # What is equal to a plain one is plain: it reads, and does not last.
-        if self._equal is not None:
+        # A template exists only for plain requests, which are reads and not long-running.
+        if self._template is not None:
             return False
-        return self._request.method not in _READING or self._asked_for.is_long_running
+        return self._request.method not in _READ_METHODS or self._request_fragments.is_long_running
 
     def captures_body(self, status: int) -> bool:
-        """Tell whether anything of the body is to be heard: to be recorded, or a Status."""
+        """Return whether the response body is captured, to be recorded or to look for a Status."""
         audit_config = self._audit_config
         if audit_config is None:
             return True
-        may_tell = status >= _FIRST_FAILURE or self._request.method not in _READING
-        return not audit_config.is_none and (may_tell or audit_config.has_response_body)
+        may_have_status = status >= _MIN_ERROR_STATUS or self._request.method not in _READ_METHODS
+        return not audit_config.is_none and (may_have_status or audit_config.has_response_body)
 
     def response_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
-        """Hear of the answer's head; that a long one has begun is an event of its own.
+        """Called when the response head was sent; return whether the body is to be captured.
 
-        If that event needs more of the answer, it is written at the end, with the time of now.
+        A long-running response writes an event of its own here. If that event needs the body, it
+        is written at the end, with the timestamp of this call.
         """
         audit_config = self._audit_config
         if audit_config is None:
-            return self._hears_answer(None, status, headers, payload)
+            return self._start_response_capture(None, status, headers, payload)
         if audit_config.is_none:
             return False
-        is_heard = self.captures_body(status) and self._hears_answer(
+        is_captured = self.captures_body(status) and self._start_response_capture(
             audit_config, status, headers, payload
         )
-        is_long = self._asked_for.is_long_running or status == SWITCHING_PROTOCOLS
+        is_long = self._request_fragments.is_long_running or status == SWITCHING_PROTOCOLS
         if is_long and audit_config.writes_started:
             self._started_at = self._recorder.wall_clock()
-            if not is_heard:
+            if not is_captured:
                 self._write_started(audit_config, status)
-        return is_heard
+        return is_captured
 
     def response_data(self, payload: bytes) -> None:
-        """Hear the next piece of the answer."""
-        if self._answer is not None:
-            self._answer.add(payload)
+        """Capture the next chunk of the response body."""
+        if self._response_body is not None:
+            self._response_body.add(payload)
 
-    def _hears_answer(
+    def _start_response_capture(
         self,
         audit_config: RequestAuditConfig | None,
         status: int,
         headers: Sequence[Header],
         payload: bytes,
     ) -> bool:
-        """Begin to hear an answer that is wanted whole, or that may be a Status.
+        """Start capturing the response body if the audit policy records it, or it may be a Status.
 
-        How much nobody's answer is wanted is not known yet, but it is short and ours.
+        Before authentication no policy level is known. Such responses are always captured, because
+        the proxy generates them and they are short.
         """
-        if not has_response_object(self._known_action, status):
+        if not has_response_object(self._known_request_info, status):
             return False
         is_whole = audit_config is None or audit_config.has_response_body
         limit = self._state.body_bytes
-        self._answer = answer = capture_response_body(
+        self._response_body = body = capture_response_body(
             headers, payload, is_whole=is_whole, limit=limit
         )
-        return answer is not None and answer.media.is_json
+        return body is not None and body.media.is_json
 
     def _write_received(self, audit_config: RequestAuditConfig) -> None:
-        """Write down that a request has come, if anybody does."""
+        """Write the event of stage RequestReceived; a hook for subclasses."""
 
     def _write_started(self, audit_config: RequestAuditConfig, status: int) -> None:
-        """Write down that an answer has begun, if anybody does."""
+        """Write the event of stage ResponseStarted; a hook for subclasses."""
 
     @property
     def _is_authenticated(self) -> bool:
-        """Whether the caller has shown a credential: one without leaves less to be written."""
+        """Return whether the caller presented a credential; anonymous callers have lower limits."""
         return self._caller is not None and self._caller.user.name != ANONYMOUS
 
     @property
-    def _asked_for(self) -> RequestFragments:
-        if self._asked is None:
+    def _request_fragments(self) -> RequestFragments:
+        if self._fragments is None:
             request, fragments = self._request, self._state.fragments
-            tell = (
+            build = (
                 fragments.request if self._is_authenticated else fragments.unauthenticated_request
             )
-            self._asked = tell(self._request_info, request.method, request.target)
-        return self._asked
+            self._fragments = build(self._request_info, request.method, request.target)
+        return self._fragments
 
     @property
-    def _known_action(self) -> RequestInfo:
-        """What the request does, or as much as can be said of what we cannot read."""
+    def _known_request_info(self) -> RequestInfo:
+        """Return the request info; only method and path if the request cannot be parsed."""
         if self._request_info is not None:
             return self._request_info
         path = self._request.target.partition(b"?")[0].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The audit events of one request: written at each stage as far as the policy wants them."""
+"""The audit events of one request, written at each stage that the audit policy records."""
 
 from datetime import timedelta
 from http import HTTPStatus
@@ -42,14 +42,14 @@ from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller, UserInfo
 from proxy.wire.exchange import ExchangeOutcome
 
-_NOTHING_TOLD = EventDetails()
-_NOBODY = UserFragments("{}", "", "")
+_NO_DETAILS = EventDetails()
+_NO_USER = UserFragments("{}", "", "")
 _FIRST_FINAL_STATUS = HTTPStatus.OK.value
 _LONG_SECONDS = LONG.total_seconds()
 
 
-class _Facts(NamedTuple):
-    """What the annotations of an event tell."""
+class _AnnotationInputs(NamedTuple):
+    """The inputs of an event's annotations."""
 
     permit: Permit | None = None
     error: StatusError | None = None
@@ -58,81 +58,81 @@ class _Facts(NamedTuple):
     wanted_user: UserInfo | None = None
 
 
-_NO_FACTS = _Facts()
+_NO_ANNOTATION_INPUTS = _AnnotationInputs()
 
 
 class AuditContext(CapturingRecord):
-    """A trail that leaves events.
+    """A request record that writes audit events.
 
-    Until somebody is authenticated there is nobody whom a rule could name. Whatever is answered
-    before that leaves one event, of the stage ResponseStarted, as natively.
+    Before authentication there is no user that a policy rule could match. A response sent before
+    that writes one event, of stage ResponseStarted, as kube-apiserver does.
     """
 
     __slots__ = ()
 
     def set_cached_permit(self, request_info: RequestInfo, caller: Caller, permit: Permit) -> None:
-        """Learn it all at once; how much is recorded is known from an equal request, if at all."""
+        """Record all facts at once; use the audit config of an equal request if still valid."""
         self._request_info, self._caller = request_info, caller
         notes, state = self._request.notes, self._state
-        known = notes.get(state) if notes else None
+        template = notes.get(state) if notes else None
         if (
-            isinstance(known, EventTemplate)
-            and known.permit is permit
-            and known.policy is state.policy
+            isinstance(template, EventTemplate)
+            and template.permit is permit
+            and template.policy is state.policy
         ):
-            self._equal, self._audit_config = known, known.audit_config
-            if known.audit_config.writes_received:
-                self._write_received(known.audit_config)
+            self._template, self._audit_config = template, template.audit_config
+            if template.audit_config.writes_received:
+                self._write_received(template.audit_config)
         else:
-            self._look_up(caller)
-        # The last of all: the first event says nothing of a decision.
+            self._evaluate_policy(caller)
+        # Set last: the RequestReceived event must not contain a decision.
         self._permit = permit
-        self._called_after = self._decided_after = self._recorder.clock() - self._opened_at
+        self._authenticated_after = self._decided_after = self._recorder.clock() - self._opened_at
 
     def finish(self, outcome: ExchangeOutcome) -> None:
-        """Write down who did what as whom, and what came of it."""
-        # What a request does must be known before it can be audited: the API server, too, answers
-        # what it cannot read before its audit begins. Our own log still has its line. And what is
-        # refused because events cannot be stored must not fill the buffer that those of requests
-        # under way still need; it is counted.
+        """Write the last audit event and the access log line."""
+        # A request that cannot be parsed writes no event: kube-apiserver also rejects it before its
+        # audit begins. The access log still has its line.
+        # A request rejected because events cannot be stored writes no event either. It would fill
+        # the buffer that requests in flight still need. It is counted instead.
         recorder = self._recorder
         ended_at, took = recorder.wall_clock(), recorder.clock() - self._opened_at
         if self._is_plain(outcome, took):
-            self._record_plain_end(outcome, ended_at)
+            self._write_from_template(outcome, ended_at)
         elif not isinstance(self._error, RequestInfoError | AuditUnavailable):
             self._write_completed(outcome, ended_at)
         self._log(outcome, ended_at, took)
 
-    def _drop_lines(self) -> None:
-        """Keep them: every event tells what they say of where a request comes from."""
+    def _drop_headers(self) -> None:
+        """Keep the headers: every event needs them for its source addresses and user agent."""
 
     def _is_plain(self, outcome: ExchangeOutcome, took: float) -> bool:
-        """Tell whether nothing special is to be told of a request, as of nearly all of them."""
+        """Return whether the last event fits the template, as for nearly all requests."""
         return (
             self._permit is not None
             and self._error is None
-            and self._answer is None
-            and self._body is None
+            and self._response_body is None
+            and self._request_body is None
             and self._reviews == 0
             and outcome.is_complete
             and outcome.status >= _FIRST_FINAL_STATUS
             and took <= _LONG_SECONDS
         )
 
-    def _record_plain_end(self, outcome: ExchangeOutcome, ended_at: int) -> None:
-        """Do as `_record_end` does, quicker; a test holds that both write the same."""
-        equal = self._equal or self._note_event()
-        if equal is None:
+    def _write_from_template(self, outcome: ExchangeOutcome, ended_at: int) -> None:
+        """Write what `_write_completed` writes, faster; a test asserts that both are equal."""
+        template = self._template or self._make_event_template()
+        if template is None:
             self._write_completed(outcome, ended_at)
             return
-        if not equal.audit_config.writes_complete:
+        if not template.audit_config.writes_complete:
             return
         state, status = self._state, outcome.status
         received, ended = state.fragments.timestamps.format_pair(self._received_at, ended_at)
-        # The id of a request that goes the short way is ours, and needs no quoting.
-        is_ours = equal is self._equal
-        line = equal.pattern % (
-            b'"%b"' % self.audit_id if is_ours else self._id_text.encode(),
+        # On the fast path the proxy has generated the audit ID, which needs no quoting.
+        is_generated = template is self._template
+        line = template.pattern % (
+            b'"%b"' % self.audit_id if is_generated else self._quoted_audit_id.encode(),
             status,
             received.encode(),
             ended.encode(),
@@ -141,25 +141,25 @@ class AuditContext(CapturingRecord):
         )
         state.sink.write(line)
 
-    def _note_event(self) -> EventTemplate | None:
-        """Return what plain events of equal requests have in common, and remember it for them.
+    def _make_event_template(self) -> EventTemplate | None:
+        """Return the event template of equal plain requests, and cache it for them.
 
-        None if something is cut in them: that is to be told and counted, so they are not plain.
+        None if a value is truncated: that is annotated and counted, so the event is not plain.
         """
         audit_config, permit, notes = self._audit_config, self._permit, self._request.notes
         if audit_config is None or permit is None:
             return None
-        state, asked = self._state, self._asked_for
+        state, request_fragments = self._state, self._request_fragments
         fragments = state.fragments
         user, decision, annotations, cuts = fragments.people(permit)
-        if cuts or asked.cuts:
+        if cuts or request_fragments.cuts:
             return None
         constant = (
-            asked.request,
+            request_fragments.request,
             user,
             decision,
             fragments.origin(self._request.headers, self._peer.address),
-            asked.object_reference,
+            request_fragments.object_reference,
         )
         request, user, decision, origin, named = (text.replace("%", "%%") for text in constant)
         pattern = PLAIN_LINE % (
@@ -171,18 +171,18 @@ class AuditContext(CapturingRecord):
             named,
             annotations,
         )
-        equal = EventTemplate(permit, state.policy, audit_config, pattern.encode())
+        template = EventTemplate(permit, state.policy, audit_config, pattern.encode())
         if notes:
-            notes[state] = equal
-        return equal
+            notes[state] = template
+        return template
 
     def _write_completed(self, outcome: ExchangeOutcome, ended_at: int) -> None:
         audit_config, is_wanted = self._audit_config, True
         stage = Stage.RESPONSE_COMPLETE
         if audit_config is None:
-            audit_config = self._state.policy.evaluate(None, self._known_action)
+            audit_config = self._state.policy.evaluate(None, self._known_request_info)
             stage, is_wanted = Stage.RESPONSE_STARTED, audit_config.writes_started
-        elif self._started_at is not None and self._answer is not None:
+        elif self._started_at is not None and self._response_body is not None:
             self._write_started(audit_config, outcome.status)
         if isinstance(self._error, InternalError):
             stage, is_wanted = Stage.PANIC, audit_config.writes_panic
@@ -192,14 +192,14 @@ class AuditContext(CapturingRecord):
             self._write_end(audit_config, stage, outcome, ended_at)
 
     def _write_received(self, audit_config: RequestAuditConfig) -> None:
-        """Write the first event. Nothing is decided yet, so it says nothing of a decision."""
+        """Write the RequestReceived event; it contains no decision because there is none yet."""
         self._write(audit_config, Stage.REQUEST_RECEIVED, self._received_at)
 
     def _write_started(self, audit_config: RequestAuditConfig, status: int) -> None:
-        """Write the event of an answer that lasts."""
+        """Write the ResponseStarted event of a long-running response."""
         if self._started_at is not None:
-            details = self._told(self._heard(status), audit_config)
-            facts = _Facts(self._permit, self._error, self._reviews)
+            details = self._event_details(self._exchange_summary(status), audit_config)
+            facts = _AnnotationInputs(self._permit, self._error, self._reviews)
             self._write(audit_config, Stage.RESPONSE_STARTED, self._started_at, details, facts)
 
     def _write_end(
@@ -209,28 +209,30 @@ class AuditContext(CapturingRecord):
         outcome: ExchangeOutcome,
         ended_at: int,
     ) -> None:
-        summary = self._heard(outcome.status)
-        details = self._told(summary, audit_config)
+        summary = self._exchange_summary(outcome.status)
+        details = self._event_details(summary, audit_config)
         ending = ResponseOutcome(
             outcome.status if summary.error is None else summary.error.upstream_code,
             outcome.body_bytes,
             incomplete_reason(summary, self._error, is_complete=outcome.is_complete),
             details.lost_request,
             details.lost_response,
-            format_latencies(self._latencies(ended_at), verb=self._known_action.verb),
+            format_latencies(self._latencies(ended_at), verb=self._known_request_info.verb),
         )
-        wanted_user = self._denied_identity()
-        facts = _Facts(self._permit, self._error, self._reviews, ending, wanted_user)
+        wanted_user = self._forbidden_user()
+        facts = _AnnotationInputs(self._permit, self._error, self._reviews, ending, wanted_user)
         self._write(audit_config, stage, ended_at, details, facts)
 
-    def _told(self, summary: ExchangeSummary, audit_config: RequestAuditConfig) -> EventDetails:
+    def _event_details(
+        self, summary: ExchangeSummary, audit_config: RequestAuditConfig
+    ) -> EventDetails:
         limits = self._state.fragments.limits
-        known = limits.authenticated if self._is_authenticated else limits.unauthenticated
-        room = CaptureLimit(known.message, self._state.body_bytes)
-        return event_details(summary, audit_config, self._known_action, room)
+        values = limits.authenticated if self._is_authenticated else limits.unauthenticated
+        limit = CaptureLimit(values.message, self._state.body_bytes)
+        return event_details(summary, audit_config, self._known_request_info, limit)
 
-    def _denied_identity(self) -> UserInfo | None:
-        """Return whom a request that we forbade has asked for."""
+    def _forbidden_user(self) -> UserInfo | None:
+        """Return the user that the proxy forbade the request to impersonate, if any."""
         if self._permit is not None or not isinstance(self._error, Forbidden):
             return None
         try:
@@ -238,41 +240,41 @@ class AuditContext(CapturingRecord):
         except BadRequest:
             return None
 
-    def _heard(self, status: int) -> ExchangeSummary:
+    def _exchange_summary(self, status: int) -> ExchangeSummary:
         error = self._error
         if error is not None and status not in (0, error.code):
-            error = None  # It came too late to be told: the answer had begun.
-        return ExchangeSummary(status, error, self._body, self._answer)
+            error = None  # The client did not receive it: the response had already started.
+        return ExchangeSummary(status, error, self._request_body, self._response_body)
 
     def _write(
         self,
         audit_config: RequestAuditConfig,
         stage: Stage,
-        moment: int,
-        details: EventDetails = _NOTHING_TOLD,
-        facts: _Facts = _NO_FACTS,
+        timestamp: int,
+        details: EventDetails = _NO_DETAILS,
+        facts: _AnnotationInputs = _NO_ANNOTATION_INPUTS,
     ) -> None:
-        state, request, asked = self._state, self._request, self._asked_for
-        known_by = self._permit or self._caller
-        people = _NOBODY if known_by is None else state.fragments.people(known_by)
-        received, stamped = state.fragments.timestamps.format_pair(self._received_at, moment)
+        state, request, request_fragments = self._state, self._request, self._request_fragments
+        principal = self._permit or self._caller
+        users = _NO_USER if principal is None else state.fragments.people(principal)
+        received, stamped = state.fragments.timestamps.format_pair(self._received_at, timestamp)
         annotations = format_annotations(
             facts.permit,
             facts.error,
             reviews=facts.reviews,
             ending=facts.ending,
             wanted_user=facts.wanted_user,
-            cuts=asked.cuts + people.cuts + details.cuts,
+            cuts=request_fragments.cuts + users.cuts + details.cuts,
         )
         event = EventFields(
             audit_config.level_text,
-            self._id_text,
+            self._quoted_audit_id,
             stage,
-            asked.request,
-            people.user,
-            people.decision,
+            request_fragments.request,
+            users.user,
+            users.decision,
             state.fragments.origin(request.headers, self._peer.address),
-            asked.object_reference
+            request_fragments.object_reference
             if details.object_reference is None
             else details.object_reference,
             details.response,
@@ -286,7 +288,7 @@ class AuditContext(CapturingRecord):
         state.sink.write(event_line(event))
 
     def _latencies(self, ended_at: int) -> Latencies:
-        permit, called, decided = self._permit, self._called_after, self._decided_after
+        permit, called, decided = self._permit, self._authenticated_after, self._decided_after
         impersonation = None
         if (permit is not None and permit.mode is not None) or self._reviews:
             impersonation = None if called is None or decided is None else decided - called

@@ -1,4 +1,4 @@
-"""What an exchange adds to its events: how it was answered, and its bodies."""
+"""The parts of an audit event that depend on the exchange: response status and bodies."""
 
 from typing import NamedTuple
 
@@ -25,22 +25,22 @@ from proxy.wire.http1.message import SWITCHING_PROTOCOLS
 
 
 class EventTemplate(NamedTuple):
-    """What plain events of equal requests have in common, as long as what they rest on is."""
+    """The constant part of plain events of equal requests; valid for one permit and one policy."""
 
     permit: Permit
     policy: AuditPolicy
     audit_config: RequestAuditConfig
     pattern: bytes
-    """For the id, the code, two moments, the bytes of the answer, and the code once more."""
+    """A bytes format: audit ID, status, two timestamps, response bytes, and the status again."""
 
 
-_NAMING_VERBS = frozenset(("create", "update"))
+_OBJECT_NAMING_VERBS = frozenset(("create", "update"))
 
 
 class ExchangeSummary(NamedTuple):
-    """Whatever was heard of an exchange: the status that was sent (0 for none), and bodies.
+    """What was captured of an exchange: the status that was sent (0 for none), and bodies.
 
-    The refusal is only one that the client was told, or would have been.
+    The error is set only if the client received it, or would have received it.
     """
 
     status: int
@@ -55,14 +55,14 @@ class EventDetails(NamedTuple):
     response: str = ""
     bodies: str = ""
     object_reference: str | None = None
-    """None: nothing is known of the object but what the target says."""
+    """None: the request target is the only source of the object reference."""
     lost_request: str = ""
     lost_response: str = ""
     cuts: Cuts = NO_CUTS
 
 
 class CaptureLimit(NamedTuple):
-    """How many bytes an event has for what was heard."""
+    """The largest status message and the largest body of an event, in bytes."""
 
     message: int
     body: int
@@ -72,33 +72,33 @@ def event_details(
     summary: ExchangeSummary,
     audit_config: RequestAuditConfig,
     request_info: RequestInfo,
-    room: CaptureLimit,
+    limit: CaptureLimit,
 ) -> EventDetails:
-    """Return what an exchange adds to its events."""
-    status, error, heard_request, heard_answer = summary
+    """Return the parts of an event that depend on the exchange."""
+    status, error, request_body, response_body = summary
     if isinstance(error, InternalError):
-        return _plain(response_text(error.code, error, most=room.message))
-    if heard_request is None and heard_answer is None:
-        return _plain(response_text(status, error, most=room.message))
-    answer = heard_answer.read() if heard_answer is not None else None
+        return _plain(response_text(error.code, error, most=limit.message))
+    if request_body is None and response_body is None:
+        return _plain(response_text(status, error, most=limit.message))
+    answer = response_body.read() if response_body is not None else None
     answered = status_of(answer) if error is None else None
     request: JSONBody | None = None
     lost_request = lost_response = ""
-    if heard_request is not None and error is None and request_body_was_read(status, answered):
-        request = heard_request.read()
-        if request is None and (audit_config.has_request_body or heard_request.is_too_long):
-            lost_request = heard_request.omission_reason
-    if audit_config.has_response_body and heard_answer is not None and answer is None:
-        lost_response = heard_answer.omission_reason
-    response = response_text(status, error, answered, most=room.message)
+    if request_body is not None and error is None and request_body_was_read(status, answered):
+        request = request_body.read()
+        if request is None and (audit_config.has_request_body or request_body.is_too_long):
+            lost_request = request_body.omission_reason
+    if audit_config.has_response_body and response_body is not None and answer is None:
+        lost_response = response_body.omission_reason
+    response = response_text(status, error, answered, most=limit.message)
     details = EventDetails(
         response.text, lost_request=lost_request, lost_response=lost_response, cuts=response.cuts
     )
-    if request is not None and request_info.verb in _NAMING_VERBS:
+    if request is not None and request_info.verb in _OBJECT_NAMING_VERBS:
         named = object_text(request_info, metadata_of(request))
         details = details._replace(object_reference=named.text, cuts=details.cuts + named.cuts)
     return _with_bodies(
-        details, audit_config, request_info, bodies=(request, answer), most=room.body
+        details, audit_config, request_info, bodies=(request, answer), most=limit.body
     )
 
 
@@ -109,11 +109,14 @@ def _plain(response: BoundedText) -> EventDetails:
 def incomplete_reason(
     summary: ExchangeSummary, error: StatusError | None, *, is_complete: bool
 ) -> str:
-    """Say why the answer is not whole, if it is not. A tunnel has no other end."""
+    """Return why the response is incomplete; empty if it is complete.
+
+    A tunnel always ends by a disconnect, so it counts as complete.
+    """
     if error is not None and summary.error is None:
         return error.message
     is_whole = is_complete or summary.status == SWITCHING_PROTOCOLS
-    return "" if is_whole else "the client has left"
+    return "" if is_whole else "the client disconnected"
 
 
 def _with_bodies(
@@ -124,10 +127,10 @@ def _with_bodies(
     bodies: tuple[JSONBody | None, JSONBody | None],
     most: int,
 ) -> EventDetails:
-    """Add the bodies that are to be recorded, or why one of them is not."""
+    """Return the details with the bodies that are to be recorded, or why one is omitted."""
     strips, (request, answer) = audit_config.omits_managed_fields, bodies
     if audit_config.has_request_body and request is not None:
-        # A patch is recorded as it came, as natively: it may be about managedFields.
+        # A patch is recorded unchanged, as kube-apiserver does: it may patch managedFields.
         strips_request = strips and request_info.verb != "patch"
         text = without_managed_fields(request) if strips_request else request.text
         member, loss = _member("requestObject", text, most)
@@ -142,9 +145,9 @@ def _with_bodies(
 
 
 def _member(name: str, text: str | None, most: int) -> tuple[str, str]:
-    """Return a body as a member of an event, or nothing and why.
+    """Return a body as a JSON member of an event and no reason, or nothing and why it is omitted.
 
-    What came short enough may be too long as it is written: bytes that are no text become three.
+    A body within the limit may exceed it when encoded: each invalid byte becomes three bytes.
     """
     if text is None:
         return "", "nested too deeply, or with numbers too large"

@@ -1,4 +1,4 @@
-"""Opens the trails that leave audit events."""
+"""Recorder that starts a request record with audit events for each request."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -11,7 +11,7 @@ from proxy.wire.http1.message import RequestHead
 
 
 class AuditRecorder(RequestRecorder):
-    """Opens a trail that leaves audit events for each request."""
+    """Starts a request record that writes audit events for each request."""
 
     captures_bodies: ClassVar[bool] = True
 
@@ -26,6 +26,6 @@ class AuditRecorder(RequestRecorder):
         self._state = state
 
     def begin(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> RequestRecord:
-        """Start a trail under the client's id or a new one."""
+        """Start a record with the client's audit ID, or a new one."""
         audit_id = audit_id or (self._ids or self._new_ids()).pop()
         return AuditContext(self, self._state, request, peer, audit_id)

@@ -1,6 +1,6 @@
-"""The trail of one request: facts as they become known, written down when it is over.
+"""The record of one request: collects facts while it is processed, and is written at its end.
 
-Each request leaves one line in our own log. `audited_trail.py` adds audit events to that.
+Each request writes one line to the access log. `context.py` adds audit events.
 """
 
 import os
@@ -22,14 +22,14 @@ from proxy.wire.http1.message import SWITCHING_PROTOCOLS, RequestHead
 access_log = AccessLogger("understudy.access", "request")
 
 _ID_BYTES = 16
-_IDS_AT_ONCE = 256
-_NOT_ADMITTED = "none"
+_IDS_PER_READ = 256
+_NO_PERMIT = "none"
 _UNREADABLE = "unreadable"
-_LONGEST_NAME = 256
+_MAX_NAME_BYTES = 256
 
 
 RequestKey = tuple[str, int, bool, str | None, bool]
-"""Verb, status, whether it may last, mode (None: as the caller itself), whether it was warned."""
+"""Verb, status, is long-running, mode (None: not impersonating), has a warning."""
 
 _PLAIN_MEMBERS = (
     '"audit_id":"%s",%s,"code":%d,"bytes":%d,"complete":true,"seconds":%.6f,'
@@ -38,7 +38,7 @@ _PLAIN_MEMBERS = (
 
 
 class _AccessLogTemplate(NamedTuple):
-    """What the lines of equal requests have in common, as long as they become the same."""
+    """The constant members of the log lines of equal requests; valid for one permit."""
 
     permit: Permit
     members: str
@@ -48,16 +48,16 @@ class RequestCounter(Protocol):
     """Counts requests when they have ended."""
 
     def request_ended(self, key: RequestKey, seconds: float) -> None:
-        """Count a request, and how long it took."""
+        """Count a request and its duration."""
         ...
 
     def request_failed(self, error: StatusError) -> None:
-        """Count a request that we answered."""
+        """Count a request that the proxy itself answered with an error."""
         ...
 
 
 class RequestRecorder:
-    """Opens a trail for each request."""
+    """Starts a record for each request."""
 
     captures_bodies: ClassVar[bool] = False
 
@@ -68,35 +68,35 @@ class RequestRecorder:
         clock: Callable[[], float] = time.monotonic,
         counter: RequestCounter | None = None,
     ) -> None:
-        """`wall_clock` tells nanoseconds since 1970, for when things happen.
+        """`wall_clock` returns nanoseconds since 1970, used for timestamps.
 
-        `clock` tells seconds from anywhere, for how long they take.
+        `clock` returns monotonic seconds, used for durations.
         """
         self.wall_clock = wall_clock
         self.clock = clock
         self.counter = counter
-        # Who makes spans, if anybody does.
+        # None if tracing is disabled.
         self.tracing: Tracing | None = None
         self._ids: list[bytes] = []
 
     def begin(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> "RequestRecord":
-        """Start a trail under the client's id or a new one."""
+        """Start a record with the client's audit ID, or a new one."""
         return RequestRecord(self, request, peer, audit_id or (self._ids or self._new_ids()).pop())
 
     def _new_ids(self) -> list[bytes]:
-        """Return ids that nobody else has, for this and the next requests."""
-        # The kernel is asked for many at once: it costs as much as for one.
-        random = os.urandom(_ID_BYTES * _IDS_AT_ONCE)
+        """Return unique audit IDs for this request and the next ones."""
+        # One read of random bytes from the kernel for many IDs costs as much as for one.
+        random = os.urandom(_ID_BYTES * _IDS_PER_READ)
         starts = range(0, len(random), _ID_BYTES)
         self._ids = [new_audit_id(random[start : start + _ID_BYTES]) for start in starts]
         return self._ids
 
 
 class RequestRecord:
-    """What is known of one request so far."""
+    """The facts known about one request so far."""
 
     __slots__ = (
-        "_called_after",
+        "_authenticated_after",
         "_caller",
         "_decided_after",
         "_error",
@@ -116,7 +116,7 @@ class RequestRecord:
         self._request = request
         self._peer = peer
         self._opened_at = recorder.clock()
-        self._called_after: float | None = None
+        self._authenticated_after: float | None = None
         self._decided_after: float | None = None
         self._request_info: RequestInfo | None = None
         self._caller: Caller | None = None
@@ -128,50 +128,50 @@ class RequestRecord:
 
     @property
     def observer(self) -> ExchangeObserver | None:
-        """Our own log needs nothing but the end."""
+        """Return None: the access log needs only the outcome."""
         return None
 
     def set_request_info(self, request_info: RequestInfo) -> None:
-        """Learn what the request does."""
+        """Record the request info."""
         self._request_info = request_info
 
     def set_caller(self, caller: Caller) -> None:
-        """Learn who is calling."""
+        """Record the caller."""
         self._caller = caller
-        self._called_after = self._recorder.clock() - self._opened_at
+        self._authenticated_after = self._recorder.clock() - self._opened_at
 
     def add_reviews(self, count: int) -> None:
-        """Learn how many reviews the decision took, if it took any."""
+        """Record how many access reviews the decision needed, if any."""
 
     def set_permit(self, permit: Permit) -> None:
-        """Learn who the request becomes."""
+        """Record the permit, and so the user the request is forwarded as."""
         self._permit = permit
         self._decided_after = self._recorder.clock() - self._opened_at
         if self._request_info is not None and self._request_info.is_long_running:
-            self._drop_lines()
+            self._drop_headers()
 
     def set_cached_permit(self, request_info: RequestInfo, caller: Caller, permit: Permit) -> None:
-        """Learn at once what a request does, who is calling, and who it becomes."""
+        """Record request info, caller and permit at once."""
         self._request_info, self._caller, self._permit = request_info, caller, permit
-        self._called_after = self._decided_after = self._recorder.clock() - self._opened_at
+        self._authenticated_after = self._decided_after = self._recorder.clock() - self._opened_at
 
     def set_error(self, error: StatusError) -> None:
-        """Learn why the request goes no further."""
+        """Record why the request is rejected."""
         self._error = error
         if self._decided_after is None:
             self._decided_after = self._recorder.clock() - self._opened_at
 
     def finish(self, outcome: ExchangeOutcome) -> None:
-        """Write down who did what as whom, and what came of it."""
+        """Write the access log line, and count the request."""
         recorder = self._recorder
         self._log(outcome, recorder.wall_clock(), recorder.clock() - self._opened_at)
 
-    def _drop_lines(self) -> None:
-        """Keep no header lines, a token among them, for as long as a watch lasts.
+    def _drop_headers(self) -> None:
+        """Release the headers, which may contain a token, for the duration of a watch.
 
-        Of a request that was admitted our log tells nothing that is in them.
+        The access log line of a permitted request contains nothing from them.
         """
-        if self._recorder.tracing is None:  # which knows a request by its head
+        if self._recorder.tracing is None:  # Tracing identifies a request by its head.
             self._request = self._request._replace(headers=NO_LINES)
 
     def _log(self, outcome: ExchangeOutcome, ended_at: int, took: float) -> None:
@@ -184,23 +184,26 @@ class RequestRecord:
             access_log.write(ended_at, self._summary(outcome, took))
 
     def _log_from_template(self, outcome: ExchangeOutcome, ended_at: int, took: float) -> bool:
-        """Say what `_summary` says, if it can be said quicker; a test holds that it is the same."""
-        called, decided, notes = self._called_after, self._decided_after, self._request.notes
+        """Log what `_summary` returns, faster; a test asserts that both are equal.
+
+        Return False if this is not possible for this request.
+        """
+        called, decided, notes = self._authenticated_after, self._decided_after, self._request.notes
         if called is None or decided is None or not notes:
             return False
         if self._error is not None or not outcome.is_complete:
             return False
-        known = notes.get(access_log)
-        if not isinstance(known, _AccessLogTemplate) or known.permit is not self._permit:
-            known = self._note_common(notes)
-            if known is None:
+        template = notes.get(access_log)
+        if not isinstance(template, _AccessLogTemplate) or template.permit is not self._permit:
+            template = self._make_log_template(notes)
+            if template is None:
                 return False
         return access_log.write_json(
             ended_at,
             _PLAIN_MEMBERS
             % (
                 self.audit_id.decode("ascii"),
-                known.members,
+                template.members,
                 outcome.status,
                 outcome.body_bytes,
                 took,
@@ -210,35 +213,37 @@ class RequestRecord:
             ),
         )
 
-    def _note_common(self, notes: dict[object, object]) -> _AccessLogTemplate | None:
-        """Return what the lines of all equal requests have in common, and remember it for them."""
+    def _make_log_template(self, notes: dict[object, object]) -> _AccessLogTemplate | None:
+        """Return the log line template of equal requests, and cache it for them."""
         if self._permit is None or b'"' in self.audit_id or b"\\" in self.audit_id:
-            return None  # A client's id, which equal requests share. Ours never need quoting.
-        common = notes[access_log] = _AccessLogTemplate(self._permit, members(self._who_and_what()))
-        return common
+            # A client's audit ID, which equal requests share. Generated ones never need quoting.
+            return None
+        template = _AccessLogTemplate(self._permit, members(self._common_members()))
+        notes[access_log] = template
+        return template
 
     def _trace(self, tracing: Tracing, outcome: ExchangeOutcome, took: float) -> None:
         request_info, permit = self._request_info, self._permit
-        facts = RequestSpan(
+        span = RequestSpan(
             verb=_UNREADABLE if request_info is None else request_info.verb,
             resource="" if request_info is None else request_info.resource,
             method=self._request.method.decode("ascii", "replace"),
             status=outcome.status,
-            mode=_NOT_ADMITTED if permit is None else permit.mode,
-            called_after=self._called_after,
+            mode=_NO_PERMIT if permit is None else permit.mode,
+            called_after=self._authenticated_after,
             decided_after=self._decided_after,
             duration_seconds=took,
             is_forwarded=permit is not None,
             caller_groups=() if self._caller is None else self._caller.user.groups,
         )
-        tracing.ended((self.audit_id, id(self._request)), facts)
+        tracing.ended((self.audit_id, id(self._request)), span)
 
     def _count(self, counter: RequestCounter, outcome: ExchangeOutcome, took: float) -> None:
         request_info, permit, status = self._request_info, self._permit, outcome.status
         verb = _UNREADABLE if request_info is None else request_info.verb
         is_long = request_info is not None and request_info.is_long_running
         is_long = is_long or status == SWITCHING_PROTOCOLS
-        mode = _NOT_ADMITTED if permit is None else permit.mode
+        mode = _NO_PERMIT if permit is None else permit.mode
         is_warned = permit is not None and permit.warning is not None
         counter.request_ended((verb, status, is_long, mode, is_warned), took)
         if self._error is not None:
@@ -248,13 +253,13 @@ class RequestRecord:
         permit = self._permit
         summary: dict[str, object] = {
             "audit_id": self.audit_id.decode("ascii"),
-            **self._who_and_what(),
+            **self._common_members(),
             "code": outcome.status,
             "bytes": outcome.body_bytes,
             "complete": outcome.is_complete,
             "seconds": round(took, 6),
         }
-        called, decided = self._called_after, self._decided_after
+        called, decided = self._authenticated_after, self._decided_after
         if called is not None:
             summary["authentication_seconds"] = round(called, 6)
             if decided is not None:
@@ -262,10 +267,10 @@ class RequestRecord:
                 if permit is not None:
                     summary["upstream_seconds"] = round(took - decided, 6)
         if self._error is not None:
-            self._tell_refusal(summary, self._error)
+            self._add_error(summary, self._error)
         return summary
 
-    def _who_and_what(self) -> dict[str, object]:
+    def _common_members(self) -> dict[str, object]:
         request_info, permit = self._request_info, self._permit
         return {
             "source": self._peer.address,
@@ -276,11 +281,12 @@ class RequestRecord:
             "resource": request_info.resource if request_info else None,
         }
 
-    def _tell_refusal(self, summary: dict[str, object], error: StatusError) -> None:
-        # What the API server cannot read it repeats, query and all, and there may be a token in it.
-        is_repeated = isinstance(error, RequestInfoError)
-        summary["error"] = "unreadable request" if is_repeated else error.message
+    def _add_error(self, summary: dict[str, object], error: StatusError) -> None:
+        # kube-apiserver's message for a target it cannot parse quotes the target with its query,
+        # which may contain a token.
+        quotes_target = isinstance(error, RequestInfoError)
+        summary["error"] = "unreadable request" if quotes_target else error.message
         if self._permit is None and self._caller is not None:
             for name, value in self._request.headers:
                 if name.lower() == b"impersonate-user":
-                    summary["requestedUser"] = value[:_LONGEST_NAME].decode("utf-8", "replace")
+                    summary["requestedUser"] = value[:_MAX_NAME_BYTES].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The audit book: where events go, how much is written, and what many events have in common."""
+"""State shared by all audit contexts: the event sink, the policy, limits and cached fragments."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,15 +9,15 @@ from proxy.core.audit.policy import AuditPolicy
 
 
 class AuditSink(Protocol):
-    """Takes audit events."""
+    """Accepts audit events."""
 
     def write(self, line: bytes) -> None:
-        """Take one event as a line; returns at once."""
+        """Accept one event as a line; never blocks."""
         ...
 
 
 class AuditState:
-    """What all audited trails share. The policy may be replaced at any time."""
+    """The state that all audit contexts share. The policy may be replaced at any time."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class AuditState:
         clock: Callable[[], float],
         when_truncated: Callable[[], None] = lambda: None,
     ) -> None:
-        """`clock` tells seconds from anywhere, for how long things take.
+        """`clock` returns monotonic seconds, used for durations.
 
-        `when_truncated` is called for each event that holds a value only in part.
+        `when_truncated` is called for each event that contains a truncated value.
         """
         self.sink = sink
         self.clock = clock
@@ -40,6 +40,6 @@ class AuditState:
         self.fragments = EventFragmentCache()
 
     def limit(self, limits: EventLimits) -> None:
-        """Hold the events of requests that come from now on to these limits."""
+        """Apply these limits to the events of all later requests."""
         if limits != self.fragments.limits:
             self.fragments = EventFragmentCache(limits)

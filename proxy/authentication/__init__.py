@@ -1,4 +1,4 @@
-"""Who is calling? Certificates, tokens and a front proxy's word become a Caller, or a refusal.
+"""Authentication: client certificates, bearer tokens and front proxy headers become a `Caller`.
 
-Never guesses: a credential that cannot be verified is no credential.
+It fails closed: a credential that cannot be verified counts as no credential.
 """

@@ -1,8 +1,8 @@
-"""The order in which credentials are tried, as the API server tries them.
+"""Authenticator: tries the credentials of a request in the order of kube-apiserver.
 
-A front proxy's word, a client certificate, a bearer token, the token of a WebSocket. A credential
-that fails does not spoil another one that is good; without any good one the request is refused.
-Only who has shown no credential at all may be anonymous, and only where that is allowed.
+The order is front proxy headers, client certificate, bearer token, WebSocket token. An invalid
+credential does not prevent another one from being valid. Without any valid one the request is
+rejected. Only a request without any credential may be anonymous, and only if that is allowed.
 """
 
 import binascii
@@ -32,16 +32,15 @@ from proxy.core.userinfo import (
 )
 from proxy.wire.exchange import Peer
 
-_ENCODED = re.compile(rb"[A-Za-z0-9_-]*")
+_BASE64URL = re.compile(rb"[A-Za-z0-9_-]*")
 _STANDARD_ALPHABET = bytes.maketrans(b"-_", b"+/")
 
 
 def websocket_token(headers: Sequence[Header], *, upgrade: bytes | None) -> bytes | None:
-    """Return the token among the subprotocols, as the API server reads it; None if there is none.
+    """Return the token among the WebSocket subprotocols, parsed as in kube-apiserver, or None.
 
-    It counts only where the request asks for a WebSocket. Unauthorized, unless there is one token,
-    at least one real protocol is left to choose, and the token is UTF-8 in base64url without
-    padding.
+    It is used only if the request is a WebSocket upgrade. Raises Unauthorized unless there is one
+    token, at least one real subprotocol besides it, and the token is UTF-8 in unpadded base64url.
     """
     if upgrade is None or upgrade.lower() != b"websocket":
         return None
@@ -50,15 +49,16 @@ def websocket_token(headers: Sequence[Header], *, upgrade: bytes | None) -> byte
         raise Unauthorized
     if not offered.tokens or not offered.tokens[0].startswith(TOKEN_PREFIX):
         return None
-    token = _decoded(offered.tokens[0][len(TOKEN_PREFIX) :])
+    token = _decode_token(offered.tokens[0][len(TOKEN_PREFIX) :])
     if token and not offered.protocols:
         raise Unauthorized
     return token or None
 
 
-def _decoded(encoded: bytes) -> bytes:
-    # The pattern first: the decoder would skip what it does not know, and so read many texts alike.
-    if _ENCODED.fullmatch(encoded) is None:
+def _decode_token(encoded: bytes) -> bytes:
+    # The pattern is checked first: the decoder skips unknown characters, so that several texts
+    # would decode to the same token.
+    if _BASE64URL.fullmatch(encoded) is None:
         raise Unauthorized
     padding = b"=" * (-len(encoded) % 4)
     try:
@@ -69,46 +69,46 @@ def _decoded(encoded: bytes) -> bytes:
     return token
 
 
-_NAME = b"authorization"
-_NAME_LENGTH = len(_NAME)
+_HEADER_NAME = b"authorization"
+_HEADER_NAME_LENGTH = len(_HEADER_NAME)
 ANONYMOUS_CALLER = Caller(UserInfo(ANONYMOUS, groups=(UNAUTHENTICATED,)))
 
 
 class TrustProvider(Protocol):
-    """Knows which certificates are believed now."""
+    """Provides the certificates that are trusted now."""
 
     @property
     def trust(self) -> ClientTrust:
-        """Return what is believed."""
+        """Return the current trust."""
         ...
 
 
 class TokenAuthenticator(Protocol):
-    """Knows whose a token is."""
+    """Authenticates bearer tokens."""
 
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
-        """Return the caller or raise Unauthorized; `address` is where the token came from."""
+        """Return the caller or raise Unauthorized; `address` is the source of the request."""
         ...
 
     def key_of(self, token: bytes) -> bytes:
-        """Return under what a token is remembered."""
+        """Return the cache key of a token."""
         ...
 
     def cached_caller(self, key: bytes) -> Caller | None:
-        """Return whose token this was a moment ago, if anybody's."""
+        """Return the cached caller of a token, if any."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AnonymousPolicy:
-    """Where nobody in particular may call."""
+    """Which requests may be anonymous."""
 
     enabled: bool = False
     paths: frozenset[str] = frozenset()
-    """Only these, exactly; if there are none, everywhere."""
+    """Exactly these paths; all paths if empty."""
 
     def allows(self, target: bytes) -> bool:
-        """Tell whether a request without any credential is served."""
+        """Return whether a request without any credential is allowed."""
         return self.enabled and (not self.paths or split_target(target)[0] in self.paths)
 
 
@@ -116,28 +116,28 @@ ANONYMOUS_DISABLED = AnonymousPolicy()
 
 
 class Authenticator:
-    """Finds out who is calling."""
+    """Authenticates the caller of a request."""
 
     def __init__(
         self,
-        believing: TrustProvider,
+        trust_provider: TrustProvider,
         tokens: TokenAuthenticator | None,
         *,
         clock: Callable[[], datetime],
         anonymous: AnonymousPolicy = ANONYMOUS_DISABLED,
     ) -> None:
-        self._believing = believing
+        self._trust_provider = trust_provider
         self._tokens = tokens
-        # One value, because header lines know a question by it.
-        self._token_key: Callable[[HeaderList], bytes | None] = self._key_of_token
+        # Bound once: `HeaderList.memoize` uses the function itself as the key.
+        self._token_key: Callable[[HeaderList], bytes | None] = self._token_cache_key
         self._clock = clock
         self.anonymous = anonymous
 
     def cached_caller(self, peer: Peer, headers: HeaderList) -> Caller | None:
-        """Return the caller of a request that is no upgrade, if nobody has to be asked.
+        """Return the caller of a request that is not an upgrade, if it is known without a review.
 
-        None says nothing about who it is. That its identity is safe to put into headers was found
-        out when the same value was returned by `authenticate`, and only then.
+        None says nothing about the caller. A returned caller is safe to put into headers only if
+        `authenticate` has returned the same object before: only that method checks it.
         """
         if peer.chain:
             try:
@@ -150,11 +150,11 @@ class Authenticator:
         return None if key is None or self._tokens is None else self._tokens.cached_caller(key)
 
     def cached_caller_lookup(self, peer: Peer, headers: HeaderList) -> Callable[[], Caller | None]:
-        """Return who recalls the caller of equal requests of one connection."""
+        """Return a function that looks up the caller of equal requests on one connection."""
         key = headers.memoize(self._token_key)
         if peer.chain or key is None or self._tokens is None:
             return partial(self.cached_caller, peer, headers)
-        # Without a certificate there is but the token to ask for.
+        # Without a certificate only the token has to be looked up.
         return partial(self._tokens.cached_caller, key)
 
     async def authenticate(
@@ -165,9 +165,9 @@ class Authenticator:
         target: bytes = b"/",
         upgrade: bytes | None = None,
     ) -> Caller:
-        """Return the caller, whose identity is safe to put into headers; else refuse.
+        """Return the caller, which is safe to put into headers; raise a StatusError otherwise.
 
-        `upgrade` is the protocol the client wants to switch to, if any.
+        `upgrade` is the protocol of the Upgrade header, if any.
         """
         token = headers.memoize(bearer_token)
         has_failed = False
@@ -185,29 +185,29 @@ class Authenticator:
             except Unauthorized:
                 has_failed = True
         if caller is None:
-            return self._without_credential(peer, target, has_failed=has_failed)
+            return self._anonymous_caller(peer, target, has_failed=has_failed)
         check_caller(caller.user)
         return caller
 
     def _by_certificate(self, peer: Peer, headers: HeaderList) -> tuple[Caller | None, bool]:
-        """Return who is proven by a chain, and whether it failed to prove something.
+        """Return the caller that a chain proves, and whether a verification failed.
 
-        Each of the two CAs is asked for itself. One chain may satisfy both; then a front proxy's
-        word comes first, and without one the certificate counts.
+        The chain is verified against each of the two CAs. If both accept it, front proxy headers
+        come first; without them the certificate's subject is the caller.
         """
-        trust, now = self._believing.trust, self._clock()
+        trust, now = self._trust_provider.trust, self._clock()
         caller, has_failed = None, not trust.is_known
         if trust.front_proxies is not None:
             if trust.front_proxies.bundle.verify(peer, now).verified:
-                caller = _spoken_for(trust.front_proxies, headers)
+                caller = _front_proxy_caller(trust.front_proxies, headers)
             else:
                 has_failed = True
         if caller is None and trust.clients is not None:
-            judgement = trust.clients.verify(peer, now)
-            caller, has_failed = judgement.subject, has_failed or not judgement.verified
+            verification = trust.clients.verify(peer, now)
+            caller, has_failed = verification.subject, has_failed or not verification.verified
         return caller, has_failed
 
-    def _key_of_token(self, headers: HeaderList) -> bytes | None:
+    def _token_cache_key(self, headers: HeaderList) -> bytes | None:
         token = headers.memoize(bearer_token)
         return None if token is None or self._tokens is None else self._tokens.key_of(token)
 
@@ -216,17 +216,17 @@ class Authenticator:
             return None
         return await self._tokens.authenticate(token, address=peer.address)
 
-    def _without_credential(self, peer: Peer, target: bytes, *, has_failed: bool) -> Caller:
-        if peer.chain and not self._believing.trust.is_known:
-            # Never a 401: the client would throw away a certificate that may be good.
-            raise UpstreamUnavailable("client certificates cannot be judged yet")
+    def _anonymous_caller(self, peer: Peer, target: bytes, *, has_failed: bool) -> Caller:
+        if peer.chain and not self._trust_provider.trust.is_known:
+            # Never a 401: the client would discard a certificate that may be valid.
+            raise UpstreamUnavailable("client certificates cannot be verified yet")
         if has_failed or not self.anonymous.allows(target):
             raise Unauthorized
         return ANONYMOUS_CALLER
 
 
-def _spoken_for(front_proxies: FrontProxyTrust, headers: Sequence[Header]) -> Caller | None:
-    """Return for whom a front proxy speaks, which was verified to be one."""
+def _front_proxy_caller(front_proxies: FrontProxyTrust, headers: Sequence[Header]) -> Caller | None:
+    """Return the caller asserted by the headers of a verified front proxy, if any."""
     user = parse_front_proxy_user(headers, front_proxies.headers)
     if user is None:
         return None
@@ -235,9 +235,13 @@ def _spoken_for(front_proxies: FrontProxyTrust, headers: Sequence[Header]) -> Ca
 
 
 def bearer_token(headers: Sequence[Header]) -> bytes | None:
-    """Return the token of the Authorization header, as the API server splits it; None if none."""
-    # Most names differ in length already, which is seen sooner.
-    values = [v for name, v in headers if len(name) == _NAME_LENGTH and name.lower() == _NAME]
+    """Return the token of the Authorization header, split as in kube-apiserver, or None."""
+    # The length is compared first: it is cheaper, and most names already differ in it.
+    values = [
+        v
+        for name, v in headers
+        if len(name) == _HEADER_NAME_LENGTH and name.lower() == _HEADER_NAME
+    ]
     if len(values) > 1:
         raise BadRequest("more than one Authorization header")
     parts = values[0].split(b" ", 2) if values else []

@@ -1,12 +1,12 @@
-"""CA certificates, and what they prove of a client's chain.
+"""A CA bundle, and the verification of a client's certificate chain against it.
 
-A chain is judged with the first request of its connection, and again only when time may have
-changed the outcome. So an outcome is remembered with the moments between which it holds, be it good
-or bad: the same question at such a moment has the same answer.
+A chain is verified with the first request of its connection, and again only if time may have
+changed the outcome. So each outcome, valid or not, is cached with the period in which it holds:
+within that period the same verification has the same outcome.
 
-Two verifiers must agree on a path. The rules of Go's crypto/x509 come first (`x509`): cheap, and
-what the API server applies. OpenSSL then verifies that one path again, so a mistake in the first
-can refuse a good chain, but cannot accept one that OpenSSL refuses.
+Two verifiers must agree on a path. The rules of Go's crypto/x509 come first (`x509`): they are
+cheap, and kube-apiserver applies them. OpenSSL then verifies that one path again. So a bug in the
+first verifier can reject a valid chain, but cannot accept one that OpenSSL rejects.
 """
 
 import copy
@@ -42,18 +42,18 @@ log = logging.getLogger(__name__)
 
 Meaning = TypeVar("Meaning")
 
-_REMEMBERED_BUNDLES = 8
-# No real chain is near these. They bound what reading a chain costs, before anything is verified:
-# certificates, all their bytes, and all their names, extensions and constraints.
-_MOST_CERTIFICATES = 8
-_MOST_BYTES = 32 * 1024
-_MOST_ITEMS = 512
-# As in Go, in handshakes only: an anchor may be larger.
-_MOST_RSA_BITS = 8192
-# Each of them is verified by OpenSSL, which takes a third of a millisecond.
-_MOST_PATHS = 4
-_NEVER_OVER = datetime.max.replace(tzinfo=UTC)
-_NO_PROOF = (
+_MAX_CACHED_BUNDLES = 8
+# No real chain is near these limits. They bound the cost of parsing a chain before anything is
+# verified: certificates, all their bytes, and all their names, extensions and constraints.
+_MAX_CERTIFICATES = 8
+_MAX_CHAIN_BYTES = 32 * 1024
+_MAX_ITEMS = 512
+# As in Go, for handshakes only: the key of an anchor may be larger.
+_MAX_RSA_BITS = 8192
+# OpenSSL verifies each path, which takes a third of a millisecond.
+_MAX_PATHS = 4
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+_VERIFICATION_ERRORS = (
     crypto.Error,
     crypto.X509StoreContextError,
     x509.DuplicateExtension,
@@ -64,12 +64,12 @@ _NO_PROOF = (
 
 
 class ClientCAError(OperatorError):
-    """What is to be believed cannot be read, or cannot be used."""
+    """Raised when the configured CAs cannot be read or used."""
 
 
 @dataclass(frozen=True, slots=True)
 class PEMBundle:
-    """CA certificates in PEM, and where they come from."""
+    """CA certificates in PEM, and their source for messages."""
 
     pem: bytes
     origin: str
@@ -77,117 +77,119 @@ class PEMBundle:
 
 @dataclass(frozen=True, slots=True)
 class ChainVerification(Generic[Meaning]):
-    """What a chain proves, and the first and the last moment of which that is said."""
+    """The outcome of verifying a chain, and the period in which it holds."""
 
     verified: bool
     subject: Meaning | None
     not_before: datetime
     not_after: datetime
     error: StatusError | None = None
-    """The chain is good, and whoever shows it is told this."""
+    """The chain is valid, but its client receives this error."""
 
 
 class CABundle(Generic[Meaning]):
-    """Tells what a client's chain means, if one of its CAs vouches for it."""
+    """Verifies client chains against its CAs, and reads their subjects."""
 
     def __init__(self, text: PEMBundle, *, read: Callable[[Certificate], Meaning]) -> None:
-        """Load the CAs or raise ClientCAError. `read` gives a client's certificate its meaning.
+        """Load the CAs or raise ClientCAError. `read` returns the subject of a client certificate.
 
-        If `read` raises Unauthorized the chain proves nothing. Any other Refusal is the outcome of
-        the chain: `judge` raises it.
+        If `read` raises Unauthorized the chain is not verified. Any other StatusError is the
+        outcome of the chain: `verify` raises it.
         """
         self._read = read
         self._origin = text.origin
         self._anchors = _read_anchors(text)
-        self._loaded = {one.der: _loaded(one) for one in self._anchors}
-        self.expires_at = min((one.not_after.timestamp() for one in self._anchors), default=0.0)
-        """When the first of the CAs ends, in seconds since 1970."""
-        self.signers = frozenset((one.subject, one.key_info) for one in self._anchors)
-        """What makes two CA certificates one signer: name and key, however often renewed."""
+        self._openssl_anchors = {anchor.der: _load_with_openssl(anchor) for anchor in self._anchors}
+        self.expires_at = min(
+            (anchor.not_after.timestamp() for anchor in self._anchors), default=0.0
+        )
+        """The earliest expiry of a CA, in seconds since 1970."""
+        self.signers = frozenset((anchor.subject, anchor.key_info) for anchor in self._anchors)
+        """Subject and key of each CA. Renewed certificates of one CA are the same signer."""
 
     def verify(self, peer: Peer, now: datetime) -> ChainVerification[Meaning]:
-        """Tell what the chain that a peer has shown proves at this moment.
+        """Return the outcome of verifying a peer's chain at time `now`.
 
-        A Refusal if it is good, but whoever it stands for is to be told something else.
+        Raises a StatusError if the chain is valid, but its client must receive that error.
         """
         known = cast(
             "ChainVerification[Meaning] | None", peer.verification_cache.get(self)
-        )  # only we write there
+        )  # only this class writes there
         if known is None or not known.not_before <= now <= known.not_after:
-            known = self._judge(peer.chain, now)
-            if len(peer.verification_cache) >= _REMEMBERED_BUNDLES:
-                peer.verification_cache.clear()  # of bundles that were replaced long ago
+            known = self._verify(peer.chain, now)
+            if len(peer.verification_cache) >= _MAX_CACHED_BUNDLES:
+                peer.verification_cache.clear()  # entries of bundles that were replaced
             peer.verification_cache[self] = known
         if known.error is not None:
-            # A new one each time: an exception that was raised keeps the frames it went through.
+            # A copy each time: a raised exception keeps the frames of its traceback.
             raise copy.copy(known.error)
         return known
 
-    def _judge(self, chain: Sequence[bytes], now: datetime) -> ChainVerification[Meaning]:
+    def _verify(self, chain: Sequence[bytes], now: datetime) -> ChainVerification[Meaning]:
         try:
             certificates = read_chain(chain)
         except CertificateError as error:
-            return self._refuse(error, now, _NEVER_OVER)
+            return self._reject(error, now, _FOREVER)
         try:
             path = self._verified_path(certificates, now)
-            meaning, status_error = self._meaning_of(path[0])
-        except (Unauthorized, *_NO_PROOF) as error:
-            return self._refuse(error, now, self._unproven_until(certificates, now))
-        first = max(one.not_before for one in path)
-        last = min(one.not_after for one in path)
-        return ChainVerification(status_error is None, meaning, first, last, status_error)
+            subject, status_error = self._read_subject(path[0])
+        except (Unauthorized, *_VERIFICATION_ERRORS) as error:
+            return self._reject(error, now, self._rejected_until(certificates, now))
+        not_before = max(certificate.not_before for certificate in path)
+        not_after = min(certificate.not_after for certificate in path)
+        return ChainVerification(status_error is None, subject, not_before, not_after, status_error)
 
-    def _meaning_of(self, certificate: Certificate) -> tuple[Meaning | None, StatusError | None]:
+    def _read_subject(self, certificate: Certificate) -> tuple[Meaning | None, StatusError | None]:
         try:
             return self._read(certificate), None
         except Unauthorized:
             raise
-        except StatusError as refusal:
-            return None, copy.copy(refusal)
+        except StatusError as error:
+            return None, copy.copy(error)
 
-    def _refuse(
-        self, error: Exception, now: datetime, last_moment: datetime
+    def _reject(
+        self, error: Exception, now: datetime, not_after: datetime
     ) -> ChainVerification[Meaning]:
-        # Not more than that: users are no front proxies, and there is nothing wrong with it.
+        # Debug level only: users are not front proxies, so their chains are expected to fail here.
         log.debug(
             "client certificate chain rejected", extra=fields(ca=self._origin, error=str(error))
         )
-        return ChainVerification(
-            verified=False, subject=None, not_before=now, not_after=last_moment
-        )
+        return ChainVerification(verified=False, subject=None, not_before=now, not_after=not_after)
 
-    def _unproven_until(self, chain: Sequence[Certificate], now: datetime) -> datetime:
-        """Return how long a chain that proves nothing will go on to prove nothing.
+    def _rejected_until(self, chain: Sequence[Certificate], now: datetime) -> datetime:
+        """Return until when a rejected chain stays rejected.
 
-        Time can only help where something is not valid yet.
+        Time can change that only if a certificate is not valid yet.
         """
-        to_come = [one.not_before for one in (*self._anchors, *chain) if one.not_before > now]
-        return min(to_come) - timedelta.resolution if to_come else _NEVER_OVER
+        certificates = (*self._anchors, *chain)
+        starts = [each.not_before for each in certificates if each.not_before > now]
+        return min(starts) - timedelta.resolution if starts else _FOREVER
 
     def _verified_path(self, chain: Sequence[Certificate], now: datetime) -> list[Certificate]:
-        """Return a path to an anchor on which Go's rules and OpenSSL agree, or raise."""
-        error: Exception = CertificateError("no path to an anchor")
+        """Return a path to an anchor that Go's rules and OpenSSL both accept, or raise."""
+        error: Exception = CertificateError("no path to a trusted CA")
         paths = find_paths(chain, self._anchors, now, is_signed_by)
-        for path in itertools.islice(paths, _MOST_PATHS):
+        for path in itertools.islice(paths, _MAX_PATHS):
             try:
-                self._verify_again(path, now)
-            except _NO_PROOF as refused:
-                error = refused
+                self._verify_with_openssl(path, now)
+            except _VERIFICATION_ERRORS as rejection:
+                error = rejection
             else:
                 return path
         raise error
 
-    def _verify_again(self, path: Sequence[Certificate], now: datetime) -> None:
-        """Have OpenSSL verify a path; one of `_NO_PROOF` if it finds fault with it."""
-        anchor = self._loaded[path[-1].der]
+    def _verify_with_openssl(self, path: Sequence[Certificate], now: datetime) -> None:
+        """Verify a path with OpenSSL; raise one of `_VERIFICATION_ERRORS` if it is rejected."""
+        anchor = self._openssl_anchors[path[-1].der]
         if anchor is None:
-            raise CertificateError("OpenSSL cannot read the anchor")
+            raise CertificateError("OpenSSL cannot parse the CA certificate")
         own, *others = (
-            crypto.load_certificate(crypto.FILETYPE_ASN1, one.der) for one in path[:-1] or path
+            crypto.load_certificate(crypto.FILETYPE_ASN1, certificate.der)
+            for certificate in path[:-1] or path
         )
-        # A new one each time: OpenSSL sets the moment of a store once, and not again.
+        # A new store each time: OpenSSL sets the time of a store only once.
         store = crypto.X509Store()
-        # As in Go, each certificate of the bundle is an anchor, whoever has signed it.
+        # As in Go, each certificate of the bundle is an anchor, whatever its issuer is.
         store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
         store.set_time(now)
         store.add_cert(anchor)
@@ -196,31 +198,31 @@ class CABundle(Generic[Meaning]):
 
 def read_chain(chain: Sequence[bytes]) -> list[Certificate]:
     """Parse the certificates of a chain at bounded cost, or raise CertificateError."""
-    if len(chain) > _MOST_CERTIFICATES or sum(map(len, chain)) > _MOST_BYTES:
-        raise CertificateError("a chain that is too long")
-    budget = Budget(_MOST_ITEMS)
-    certificates = [read_certificate(one, budget) for one in chain]
-    if any(one.key.rsa_bits > _MOST_RSA_BITS for one in certificates):
-        raise CertificateError("an RSA key that is too long")
+    if len(chain) > _MAX_CERTIFICATES or sum(map(len, chain)) > _MAX_CHAIN_BYTES:
+        raise CertificateError("certificate chain too long")
+    budget = Budget(_MAX_ITEMS)
+    certificates = [read_certificate(der, budget) for der in chain]
+    if any(certificate.key.rsa_bits > _MAX_RSA_BITS for certificate in certificates):
+        raise CertificateError("RSA key too long")
     return certificates
 
 
 def _read_anchors(text: PEMBundle) -> list[Certificate]:
-    """Return the CAs of a text: those that kube-apiserver takes from it, or ClientCAError."""
+    """Return the CAs that kube-apiserver reads from a text, or raise ClientCAError."""
     try:
         return [read_certificate(der) for der in read_certificates(text.pem)]
     except (CertificateError, PemError) as error:
         raise ClientCAError(f"cannot use {text.origin}: {error}") from error
 
 
-def _loaded(anchor: Certificate) -> crypto.X509 | None:
-    """Return an anchor for OpenSSL, None if that cannot read it.
+def _load_with_openssl(anchor: Certificate) -> crypto.X509 | None:
+    """Return an anchor loaded by OpenSSL, None if OpenSSL cannot parse it.
 
-    Go reads it, so it does not spoil the bundle. It proves nothing: OpenSSL has to agree.
+    Go parses it, so the bundle stays usable. The anchor verifies nothing: OpenSSL has to agree.
     """
     try:
         return crypto.load_certificate(crypto.FILETYPE_ASN1, anchor.der)
-    except _NO_PROOF:
+    except _VERIFICATION_ERRORS:
         return None
 
 
@@ -229,15 +231,15 @@ _CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
 
 
 def caller_from_certificate(certificate: Certificate) -> Caller | None:
-    """Return whom a certificate stands for, None if nobody; Unauthorized if it is flawed.
+    """Return the caller of a certificate, None if it has no name; Unauthorized if it is invalid.
 
-    A name that would change on its way upstream is Forbidden.
+    Raises Forbidden for a name that would change in the upstream headers.
     """
     name = read_common_name(certificate)
     if not name:
         return None
     uids = certificate.values(_UID_ATTRIBUTE)
-    # A uid is there once and not empty, or the certificate is no credential.
+    # A certificate with several uids, or with an empty one, is no credential.
     if len(uids) > 1 or "" in uids:
         raise Unauthorized
     fingerprint = hashlib.sha256(certificate.der).hexdigest()
@@ -252,6 +254,6 @@ def caller_from_certificate(certificate: Certificate) -> Caller | None:
 
 
 def read_common_name(certificate: Certificate) -> str:
-    """Return the common name, of several the last one, as in Go; empty if there is none."""
+    """Return the common name, the last one if there are several, as in Go; empty if none."""
     names = certificate.values(COMMON_NAME)
     return names[-1] if names else ""

@@ -1,7 +1,7 @@
-"""Which certificates are believed, and what they prove: a user, or a front proxy.
+"""Trust in client certificates: the CAs of users and the CAs of front proxies.
 
-Which CA verified a certificate decides that, never what its subject says. What is believed is read
-again and again; new contents are used if all of them are good, and not at all otherwise.
+The CA that verifies a certificate decides whether it is a user or a front proxy, never its subject.
+The CAs are reloaded periodically. New contents are used only if all of them are valid.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from proxy.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
 
-_FIRST_LESSONS_SECONDS = 1.0
+_FIRST_READ_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class FrontProxyTrustConfig:
-    """What a source tells of front proxies."""
+    """The front proxy configuration of a source."""
 
     ca: PEMBundle
     allowed_names: tuple[str, ...]
@@ -42,7 +42,7 @@ class FrontProxyTrustConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClientTrustConfig:
-    """What a source tells: equal when nothing has changed."""
+    """The configuration of a source; equal if nothing has changed."""
 
     client_ca: PEMBundle | None = None
     front_proxy: FrontProxyTrustConfig | None = None
@@ -50,7 +50,7 @@ class ClientTrustConfig:
 
 @dataclass(frozen=True, slots=True)
 class FrontProxyTrust:
-    """Who may speak for others, and in which headers."""
+    """The CAs of front proxies, and the headers that they may use."""
 
     bundle: CABundle[None]
     headers: FrontProxyHeaderNames
@@ -58,37 +58,37 @@ class FrontProxyTrust:
 
 @dataclass(frozen=True, slots=True)
 class ClientTrust:
-    """What is believed now."""
+    """The certificates that are trusted now."""
 
     clients: CABundle[Caller | None] | None = None
     front_proxies: FrontProxyTrust | None = None
     is_known: bool = True
-    """No: the source has not told yet, so that no certificate can be judged."""
+    """False: the source has not been read yet, so no certificate can be verified."""
 
 
 class TrustSource(Protocol):
-    """Tells what is to be believed."""
+    """Reads the trust configuration."""
 
     @property
     def is_retryable(self) -> bool:
-        """Tell whether it is worth waiting for what cannot be used yet."""
+        """Return whether a failed first read is retried instead of being fatal."""
         ...
 
     async def read(self) -> ClientTrustConfig:
-        """Return what is told now, or raise ClientCAError."""
+        """Return the current configuration, or raise ClientCAError."""
         ...
 
 
 class TrustCounter(Protocol):
-    """Learns what became of new contents."""
+    """Counts new contents of the trust configuration."""
 
     def trust_read(self, *, used: bool) -> None:
-        """Count new contents, used or refused."""
+        """Count new contents: used, or rejected."""
         ...
 
 
 class ClientTrustReloader:
-    """Keeps what is believed what its source tells."""
+    """Keeps the trust equal to the configuration of its source."""
 
     def __init__(
         self,
@@ -99,82 +99,86 @@ class ClientTrustReloader:
         self._source = source
         self._counter = counter
         self._on_change: Callable[[ClientTrust], None] = lambda _trust: None
-        self._claim: ClientTrustConfig | None = None
-        # One look at a time: an older one must not overtake a newer one.
-        self._turn = asyncio.Lock()
-        self._told: str | None = None
+        self._config: ClientTrustConfig | None = None
+        # One reload at a time: an older one must not overwrite a newer one.
+        self._reload_lock = asyncio.Lock()
+        self._logged_error: str | None = None
         self.trust = ClientTrust(is_known=False)
 
     async def load(self) -> None:
-        """Look for the first time; ClientCAError if that is no use, and waiting would be none.
+        """Read for the first time; raise ClientCAError if that fails and is not retryable.
 
-        A cluster that does not tell yet is asked again: until then no certificate is believed.
+        A cluster source is retried. Until it succeeds no certificate is trusted.
         """
         try:
             await self._read()
         except ClientCAError as error:
             if not self._source.is_retryable:
                 raise
-            self._refuse(str(error))
+            self._reject(str(error))
 
     def subscribe(self, on_change: Callable[[ClientTrust], None]) -> None:
-        """Tell what is believed, now and whenever it changes."""
+        """Call `on_change` with the trust, now and whenever it changes."""
         self._on_change = on_change
         on_change(self.trust)
 
     async def keep_fresh(self, every_seconds: float) -> None:
-        """Look again and again; more often as long as nothing is known."""
+        """Reload periodically; more often until the first successful read."""
         while True:
             await asyncio.sleep(
-                every_seconds if self.trust.is_known else min(every_seconds, _FIRST_LESSONS_SECONDS)
+                every_seconds
+                if self.trust.is_known
+                else min(every_seconds, _FIRST_READ_RETRY_SECONDS)
             )
             try:
                 await self.reload()
             except Exception:
-                # Whatever it was: an end of the looking would leave a removed CA in force for ever.
-                log.exception("client CAs not read")
+                # Any exception: if reloading ended, a removed CA would stay trusted forever.
+                log.exception("client CA reload failed")
 
     async def reload(self) -> None:
-        """Believe what the source tells now, if it is all good."""
-        async with self._turn:
+        """Use the current configuration of the source if all of it is valid."""
+        async with self._reload_lock:
             try:
                 await self._read()
             except ClientCAError as error:
-                self._refuse(str(error))
+                self._reject(str(error))
 
     def health_error(self) -> str | None:
-        """Return what is wrong, for the health check."""
-        return None if self.trust.is_known else "client CAs are not known yet"
+        """Return the error for the health check; None if healthy."""
+        return None if self.trust.is_known else "client CAs not loaded yet"
 
     async def _read(self) -> None:
-        claim = await self._source.read()
-        if claim != self._claim:
-            # A ConfigMap has room for a thousand certificates, which take a tenth of a second.
-            trust = await asyncio.to_thread(build_trust, claim)
-            if self._claim is not None:
+        config = await self._source.read()
+        if config != self._config:
+            # A ConfigMap can hold a thousand certificates, which take a tenth of a second to parse.
+            trust = await asyncio.to_thread(build_trust, config)
+            if self._config is not None:
                 log.info("client CAs reloaded")
             self._counter.trust_read(used=True)
-            self._claim, self.trust = claim, trust
+            self._config, self.trust = config, trust
             self._on_change(trust)
-        self._told = None
+        self._logged_error = None
 
-    def _refuse(self, problem: str) -> None:
+    def _reject(self, error: str) -> None:
         self._counter.trust_read(used=False)
-        if problem != self._told:  # once, not at every look
-            log.warning("client CAs not reloaded", extra=fields(error=problem))
-        self._told = problem
+        if error != self._logged_error:  # logged once, not at every reload
+            log.warning("client CAs not reloaded", extra=fields(error=error))
+        self._logged_error = error
 
 
-def build_trust(claim: ClientTrustConfig) -> ClientTrust:
-    """Return what to believe, or raise ClientCAError."""
-    clients = None if claim.client_ca is None else _bundle(claim.client_ca, caller_from_certificate)
-    if claim.front_proxy is None:
+def build_trust(config: ClientTrustConfig) -> ClientTrust:
+    """Return the trust of a configuration, or raise ClientCAError."""
+    clients = (
+        None if config.client_ca is None else _bundle(config.client_ca, caller_from_certificate)
+    )
+    if config.front_proxy is None:
         return ClientTrust(clients)
-    return ClientTrust(clients, _front_proxies(claim.front_proxy, clients))
+    return ClientTrust(clients, _front_proxies(config.front_proxy, clients))
 
 
 def _bundle(text: PEMBundle, read: Callable[[Certificate], Meaning]) -> CABundle[Meaning]:
-    """Return the CAs of a text; ClientCAError if one of them is of a kind that cannot be used."""
+    """Return the CA bundle of a text; raise ClientCAError if a certificate is unsupported."""
     try:
         return CABundle(text, read=read)
     except (UnsupportedAlgorithm, ValueError) as error:
@@ -184,22 +188,22 @@ def _bundle(text: PEMBundle, read: Callable[[Certificate], Meaning]) -> CABundle
 
 
 def _front_proxies(
-    claim: FrontProxyTrustConfig, clients: CABundle[Caller | None] | None
+    config: FrontProxyTrustConfig, clients: CABundle[Caller | None] | None
 ) -> FrontProxyTrust:
     def check_name(certificate: Certificate) -> None:
         if allowed and read_common_name(certificate) not in allowed:
             raise Unauthorized
 
-    allowed = frozenset(claim.allowed_names)
-    bundle = _bundle(claim.ca, check_name)
+    allowed = frozenset(config.allowed_names)
+    bundle = _bundle(config.ca, check_name)
     if not allowed and clients is not None and clients.signers & bundle.signers:
-        # As the API server, which does not start like this: every user could speak for others.
+        # kube-apiserver does not start with this either: every user could act as a front proxy.
         raise ClientCAError(
-            f"{claim.ca.origin} is also the clients' CA: front proxies need allowed names then"
+            f"{config.ca.origin} is also the clients' CA: set allowed names for front proxies"
         )
-    return FrontProxyTrust(bundle, claim.headers)
+    return FrontProxyTrust(bundle, config.headers)
 
 
 def header_names(names: Sequence[str]) -> tuple[bytes, ...]:
-    """Return names as they are compared."""
+    """Return header names in the form in which they are compared."""
     return tuple(name.strip().lower().encode("ascii") for name in names)

@@ -1,6 +1,6 @@
-"""Where the CAs of clients and front proxies come from: files, or what the cluster publishes.
+"""Sources of the CAs of clients and front proxies: files, or a ConfigMap of the cluster.
 
-An API server publishes what it was started with in a ConfigMap, for servers that stand beside it.
+kube-apiserver publishes its own authentication flags in this ConfigMap, for extension API servers.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from proxy.core.http.front_proxy import FrontProxyHeaderNames
 CONFIG_MAP = "ConfigMap kube-system/extension-apiserver-authentication"
 _PATH = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 _READ_SECONDS = 3.0
-_NO_ANSWER = (
+_READ_ERRORS = (
     ApiException,
     aiohttp.ClientError,
     AttributeError,
@@ -34,7 +34,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 @dataclass(frozen=True, slots=True)
 class FrontProxyFile:
-    """Front proxies known by a CA file of ours."""
+    """Front proxies configured by a CA file of the proxy."""
 
     ca_file: Path
     allowed_names: tuple[str, ...]
@@ -43,7 +43,7 @@ class FrontProxyFile:
 
 @dataclass(frozen=True, slots=True)
 class TrustSourceConfig:
-    """A file, the cluster, or nowhere; for clients and for front proxies."""
+    """The source of each CA: a file, the cluster, or none; for clients and front proxies."""
 
     client_ca_file: Path | None = None
     clients_from_cluster: bool = False
@@ -52,31 +52,31 @@ class TrustSourceConfig:
 
     @property
     def reads_cluster(self) -> bool:
-        """Tell whether the ConfigMap is needed."""
+        """Return whether the ConfigMap is needed."""
         return self.clients_from_cluster or self.front_proxy_from_cluster
 
     @property
     def trusts_certificates(self) -> bool:
-        """Tell whether any certificate could ever prove anything."""
+        """Return whether any source of CAs is configured."""
         return self.reads_cluster or self.client_ca_file is not None or self.front_proxy is not None
 
 
 class TrustLoader:
-    """Reads what settings say is to be read."""
+    """Reads the configured sources."""
 
     def __init__(self, where: TrustSourceConfig, client: ApiClient) -> None:
-        self._where = where
+        self._config = where
         self._client = client
 
     @property
     def is_retryable(self) -> bool:
-        """Tell whether it is worth waiting for what cannot be used yet."""
-        return self._where.reads_cluster
+        """Return whether a failed first read is retried instead of being fatal."""
+        return self._config.reads_cluster
 
     async def read(self) -> ClientTrustConfig:
-        """Return what files and cluster tell now, or raise ClientCAError."""
-        files = await asyncio.to_thread(_read_files, self._where)
-        if not self._where.reads_cluster:
+        """Return the current configuration of files and cluster, or raise ClientCAError."""
+        files = await asyncio.to_thread(_read_files, self._config)
+        if not self._config.reads_cluster:
             return files
         try:
             published = await self._client.call_api(
@@ -87,8 +87,8 @@ class TrustLoader:
                 _return_http_data_only=True,
                 _request_timeout=_READ_SECONDS,
             )
-            return _with_published(files, self._where, published["data"])
-        except _NO_ANSWER as error:
+            return _with_published(files, self._config, published["data"])
+        except _READ_ERRORS as error:
             raise ClientCAError(f"cannot use {CONFIG_MAP}: {_reason(error)}") from error
 
 
@@ -111,7 +111,10 @@ def _read_file(file: Path) -> PEMBundle:
 def _with_published(
     files: ClientTrustConfig, where: TrustSourceConfig, data: dict[str, str]
 ) -> ClientTrustConfig:
-    """Return what the files tell, completed by the cluster; ValueError for half a message."""
+    """Return the configuration of the files, completed by the ConfigMap.
+
+    Raises ValueError if the ConfigMap is incomplete.
+    """
     clients, front_proxy = files.client_ca, files.front_proxy
     if where.clients_from_cluster:
         clients = _pem(data, "client-ca-file")
@@ -123,7 +126,7 @@ def _with_published(
 def _published_front_proxy(data: dict[str, str]) -> FrontProxyTrustConfig | None:
     ca = _pem(data, "requestheader-client-ca-file")
     if ca is None:
-        return None  # The API server has none, so neither have we.
+        return None  # kube-apiserver trusts no front proxies, so neither does the proxy.
     users = _names(data, "requestheader-username-headers")
     if not users:
         raise ValueError("requestheader-username-headers names no header")
@@ -133,7 +136,7 @@ def _published_front_proxy(data: dict[str, str]) -> FrontProxyTrustConfig | None
         _names(data, "requestheader-group-headers"),
         _names(data, "requestheader-extra-headers-prefix"),
     )
-    return FrontProxyTrustConfig(ca, tuple(_texts(data, "requestheader-allowed-names")), headers)
+    return FrontProxyTrustConfig(ca, tuple(_strings(data, "requestheader-allowed-names")), headers)
 
 
 def _pem(data: dict[str, str], key: str) -> PEMBundle | None:
@@ -141,23 +144,23 @@ def _pem(data: dict[str, str], key: str) -> PEMBundle | None:
 
 
 def _names(data: dict[str, str], key: str) -> tuple[bytes, ...]:
-    names = _texts(data, key)
+    names = _strings(data, key)
     if not all(_HEADER_NAME.fullmatch(name.strip()) for name in names):
-        raise ValueError(f"{key} names what is no header")
+        raise ValueError(f"{key} contains an invalid header name")
     return header_names(names)
 
 
-def _texts(data: dict[str, str], key: str) -> list[str]:
-    """Return a list of texts, or raise: half a list of who is allowed is none."""
+def _strings(data: dict[str, str], key: str) -> list[str]:
+    """Return a list of strings, or raise: a partial list of allowed names must not be used."""
     try:
         texts = json.loads(data[key]) if data.get(key) else []
     except RecursionError as error:
         raise ValueError(f"{key} is nested too deeply") from error
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"{key} is not a list of texts")
+        raise TypeError(f"{key} is not a list of strings")
     return texts
 
 
 def _reason(error: Exception) -> str:
-    """Tell what went wrong without repeating an answer's body."""
+    """Return what failed, without the body of a response."""
     return f"{error.status} {error.reason}" if isinstance(error, ApiException) else str(error)

@@ -1,9 +1,10 @@
-"""A bearer token becomes an identity: the API server reviews it, we remember a yes for a moment.
+"""Bearer token authentication: TokenReview at the API server, with a short-lived cache.
 
-Tokens are never kept: the memory is keyed by a keyed hash whose key lives as long as the process.
-A definite no is remembered, too, but for two seconds only, so that a client which repeats a bad
-token does not turn every request into a review. Nothing else is: what is no clear answer may be
-another one in the next moment.
+Tokens are never stored: the cache key is a keyed hash. The key of the hash lives as long as the
+process.
+A definite rejection is cached as well, but for two seconds only. Otherwise a client that repeats an
+invalid token would turn every request into a review. No other outcome is cached: without a definite
+result, the next review may end differently.
 """
 
 import asyncio
@@ -30,15 +31,15 @@ from proxy.core.userinfo import (
 )
 
 _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
-_REMEMBERED_TOKENS = 32_768
-_REFUSAL_TTL_SECONDS = 2.0
+_MAX_CACHED_TOKENS = 32_768
+_REJECTION_TTL_SECONDS = 2.0
 
-# The API server never says `false`: it leaves the word out and gives a reason. This one it gives if
-# none of its ways to know tokens knows this one, and none of them had any trouble finding out.
-_UNKNOWN_TOKEN = "invalid bearer token"  # noqa: S105 - the words of a refusal
+# kube-apiserver never sends `authenticated: false`: it omits the field and sends an error. It sends
+# this error if none of its token authenticators accepts the token, and none of them has failed.
+_UNKNOWN_TOKEN = "invalid bearer token"  # noqa: S105 - an error message
 
-# Errors of the transport, of HTTP, and of an answer that does not look like one.
-_NO_ANSWER = (
+# Errors of the transport, of HTTP, and of malformed responses.
+_REVIEW_ERRORS = (
     ApiException,
     aiohttp.ClientError,
     AttributeError,
@@ -51,63 +52,68 @@ _NO_ANSWER = (
 
 
 class KubernetesTokenReviewer:
-    """Asks the API server by TokenReview."""
+    """Reviews tokens by TokenReview at the API server."""
 
     def __init__(self, client: ApiClient, *, audiences: Sequence[str] = ()) -> None:
         self._client = client
         self._audiences = list(audiences)
 
     async def review(self, token: str) -> UserInfo | None:
-        """Return the token's owner, or None for a definite no.
+        """Return the token's user, or None if it is definitely rejected.
 
-        Raises Unauthorized for anything else that is not a yes, UpstreamUnavailable for no answer.
+        Raises Unauthorized for any other result that is not a success, and UpstreamUnavailable if
+        there is no result.
         """
         try:
-            # Read as plain JSON: the library's model would take the text "false" for a yes.
+            # Parsed as plain JSON: the library's model would read the string "false" as true.
             review = await self._client.call_api(
                 _PATH,
                 "POST",
-                body=_review(token, self._audiences),
+                body=_token_review(token, self._audiences),
                 auth_settings=["BearerToken"],
                 response_types_map={200: "object", 201: "object"},
                 _return_http_data_only=True,
             )
-            return self._owner(review["status"])
-        except _NO_ANSWER as error:
+            return self._user(review["status"])
+        except _REVIEW_ERRORS as error:
             if isinstance(error, ApiException) and error.status in REVIEW_TOO_LARGE:
-                # The API server answers. What it does not take as a token is nobody's, and no
-                # outage. Without the cause, which may repeat the token.
+                # The API server has responded: it does not accept this as a token, so this is not
+                # an outage. The cause is dropped because it may contain the token.
                 raise Unauthorized from None
-            # Never a 401: the client would throw away a token that may be good.
+            # Never a 401: the client would discard a token that may be valid.
             raise UpstreamUnavailable("the token cannot be reviewed") from error
 
-    def _owner(self, status: dict[str, object]) -> UserInfo | None:
-        if _is_definite_no(status):
+    def _user(self, status: dict[str, object]) -> UserInfo | None:
+        if _is_definite_rejection(status):
             return None
         if status.get("authenticated") is not True or status.get("error"):
             raise Unauthorized
-        if not self._is_for_us(status.get("audiences")):
+        if not self._has_audience(status.get("audiences")):
             raise Unauthorized
-        return _identity(status.get("user"))
+        return _user_info(status.get("user"))
 
-    def _is_for_us(self, audiences: object) -> bool:
-        """An API server that does not know audiences answers without any: then we cannot tell."""
-        return not self._audiences or not set(self._audiences).isdisjoint(_texts(audiences))
+    def _has_audience(self, audiences: object) -> bool:
+        """Return whether the token is valid for a configured audience.
+
+        An API server without audience support returns none. Then this cannot be verified, and the
+        token is rejected.
+        """
+        return not self._audiences or not set(self._audiences).isdisjoint(_strings(audiences))
 
 
-def _is_definite_no(status: dict[str, object]) -> bool:
-    """Tell whether the token was checked and found to be nobody's.
+def _is_definite_rejection(status: dict[str, object]) -> bool:
+    """Return whether the token was checked and definitely rejected.
 
-    Any other error may be a fault of who checks, a webhook that does not answer for example.
+    Any other error may be a failure of the authenticator, such as a webhook timeout.
     """
-    is_no = status.get("authenticated", False) is False
-    return is_no and (
+    is_rejected = status.get("authenticated", False) is False
+    return is_rejected and (
         status.get("error") == _UNKNOWN_TOKEN
         or ("authenticated" in status and not status.get("error"))
     )
 
 
-def _review(token: str, audiences: Sequence[str]) -> dict[str, object]:
+def _token_review(token: str, audiences: Sequence[str]) -> dict[str, object]:
     specification: dict[str, object] = {"token": token}
     if audiences:
         specification["audiences"] = audiences
@@ -118,31 +124,31 @@ def _review(token: str, audiences: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _identity(user: object) -> UserInfo:
+def _user_info(user: object) -> UserInfo:
     if not isinstance(user, dict) or not user.get("username"):
         raise Unauthorized
-    (name, uid) = _texts([user["username"], user.get("uid") or ""])
+    (name, uid) = _strings([user["username"], user.get("uid") or ""])
     extra = user.get("extra") or {}
     return UserInfo(
         name=name,
         uid=uid,
-        groups=with_authenticated(_texts(user.get("groups"))),
-        extra=make_extra({key: _texts(values) for key, values in extra.items()}),
+        groups=with_authenticated(_strings(user.get("groups"))),
+        extra=make_extra({key: _strings(values) for key, values in extra.items()}),
     )
 
 
-def _texts(values: object) -> list[str]:
-    """Return a list of texts, or raise: half an identity is none."""
+def _strings(values: object) -> list[str]:
+    """Return a list of strings, or raise TypeError: a partial user info must not be used."""
     texts = [] if values is None else values
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise TypeError("not a list of texts")
+        raise TypeError("not a list of strings")
     return texts
 
 
 class Lookups(Protocol):
-    """How often a review was remembered, and how often not.
+    """Hit and miss counts of the token cache.
 
-    Plain numbers: they grow with every request that brings a token.
+    Plain numbers, because they change with every request that has a token.
     """
 
     hits: int
@@ -151,20 +157,20 @@ class Lookups(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Review:
-    """One review, and how many requests wait for it."""
+    """One review, and the number of requests that wait for it."""
 
     task: asyncio.Task[Caller | None]
-    asked: asyncio.Event
-    """Set when its turn has come."""
+    sent: asyncio.Event
+    """Set when the review has got a slot."""
     waiting: int = 0
 
 
 class CachedTokenAuthenticator:
-    """Reviews each token once at a time and remembers a yes for `success_ttl_seconds`.
+    """Reviews each token once at a time, and caches successes for `success_ttl_seconds`.
 
-    A review that no request waits for any more is given up while it waits for its turn. Once the
-    API server is asked it is not: that would cost a connection. What such reviews hold is bounded
-    by their number in flight and by `token_bytes`.
+    A review that no request waits for any more is cancelled while it waits for a slot. Once it is
+    sent it is not cancelled, because that would cost a connection. The memory of such reviews is
+    bounded by the number in flight and by `token_bytes`.
     """
 
     def __init__(
@@ -182,87 +188,87 @@ class CachedTokenAuthenticator:
         self._token_bytes = token_bytes
         self._tasks = tasks
         self._hash_key = secrets.token_bytes(32)
-        self._callers = TTLCache[bytes, Caller](_REMEMBERED_TOKENS, success_ttl_seconds, clock)
-        self._refused = TTLCache[bytes, bool](_REMEMBERED_TOKENS, _REFUSAL_TTL_SECONDS, clock)
-        self._asking: dict[bytes, _Review] = {}
+        self._callers = TTLCache[bytes, Caller](_MAX_CACHED_TOKENS, success_ttl_seconds, clock)
+        self._rejected = TTLCache[bytes, bool](_MAX_CACHED_TOKENS, _REJECTION_TTL_SECONDS, clock)
+        self._in_flight: dict[bytes, _Review] = {}
         self._lookups = lookups
 
     def key_of(self, token: bytes) -> bytes:
-        """Return under what a token is remembered: nobody can tell the token from it."""
+        """Return the cache key of a token, from which the token cannot be recovered."""
         return hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
 
     def cached_caller(self, key: bytes) -> Caller | None:
-        """Return whose token this was found to be within the life of that answer, if anybody's."""
+        """Return the caller of a token that was reviewed within the TTL, if any."""
         caller = self._callers.get(key)
         if caller is not None:
             self._lookups.hits += 1
         return caller
 
     async def authenticate(self, token: bytes, *, address: str) -> Caller:
-        """Return whose token this is; `address` is where it came from.
+        """Return the caller of a token; `address` is the source of the request.
 
-        Unauthorized for a no, UpstreamUnavailable for no answer, TooManyRequests for one too many,
-        TokenTooLarge for one that is not reviewed at all.
+        Raises Unauthorized if the token is rejected, UpstreamUnavailable if there is no result,
+        TooManyRequests above a limit, and TokenTooLarge for a token that is not reviewed at all.
         """
         if len(token) > self._token_bytes:
             self._queue.count_oversized()
             raise TokenTooLarge(f"the bearer token is larger than {self._token_bytes} bytes")
         key = self.key_of(token)
         caller = self._callers.get(key)
-        if caller is not None or self._refused.get(key):
+        if caller is not None or self._rejected.get(key):
             self._lookups.hits += 1
         else:
             self._lookups.misses += 1
-            caller = await self._ask_once(key, token, address)
+            caller = await self._review_once(key, token, address)
         if caller is None:
             raise Unauthorized
         return caller
 
-    async def _ask_once(self, key: bytes, token: bytes, address: str) -> Caller | None:
-        review = self._asking.get(key)
+    async def _review_once(self, key: bytes, token: bytes, address: str) -> Caller | None:
+        review = self._in_flight.get(key)
         if review is None:
             review = self._begin(key, token, address)
         review.waiting += 1
         try:
-            # Shielded: one impatient client must not cancel the question for the others.
+            # Shielded: a client that disconnects must not cancel the review for others.
             return await asyncio.shield(review.task)
         finally:
             review.waiting -= 1
-            if not review.waiting and not review.asked.is_set():
-                self._forget(key, review)
+            if not review.waiting and not review.sent.is_set():
+                self._remove(key, review)
                 review.task.cancel()
 
     def _begin(self, key: bytes, token: bytes, address: str) -> _Review:
-        text = _readable(token)
+        text = _decode(token)
         origin = address_key(address)
-        # Before there is a task, so that a flood costs as little as can be.
+        # Before a task is created, so that a flood costs as little as possible.
         self._queue.enter(origin)
-        asked = asyncio.Event()
-        task = self._tasks.start(self._ask(key, text, origin, asked))
-        review = self._asking[key] = _Review(task, asked)
-        task.add_done_callback(lambda _: self._forget(key, review))
+        sent = asyncio.Event()
+        task = self._tasks.start(self._review(key, text, origin, sent))
+        review = self._in_flight[key] = _Review(task, sent)
+        task.add_done_callback(lambda _: self._remove(key, review))
         return review
 
-    def _forget(self, key: bytes, review: _Review) -> None:
-        # Another review of the same token may have begun since this one was given up.
-        if self._asking.get(key) is review:
-            del self._asking[key]
+    def _remove(self, key: bytes, review: _Review) -> None:
+        # Another review of the same token may have started since this one was cancelled.
+        if self._in_flight.get(key) is review:
+            del self._in_flight[key]
 
-    async def _ask(
-        self, key: bytes, token: str, origin: str, asked: asyncio.Event
+    async def _review(
+        self, key: bytes, token: str, origin: str, sent: asyncio.Event
     ) -> Caller | None:
-        user = await self._queue.review(token, origin=origin, when_asked=asked.set)
+        user = await self._queue.review(token, origin=origin, when_asked=sent.set)
         if user is None:
-            self._refused.put(key, value=True)
+            self._rejected.put(key, value=True)
             return None
         caller = Caller(user)
         self._callers.put(key, caller)
         return caller
 
 
-def _readable(token: bytes) -> str:
+def _decode(token: bytes) -> str:
     try:
         return token.decode("ascii")
     except UnicodeDecodeError:
-        # Without its cause, which holds the token.
+        # The cause is dropped because it contains the token.
         raise Unauthorized from None

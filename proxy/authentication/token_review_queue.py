@@ -1,8 +1,8 @@
-"""The desk where unknown tokens are handed in: in bounded numbers, address by address.
+"""Queue of token reviews, bounded in number and rate-limited per source address.
 
-Whoever calls here is not known yet, so all that can be held to a measure is where it calls from. A
-token costs its address a piece of its ration until its owner is found, so an address pays for
-guesses and for what is under way, not for callers.
+The caller is not authenticated yet, so only its source address can be limited. A review takes one
+unit of the address's rate limit, which is refunded unless the token is rejected. So an address pays
+for invalid tokens and for reviews in flight, not for authenticated callers.
 """
 
 import asyncio
@@ -15,30 +15,31 @@ from proxy.core.userinfo import UserInfo
 
 
 class TokenReviewer(Protocol):
-    """Asks whose a token is."""
+    """Reviews one token."""
 
     async def review(self, token: str) -> UserInfo | None:
-        """Return the token's owner, or None for a definite no.
+        """Return the token's user, or None if it is definitely rejected.
 
-        Raises Unauthorized for anything else that is not a yes, UpstreamUnavailable for no answer.
+        Raises Unauthorized for any other result that is not a success, and UpstreamUnavailable if
+        there is no result.
         """
         ...
 
 
 class TokenReviewCounter(Protocol):
-    """Counts reviews of tokens."""
+    """Counts token reviews."""
 
     def token_reviewed(self, outcome: str, seconds: float) -> None:
-        """Count one review: authenticated, refused or error."""
+        """Count one review; outcomes: authenticated, refused, error."""
         ...
 
     def token_turned_away(self, reason: str) -> None:
-        """Count one token that was not reviewed: address, turn, abandoned or size."""
+        """Count one token that was not reviewed; reasons: address, turn, abandoned, size."""
         ...
 
 
 class TokenReviewQueue:
-    """Reviews tokens; addresses take turns, so that nobody waits behind another one's flood."""
+    """Reviews tokens; addresses are scheduled fairly, so none waits behind another one's flood."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class TokenReviewQueue:
         limits: tuple[int, float],
         clock: Callable[[], float],
     ) -> None:
-        """`limits`: reviews in flight, and seconds for one, its waiting for a turn included."""
+        """`limits`: reviews in flight, and seconds for one, including its wait for a slot."""
         self._reviewer = reviewer
         self._buckets = buckets
         self._counter = counter
@@ -58,7 +59,7 @@ class TokenReviewQueue:
         self._clock = clock
 
     def enter(self, origin: str) -> None:
-        """Take a piece of the origin's ration for one review, or refuse with 429."""
+        """Take one unit of the origin's rate limit for a review; raise TooManyRequests if none."""
         try:
             self._buckets.take(origin)
         except TooManyRequests:
@@ -72,20 +73,20 @@ class TokenReviewQueue:
     async def review(
         self, token: str, *, origin: str, when_asked: Callable[[], None]
     ) -> UserInfo | None:
-        """Return the token's owner, or None for a definite no; `enter` comes first.
+        """Return the token's user, or None if it is definitely rejected; call `enter` first.
 
-        `when_asked` is called when its turn has come: from then on the API server is being asked.
-        Raises Unauthorized for anything else that is not a yes, UpstreamUnavailable for no answer,
-        TooManyRequests if its turn did not come in time.
+        `when_asked` is called when the review gets a slot: from then on it is being sent.
+        Raises Unauthorized for any other result that is not a success, UpstreamUnavailable if there
+        is no result, and TooManyRequests if it gets no slot in time.
         """
         started = self._clock()
-        is_asked, outcome, reason = False, "error", "turn"
+        is_sent, outcome, reason = False, "error", "turn"
         try:
             async with asyncio.timeout(self._timeout_seconds), self._semaphore.slot(origin):
-                is_asked = True
+                is_sent = True
                 when_asked()
-                owner = await self._reviewer.review(token)
-            outcome = "refused" if owner is None else "authenticated"
+                user = await self._reviewer.review(token)
+            outcome = "refused" if user is None else "authenticated"
         except Unauthorized:
             outcome = "refused"
             raise
@@ -93,20 +94,20 @@ class TokenReviewQueue:
             reason = "abandoned"
             raise
         except TimeoutError as error:
-            raise _too_late(is_asked=is_asked) from error
+            raise _timeout_error(is_sent=is_sent) from error
         finally:
             if outcome != "refused":
-                # An owner was found, or it is not the token's fault that none was.
+                # The token is valid, or the review failed for a reason other than the token.
                 self._buckets.refund(origin)
-            if is_asked:
+            if is_sent:
                 self._counter.token_reviewed(outcome, self._clock() - started)
             else:
                 self._counter.token_turned_away(reason)
-        return owner
+        return user
 
 
-def _too_late(*, is_asked: bool) -> UpstreamUnavailable | TooManyRequests:
-    if is_asked:
+def _timeout_error(*, is_sent: bool) -> UpstreamUnavailable | TooManyRequests:
+    if is_sent:
         return UpstreamUnavailable("the token was not reviewed in time", retry_after_seconds=1)
     return TooManyRequests(
         "too many tokens are being reviewed, please try again later", retry_after_seconds=1

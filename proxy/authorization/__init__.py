@@ -1,4 +1,5 @@
-"""May the caller act as that identity, for this action? Asks the API server and remembers a yes.
+"""Authorization: may the caller impersonate that user for this request?
 
-Never remembers a no, and never turns a failure to ask into an answer.
+Permissions are checked by SubjectAccessReview at the API server, and successes are cached. Denials
+are never cached, and a failed review is never treated as an answer.
 """

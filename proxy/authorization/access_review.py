@@ -1,9 +1,9 @@
-"""The desk where checks are handed in: each asked once, in bounded numbers, or refused at once.
+"""Queue of access checks: each is reviewed once, in bounded numbers, or rejected at once.
 
-Callers take turns, so that nobody waits behind another one's flood.
+Callers are scheduled fairly, so no caller waits behind the flood of another one.
 
-A question belongs to no request: identical ones that are under way share one answer, and a client
-that leaves does not take it away from others.
+A review belongs to no single request: identical checks in flight share one result, and a client
+that disconnects does not cancel it for others.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from proxy.core.authorization.access_check import (
 )
 from proxy.core.errors import ReviewRejected, StatusError, UpstreamUnavailable
 
-# Errors of the transport, of HTTP, and of an answer that does not look like one.
-_NO_ANSWER = (
+# Errors of the transport, of HTTP, and of malformed responses.
+_REVIEW_ERRORS = (
     ApiException,
     aiohttp.ClientError,
     OSError,
@@ -39,16 +39,16 @@ _NO_ANSWER = (
 
 
 class KubernetesAccessReviewer:
-    """Asks the API server."""
+    """Reviews access by SubjectAccessReview at the API server."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
     async def review(self, check: AccessCheck) -> CheckResult:
-        """Return the authorizers' answer; UpstreamUnavailable when there is none.
+        """Return the authorizers' result; raise UpstreamUnavailable if there is none.
 
-        No answer is neither a yes nor a no. A throttled review is no answer either. ReviewRejected
-        if the API server does not accept what the review contains.
+        A missing result is neither an allow nor a deny. A throttled review has no result either.
+        Raises ReviewRejected if the API server does not accept the contents of the review.
         """
         try:
             review = await self._client.call_api(
@@ -60,7 +60,7 @@ class KubernetesAccessReviewer:
                 _return_http_data_only=True,
             )
             return parse_review_status(review)
-        except _NO_ANSWER as error:
+        except _REVIEW_ERRORS as error:
             if isinstance(error, ApiException) and error.status in REVIEW_TOO_LARGE:
                 raise ReviewRejected(
                     "access cannot be reviewed: the API server does not accept the review of this "
@@ -70,12 +70,12 @@ class KubernetesAccessReviewer:
 
 
 class Reviewer(Protocol):
-    """Answers one check."""
+    """Reviews one access check."""
 
     async def review(self, check: AccessCheck) -> CheckResult:
-        """Return the answer; UpstreamUnavailable when there is none.
+        """Return the result; raise UpstreamUnavailable if there is none.
 
-        ReviewRejected if it cannot be asked for, whatever the state of the API server.
+        Raises ReviewRejected if the review cannot be made, whatever the state of the API server.
         """
         ...
 
@@ -84,22 +84,22 @@ class ReviewCounter(Protocol):
     """Counts reviews."""
 
     def review_ended(self, outcome: str, seconds: float) -> None:
-        """Count one review, and how long it took: allowed, denied, refused or error."""
+        """Count one review and its duration; outcomes: allowed, denied, refused, error."""
         ...
 
 
 class ReviewLimits(NamedTuple):
-    """What reviews may cost."""
+    """The limits of access reviews."""
 
     in_flight: int
     timeout_seconds: float
-    """For one review, its waiting for a turn included."""
+    """For one review, including its wait for a slot."""
     document_bytes: int
-    """The largest review that is sent, before JSON escapes anything."""
+    """The largest review that is sent, before JSON escaping."""
 
 
 class AccessReviewQueue:
-    """Takes checks and returns tasks that end with their answers."""
+    """Accepts access checks, and returns tasks that end with their results."""
 
     def __init__(
         self,
@@ -118,27 +118,27 @@ class AccessReviewQueue:
         self._semaphore = FairSemaphore(limits.in_flight)
         self._limits = limits
         self._tasks = tasks
-        self._asking: dict[AccessCheck, asyncio.Task[CheckResult]] = {}
+        self._in_flight: dict[AccessCheck, asyncio.Task[CheckResult]] = {}
 
     def submit(self, check: AccessCheck) -> asyncio.Task[CheckResult]:
-        """Start asking, or join who asks the same; await the task behind a shield."""
-        # Before the check is hashed: a large one costs as much as it has parts.
+        """Start a review, or join an identical one; await the task behind a shield."""
+        # Before the check is hashed: hashing costs as much as the check has parts.
         if is_larger_than(check, self._limits.document_bytes):
             raise ReviewRejected(
                 "access cannot be reviewed: the review of this request would have more than "
                 f"{self._limits.document_bytes} bytes"
             )
-        asking = self._asking.get(check)
-        if asking is None:
+        task = self._in_flight.get(check)
+        if task is None:
             self._breaker.check()
             self._buckets.take(check.user.name)
-            asking = self._tasks.start(self._ask(check))
-            self._asking[check] = asking
-            asking.add_done_callback(lambda _: self._asking.pop(check, None))
-        return asking
+            task = self._tasks.start(self._review(check))
+            self._in_flight[check] = task
+            task.add_done_callback(lambda _: self._in_flight.pop(check, None))
+        return task
 
-    async def _ask(self, check: AccessCheck) -> CheckResult:
-        is_asked = False
+    async def _review(self, check: AccessCheck) -> CheckResult:
+        is_sent = False
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
@@ -146,25 +146,25 @@ class AccessReviewQueue:
                 asyncio.timeout(self._limits.timeout_seconds),
                 self._semaphore.slot(check.user.name),
             ):
-                is_asked = True
+                is_sent = True
                 result = await self._reviewer.review(check)
         except ReviewRejected:
-            # The API server has answered. What it does not like is the caller's.
+            # The API server has responded. It rejects the caller's data, so it is not unavailable.
             self._counter.review_ended("refused", clock() - started)
             raise
         except (StatusError, TimeoutError) as error:
-            # A question that never had its turn says nothing about the API server: else a flood
-            # of one caller could open the breaker for all.
-            if is_asked:
+            # A review that never got a slot says nothing about the API server. Otherwise a flood
+            # of one caller could open the breaker for all callers.
+            if is_sent:
                 self._breaker.failed()
             self._counter.review_ended("error", clock() - started)
-            raise _refusal(error) from error
+            raise _status_error(error) from error
         self._breaker.succeeded()
         self._counter.review_ended("allowed" if result.allowed else "denied", clock() - started)
         return result
 
 
-def _refusal(error: StatusError | TimeoutError) -> StatusError:
+def _status_error(error: StatusError | TimeoutError) -> StatusError:
     if isinstance(error, StatusError):
         return error
     return UpstreamUnavailable("access was not reviewed in time", retry_after_seconds=1)

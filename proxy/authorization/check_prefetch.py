@@ -1,4 +1,4 @@
-"""The answers of one decision, asked for in time."""
+"""Prefetching of the access checks of one decision."""
 
 import asyncio
 from collections import deque
@@ -9,35 +9,35 @@ from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.impersonation.evaluation import Ask
 from proxy.core.impersonation.modes import ImpersonationMode
 
-_AHEAD = 128
-"""How many checks of one request are under way at most."""
+_MAX_CONCURRENT_CHECKS = 128
+"""The largest number of concurrent checks of one request."""
 
 
 class AccessReviewer(Protocol):
-    """Answers checks."""
+    """Reviews access checks."""
 
     def submit(self, check: AccessCheck) -> "asyncio.Task[CheckResult]":
-        """Start asking, or join who asks the same."""
+        """Start a review, or join an identical one."""
         ...
 
 
 class CheckCounter(Protocol):
-    """Counts the answers that decisions used, and those they did not."""
+    """Counts the check results that decisions used, and those they did not."""
 
     def check_completed(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        """Count one answer that was used."""
+        """Count one check result that was used."""
         ...
 
     def reviews_unused(self, count: int) -> None:
-        """Count answers that were fetched ahead and not needed."""
+        """Count check results that were prefetched and not needed."""
         ...
 
 
 class CheckPrefetcher:
-    """The answers of one decision, some of them asked for ahead.
+    """The check results of one decision, some of them prefetched.
 
-    Asking ahead changes how long a decision takes, never what it is: the evaluation still takes
-    the answers one by one in its own order, and stops where it would have stopped.
+    Prefetching changes how long a decision takes, never its outcome. The evaluation still takes the
+    results one by one in its own order, and stops where it would have stopped.
     """
 
     def __init__(
@@ -53,17 +53,17 @@ class CheckPrefetcher:
         self._clock = clock
         self._has_modes = has_modes
         self._mode: ImpersonationMode | None = None
-        self._announced: deque[AccessCheck] = deque()
+        self._upcoming: deque[AccessCheck] = deque()
         self.count = 0
-        self._ahead: dict[AccessCheck, asyncio.Task[CheckResult]] = {}
+        self._prefetched: dict[AccessCheck, asyncio.Task[CheckResult]] = {}
 
     async def result_of(self, question: Ask) -> CheckResult:
-        """Return the answer to this question, and keep others coming meanwhile."""
+        """Return the result of this check, and prefetch upcoming ones meanwhile."""
         started = self._clock()
-        asking = self._ahead.pop(question.check, None) or self._reviewer.submit(question.check)
-        self._announce(question)
-        self._top_up(question.check)
-        result = await asyncio.shield(asking)
+        task = self._prefetched.pop(question.check, None) or self._reviewer.submit(question.check)
+        self._add_upcoming(question)
+        self._prefetch(question.check)
+        result = await asyncio.shield(task)
         self.count += 1
         if self._has_modes:
             self._counter.check_completed(
@@ -72,20 +72,20 @@ class CheckPrefetcher:
         return result
 
     def close(self) -> None:
-        """Count what was asked for nothing; it ends by itself and is bounded in number."""
-        if self._ahead:
-            self._counter.reviews_unused(len(self._ahead))
+        """Count unused reviews; they end by themselves, and their number is bounded."""
+        if self._prefetched:
+            self._counter.reviews_unused(len(self._prefetched))
 
-    def _announce(self, question: Ask) -> None:
+    def _add_upcoming(self, question: Ask) -> None:
         if question.mode is not self._mode:
-            # The attempt before this one is over; what it announced will not be needed.
+            # The previous attempt is over; the checks it announced are not needed.
             self._mode = question.mode
-            self._announced.clear()
-        self._announced.extend(question.upcoming)
+            self._upcoming.clear()
+        self._upcoming.extend(question.upcoming)
 
-    def _top_up(self, current: AccessCheck) -> None:
-        # A check that occurs twice is asked for once; the second time it is answered as it comes.
-        while self._announced and len(self._ahead) < _AHEAD - 1:
-            check = self._announced.popleft()
-            if check != current and check not in self._ahead:
-                self._ahead[check] = self._reviewer.submit(check)
+    def _prefetch(self, current: AccessCheck) -> None:
+        # A check that occurs twice is prefetched once; the second time it is reviewed when needed.
+        while self._upcoming and len(self._prefetched) < _MAX_CONCURRENT_CHECKS - 1:
+            check = self._upcoming.popleft()
+            if check != current and check not in self._prefetched:
+                self._prefetched[check] = self._reviewer.submit(check)

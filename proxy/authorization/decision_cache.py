@@ -1,8 +1,8 @@
-"""What was allowed a moment ago. Successes only, for a short life, in bounded numbers.
+"""Cache of allowed impersonations: successes only, with a short TTL and a bounded size.
 
-A denial is never kept: a grant works at once. An entry's life runs from when it was written and
-is not lengthened by use: a withdrawn grant stops working within that time (within twice that for
-the identity part, whose entry can serve one last request that is then remembered whole).
+Denials are never cached, so a new grant works at once. The TTL starts when an entry is written, and
+use does not extend it: a revoked grant stops working within the TTL. For identity entries it is
+twice the TTL, because such an entry can serve one last request that is then cached as a whole.
 """
 
 from collections.abc import Callable, Hashable
@@ -15,11 +15,11 @@ from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.permit import IdentityRestrictions, Permit
 from proxy.core.ttl_cache import TTLCache
 
-_REMEMBERED_MODES = 10_000
+_MAX_CACHED_MODES = 10_000
 
 
 class DecisionCache:
-    """Attempts that succeeded: whole requests, and identity parts alone."""
+    """Allowed attempts: entries for whole requests, and entries for the identity part alone."""
 
     def __init__(
         self,
@@ -32,26 +32,27 @@ class DecisionCache:
         self._requests = TTLCache[bytes, bool](entries, ttl_seconds, clock)
         self._identities = TTLCache[bytes, bool](entries, ttl_seconds, clock)
         self._legacy = TTLCache[bytes, bool](entries, legacy_ttl_seconds, clock)
-        # True if a whole attempt with this key was allowed within its life. Asked at every request,
-        # so without a function of its own between; so is the mode of a caller below.
+        # True if an attempt with this request key was allowed within the TTL. It is looked up for
+        # every request, so it is bound directly, without a method in between. `ModeCache.get` is
+        # bound directly for the same reason.
         self.contains_request: Callable[[bytes], bool | None] = self._requests.get
 
     def contains(self, attempt: Attempt, layer: CacheScope) -> bool:
-        """Tell whether this layer of the attempt was allowed within its life."""
-        cache, key = self._place(attempt, layer)
+        """Return whether this layer of the attempt was allowed within the TTL."""
+        cache, key = self._locate(attempt, layer)
         return cache.get(key) is True
 
     def add(self, attempt: Attempt, layer: CacheScope) -> None:
-        """Remember that this layer of the attempt was allowed."""
-        cache, key = self._place(attempt, layer)
+        """Cache that this layer of the attempt was allowed."""
+        cache, key = self._locate(attempt, layer)
         cache.put(key, value=True)
 
     def clear(self) -> None:
-        """Forget everything, as a change of the rules requires."""
+        """Remove all entries, as a change of the rules requires."""
         for cache in (self._requests, self._identities, self._legacy):
             cache.clear()
 
-    def _place(self, attempt: Attempt, layer: CacheScope) -> tuple[TTLCache[bytes, bool], bytes]:
+    def _locate(self, attempt: Attempt, layer: CacheScope) -> tuple[TTLCache[bytes, bool], bytes]:
         if layer is CacheScope.REQUEST:
             return self._requests, request_key(attempt)
         is_legacy = attempt.mode is ImpersonationMode.LEGACY
@@ -59,62 +60,63 @@ class DecisionCache:
 
 
 class ModeCache:
-    """The mode that last worked for each caller; it is tried first.
+    """The mode that last succeeded for each caller; it is tried first.
 
-    More than a hint: since the first failure is what a client is told, and modes make different
-    groups, history changes results. The native server is so, and so are we unless switched off.
+    This is more than a hint, because history changes results: the client receives the first
+    failure, and modes produce different groups. kube-apiserver behaves the same way. The cache can
+    be disabled.
     """
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
         self._modes: dict[str, ImpersonationMode] = {}
-        # The mode that last worked for a caller, if any.
+        # The mode that last succeeded for a caller, if any.
         self.get: Callable[[str], ImpersonationMode | None] = self._modes.get
 
     def put(self, caller: str, mode: ImpersonationMode) -> None:
-        """Remember the mode that worked."""
+        """Cache the mode that succeeded."""
         if not self._enabled:
             return
-        self._modes.pop(caller, None)  # It goes to the end: the one not seen for longest is first.
-        if len(self._modes) >= _REMEMBERED_MODES:
+        self._modes.pop(caller, None)  # Re-inserted at the end: the first entry is the oldest.
+        if len(self._modes) >= _MAX_CACHED_MODES:
             del self._modes[next(iter(self._modes))]
         self._modes[caller] = mode
 
     def clear(self) -> None:
-        """Forget everything, as a change of the rules requires."""
+        """Remove all entries, as a change of the rules requires."""
         self._modes.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class ImpersonationCaches:
-    """All that outlives a request."""
+    """The caches that outlive a request."""
 
     decisions: DecisionCache
     modes: ModeCache
 
     def clear(self) -> None:
-        """Forget everything, as a change of the rules requires."""
+        """Remove all entries, as a change of the rules requires."""
         self.decisions.clear()
         self.modes.clear()
 
 
-_MOST_REPEATABLE = 4096
-_LONGEST_REPEATABLE_PATH = 256
+_MAX_REUSABLE_DECISIONS = 4096
+_MAX_REUSABLE_PATH_LENGTH = 256
 
 
 class ReusableDecisions:
-    """Decisions whose plan need not be made again: the plan of an equal request is the same.
+    """Decisions with a reusable plan: the plan of an equal request is the same.
 
-    What is kept here permits nothing by itself: the memory of successes is asked each time, and
-    its entries live no longer for it. A decision is kept only if the mode that is tried first is
-    the one that was allowed, so that its first and only question is that one to memory.
+    An entry permits nothing by itself: the decision cache is checked each time, and the TTL of its
+    entries is not extended. A decision is kept only if the mode that is tried first is the one that
+    was allowed. Its first and only check is then that lookup in the decision cache.
     """
 
     def __init__(self) -> None:
         self._decisions: dict[Hashable, ReusableDecision] = {}
 
     def find(self, request: Hashable) -> ReusableDecision | None:
-        """Return the decision of an equal request, if it was kept."""
+        """Return the cached decision of an equal request, if any."""
         return self._decisions.get(request)
 
     def keep(
@@ -124,14 +126,14 @@ class ReusableDecisions:
         restrictions: IdentityRestrictions,
         permit: Permit,
     ) -> None:
-        """Keep a decision, if it is small: few bytes each, and a bounded number."""
+        """Cache a decision if it is small; the size of entries and their number are bounded."""
         request_info = allowed.attempt.request_info
         has_selectors = bool(request_info.fields or request_info.labels)
-        if has_selectors or len(request_info.path) > _LONGEST_REPEATABLE_PATH:
+        if has_selectors or len(request_info.path) > _MAX_REUSABLE_PATH_LENGTH:
             return
         if not allowed.attempt.wanted_user.is_cacheable:
             return
-        if len(self._decisions) >= _MOST_REPEATABLE:
+        if len(self._decisions) >= _MAX_REUSABLE_DECISIONS:
             self._decisions.clear()
         key = request_key(allowed.attempt)
         self._decisions[request] = ReusableDecision(key, restrictions, permit)

@@ -1,7 +1,7 @@
-"""May the caller act as that identity, for this action? The core's plan, driven with real answers.
+"""Impersonation authorizer: drives the evaluation of the core with real check results.
 
-Answers come from the memory of successes or from the reviewer. When memory answers everything,
-nothing is awaited and the decision is made in one go.
+Results come from the decision cache or from the reviewer. If the cache has all of them, nothing is
+awaited and the decision is made synchronously.
 """
 
 import asyncio
@@ -36,37 +36,37 @@ from proxy.core.impersonation.permit import (
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller, UserInfo
 
-_YES, _NO = CheckResult(allowed=True), CheckResult(allowed=False)
+_ALLOWED, _DENIED = CheckResult(allowed=True), CheckResult(allowed=False)
 
 
 class DecisionObserver(Protocol):
-    """Learns how one decision came about."""
+    """Receives how one decision was made."""
 
     audit_id: bytes
 
     def add_reviews(self, count: int) -> None:
-        """Learn how many answers had to be asked for; not told when memory had them all."""
+        """Record how many reviews were needed; not called if the cache had all results."""
         ...
 
 
 class DecisionCounter(CheckCounter, Protocol):
-    """Counts decisions and the answers they used."""
+    """Counts decisions and the check results they used."""
 
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        """Count one impersonation."""
+        """Count one impersonation decision."""
         ...
 
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
-        """Count a look-up of an earlier decision."""
+        """Count a lookup in the decision cache."""
         ...
 
     def cached_decision(self, mode: str, seconds: float, *, has_modes: bool) -> None:
-        """Count an impersonation that an earlier decision of an equal request allowed."""
+        """Count an impersonation that the cached decision of an equal request allowed."""
         ...
 
 
 class ImpersonationAuthorizer:
-    """Admits a request as its caller or as the identity it may have; refuses all others."""
+    """Permits a request as its caller or as a user it may impersonate; rejects all others."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class ImpersonationAuthorizer:
         tasks: TaskSet,
     ) -> None:
         self._rules = rules
-        # Whom nobody may be here. Until that is known (it takes the API server's word who we are)
-        # nobody is admitted.
+        # The users that no caller may impersonate. No request is authorized until they are known:
+        # they include the proxy's own user names, which only the API server can return.
         self.restrictions: IdentityRestrictions | None = None
         self._reviewer = reviewer
         self._caches = caches
@@ -88,7 +88,7 @@ class ImpersonationAuthorizer:
         self._clock = clock
         self._tasks = tasks
         self._deciding: dict[Hashable, asyncio.Task[tuple[ImpersonationDecision, int]]] = {}
-        self._repeatable = ReusableDecisions()
+        self._reusable = ReusableDecisions()
 
     async def authorize(
         self,
@@ -99,7 +99,7 @@ class ImpersonationAuthorizer:
         is_upgrade: bool = False,
         witness: DecisionObserver | None = None,
     ) -> Permit:
-        """Return the permit to forward or refuse."""
+        """Return the permit to forward; raise a StatusError if the request is rejected."""
         restrictions = self.restrictions
         if restrictions is None:
             raise UpstreamUnavailable("the API server has not been reached yet")
@@ -107,23 +107,23 @@ class ImpersonationAuthorizer:
         if wanted_user is None:
             return permit_self(caller, restrictions=restrictions)
         started = self._clock()
-        remembered = self._caches.modes.get(caller.user.name)
-        request = (caller, wanted_user, request_info, is_upgrade, remembered)
-        known = self._repeatable.find(request)
-        if known is not None and (repeated := self.reauthorize(known)) is not None:
-            return repeated
+        last_mode = self._caches.modes.get(caller.user.name)
+        request = (caller, wanted_user, request_info, is_upgrade, last_mode)
+        known = self._reusable.find(request)
+        if known is not None and (reused := self.reauthorize(known)) is not None:
+            return reused
         attempts = plan_attempts(
             caller,
             wanted_user,
             request_info,
             rules=self._rules,
-            remembered=remembered,
+            remembered=last_mode,
             is_upgrade=is_upgrade,
         )
         decision, reviews = await self._decide(
             (caller, wanted_user, request_info, is_upgrade), attempts
         )
-        # Whom nobody may be can have changed meanwhile: with a new credential of ours it has.
+        # The restrictions may have changed meanwhile: they do with a new credential of the proxy.
         restrictions = self.restrictions or restrictions
         if reviews and witness is not None:
             witness.add_reviews(reviews)
@@ -132,8 +132,8 @@ class ImpersonationAuthorizer:
             case Allowed():
                 self._caches.modes.put(caller.user.name, decision.mode)
                 permit = permit_impersonation(caller, decision, restrictions=restrictions)
-                if decision.mode is remembered and decision.attempt.is_request_cacheable:
-                    self._repeatable.keep(request, decision, restrictions, permit)
+                if decision.mode is last_mode and decision.attempt.is_request_cacheable:
+                    self._reusable.keep(request, decision, restrictions, permit)
                 return permit
             case Denied():
                 raise forbidden_error(decision)
@@ -143,9 +143,9 @@ class ImpersonationAuthorizer:
     def reusable_decision(
         self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
     ) -> ReusableDecision | None:
-        """Return by what an equal request, which is no upgrade, can be admitted again, if at all.
+        """Return the decision that an equal request can reuse, if any; never for an upgrade.
 
-        For use right after it was admitted.
+        To be called right after the request was authorized.
         """
         if wanted_user is None:
             restrictions = self.restrictions
@@ -154,14 +154,14 @@ class ImpersonationAuthorizer:
             return ReusableDecision(
                 b"", restrictions, permit_self(caller, restrictions=restrictions)
             )
-        remembered = self._caches.modes.get(caller.user.name)
-        return self._repeatable.find((caller, wanted_user, request_info, False, remembered))
+        last_mode = self._caches.modes.get(caller.user.name)
+        return self._reusable.find((caller, wanted_user, request_info, False, last_mode))
 
     def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit for an equal request if it would come out the same; None in doubt.
+        """Return the permit for an equal request if a new decision would be the same, else None.
 
-        Of the request everything is equal. Of the rest it depends on the guards, on which mode is
-        tried first, and on the memory of successes: all three are looked at.
+        The request itself is equal. Beyond it, a decision depends on the restrictions, on the mode
+        that is tried first, and on the decision cache. All three are checked.
         """
         if known.restrictions is not self.restrictions:
             return None
@@ -181,59 +181,59 @@ class ImpersonationAuthorizer:
         return permit
 
     def _count(self, decision: ImpersonationDecision, seconds: float) -> None:
-        # The filter of old, which knew no modes, had no metrics.
+        # The pre-1.35 impersonation filter, which has no modes, has no metrics.
         if self._rules.constrained:
             is_allowed = isinstance(decision, Allowed)
             mode = decision.mode if isinstance(decision, Allowed) else ""
             self._counter.impersonation_decided(mode, allowed=is_allowed, seconds=seconds)
 
     async def _decide(
-        self, decision: Hashable, attempts: Iterable[Attempt]
+        self, request: Hashable, attempts: Iterable[Attempt]
     ) -> tuple[ImpersonationDecision, int]:
-        """Decide from memory at once, or with answers that have to be asked for; say how many."""
+        """Return the decision and the number of reviews it needed; without I/O if all is cached."""
         evaluation = evaluate(attempts)
         try:
-            question = self._recall_all(evaluation, next(evaluation))
+            ask = self._answer_lookups(evaluation, next(evaluation))
         except StopIteration as decided:
             return decided.value, 0
-        deciding = self._deciding.get(decision)
-        if deciding is None:
-            deciding = self._tasks.start(self._ask_on(evaluation, question))
-            self._deciding[decision] = deciding
-            deciding.add_done_callback(lambda _: self._deciding.pop(decision, None))
-        # Whoever wants the same meanwhile waits for the same verdict; none of them can cancel it.
-        return await asyncio.shield(deciding)
+        task = self._deciding.get(request)
+        if task is None:
+            task = self._tasks.start(self._review_remaining(evaluation, ask))
+            self._deciding[request] = task
+            task.add_done_callback(lambda _: self._deciding.pop(request, None))
+        # Equal requests share the decision in flight; none of them can cancel it.
+        return await asyncio.shield(task)
 
-    async def _ask_on(
-        self, evaluation: Evaluation, question: Ask
+    async def _review_remaining(
+        self, evaluation: Evaluation, ask: Ask
     ) -> tuple[ImpersonationDecision, int]:
-        """Go on from the first question that memory cannot answer, and remember a success."""
+        """Continue from the first check that is not cached, and cache a success."""
         prefetcher = CheckPrefetcher(
             self._reviewer, self._counter, self._clock, has_modes=self._rules.constrained
         )
         try:
             while True:
-                result = await prefetcher.result_of(question)
-                question = self._recall_all(evaluation, evaluation.send(result))
+                result = await prefetcher.result_of(ask)
+                ask = self._answer_lookups(evaluation, evaluation.send(result))
         except StopIteration as decided:
             decision: ImpersonationDecision = decided.value
             if isinstance(decision, Allowed):
-                self._learn(decision)
+                self._add_to_cache(decision)
             return decision, prefetcher.count
         finally:
             prefetcher.close()
 
-    def _recall_all(self, evaluation: Evaluation, question: Question) -> Ask:
-        """Answer from memory until something has to be asked; StopIteration ends it all."""
+    def _answer_lookups(self, evaluation: Evaluation, question: Question) -> Ask:
+        """Answer cache lookups up to the first review; StopIteration ends the evaluation."""
         while isinstance(question, CacheLookup):
-            question = evaluation.send(self._recall(question))
+            question = evaluation.send(self._look_up(question))
         return question
 
-    def _recall(self, question: CacheLookup) -> CheckResult:
+    def _look_up(self, question: CacheLookup) -> CheckResult:
         known = self._caches.decisions.contains(question.attempt, question.layer)
         self._counter.cache_looked_up(question.layer.value, hit=known)
-        return _YES if known else _NO
+        return _ALLOWED if known else _DENIED
 
-    def _learn(self, allowed: Allowed) -> None:
+    def _add_to_cache(self, allowed: Allowed) -> None:
         for layer in allowed.cacheable:
             self._caches.decisions.add(allowed.attempt, layer)

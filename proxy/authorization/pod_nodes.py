@@ -1,7 +1,7 @@
-"""On which node does a caller run whose token names only its pod? Asked of the real API server.
+"""Node lookup by reading the pod, for callers with a token that names only their pod.
 
-What is found decides which modes apply, and nothing else: it is no part of the caller's identity,
-so it is never forwarded, reviewed or audited.
+The node decides which impersonation modes apply, and nothing else. It is not part of the caller's
+user info, so it is never forwarded, reviewed or audited.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller, UserInfo, node_name
 
-# A pod stays on its node as long as it lives, and its token lives no longer.
-_REMEMBERED_PODS = 10_000
+# A pod never changes its node, and its token does not outlive it.
+_MAX_CACHED_PODS = 10_000
 _TTL_SECONDS = 10.0
-# Errors of the transport, of HTTP, and of an answer that does not look like one.
-_NO_ANSWER = (
+# Errors of the transport, of HTTP, and of malformed responses.
+_LOOKUP_ERRORS = (
     ApiException,
     aiohttp.ClientError,
     AttributeError,
@@ -40,29 +40,29 @@ _NO_ANSWER = (
 
 
 class PodReader(Protocol):
-    """Knows pods."""
+    """Reads the node of a pod."""
 
     async def node_of(self, pod: BoundPod) -> str | None:
-        """Return the node of exactly this pod, or None; UpstreamUnavailable for no answer."""
+        """Return the node of exactly this pod, or None; raise UpstreamUnavailable on errors."""
         ...
 
 
 class PodLookupCounter(Protocol):
-    """Counts look-ups of pods."""
+    """Counts pod lookups."""
 
     def pod_looked_up(self, outcome: str) -> None:
-        """Count one look-up: found, none or error."""
+        """Count one lookup; outcomes: found, none, error."""
         ...
 
 
 class KubernetesPodReader:
-    """Asks the API server."""
+    """Reads pods from the API server."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
     async def node_of(self, pod: BoundPod) -> str | None:
-        """Return the node of exactly this pod, or None; UpstreamUnavailable for no answer."""
+        """Return the node of exactly this pod, or None; raise UpstreamUnavailable on errors."""
         try:
             found = await self._client.call_api(
                 f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",
@@ -72,7 +72,7 @@ class KubernetesPodReader:
                 _return_http_data_only=True,
             )
             return _node(found, pod)
-        except _NO_ANSWER as error:
+        except _LOOKUP_ERRORS as error:
             if isinstance(error, ApiException) and error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise UpstreamUnavailable(
@@ -81,24 +81,25 @@ class KubernetesPodReader:
 
 
 def _node(found: dict[str, dict[str, object]], pod: BoundPod) -> str | None:
-    """Return where a pod runs, if it is the one that was meant: a name is used again, a uid is not.
+    """Return the node of a pod if it is the one in the token, else None.
 
-    The API server binds a token only to a pod of the same account, so that must be equal, too.
+    Names are reused, uids are not, so the uid is compared. kube-apiserver binds a token only to a
+    pod of the same service account, so the account must be equal as well.
     """
     metadata, specification = found["metadata"], found["spec"]
-    is_it = (metadata["namespace"], metadata["name"], metadata["uid"]) == (
+    is_same_pod = (metadata["namespace"], metadata["name"], metadata["uid"]) == (
         pod.namespace,
         pod.name,
         pod.uid,
     )
     node = specification.get("nodeName")
-    if not is_it or specification.get("serviceAccountName") != pod.account:
+    if not is_same_pod or specification.get("serviceAccountName") != pod.account:
         return None
     return node if isinstance(node, str) and node else None
 
 
 class PodNodeResolver:
-    """Finds the node of a pod: each asked for once at a time, in bounded numbers, or remembered."""
+    """Finds the node of a pod: cached, or looked up once at a time and in bounded numbers."""
 
     def __init__(
         self,
@@ -110,36 +111,39 @@ class PodNodeResolver:
         clock: Callable[[], float],
         tasks: TaskSet,
     ) -> None:
-        """`limits`: look-ups in flight, and seconds for one, its waiting for a turn included."""
+        """`limits`: lookups in flight, and seconds for one, including its wait for a slot."""
         self._reader = reader
         self._buckets = buckets
         self._counter = counter
         self._semaphore = FairSemaphore(limits[0])
         self._timeout_seconds = limits[1]
         self._tasks = tasks
-        self._nodes: TTLCache[BoundPod, str] = TTLCache(_REMEMBERED_PODS, _TTL_SECONDS, timer=clock)
-        self._asking: dict[BoundPod, asyncio.Task[str | None]] = {}
+        self._nodes: TTLCache[BoundPod, str] = TTLCache(_MAX_CACHED_PODS, _TTL_SECONDS, timer=clock)
+        self._in_flight: dict[BoundPod, asyncio.Task[str | None]] = {}
 
     async def node_of(self, pod: BoundPod) -> str | None:
-        """Return the pod's node, None if it is on none; refuses if that cannot be found out.
+        """Return the pod's node, None if it has none; raise a StatusError if the lookup fails.
 
-        Only a node is remembered: a pod that is on none may be on one in the next moment.
+        Only a found node is cached: a pod without a node may be scheduled at any time.
         """
         known = self._nodes.get(pod)
         if known is not None:
             return known
-        asking = self._asking.get(pod)
-        if asking is None:
-            self._buckets.take(_line_of(pod))
-            asking = self._tasks.start(self._ask(pod))
-            self._asking[pod] = asking
-            asking.add_done_callback(lambda _: self._asking.pop(pod, None))
-        # Shielded: one impatient client must not cancel the question for the others.
-        return await asyncio.shield(asking)
+        task = self._in_flight.get(pod)
+        if task is None:
+            self._buckets.take(_account_key(pod))
+            task = self._tasks.start(self._look_up(pod))
+            self._in_flight[pod] = task
+            task.add_done_callback(lambda _: self._in_flight.pop(pod, None))
+        # Shielded: a client that disconnects must not cancel the lookup for others.
+        return await asyncio.shield(task)
 
-    async def _ask(self, pod: BoundPod) -> str | None:
+    async def _look_up(self, pod: BoundPod) -> str | None:
         try:
-            async with asyncio.timeout(self._timeout_seconds), self._semaphore.slot(_line_of(pod)):
+            async with (
+                asyncio.timeout(self._timeout_seconds),
+                self._semaphore.slot(_account_key(pod)),
+            ):
                 node = await self._reader.node_of(pod)
         except TimeoutError as error:
             self._counter.pod_looked_up("error")
@@ -155,20 +159,20 @@ class PodNodeResolver:
         return node
 
 
-def _line_of(pod: BoundPod) -> str:
+def _account_key(pod: BoundPod) -> str:
     return f"{pod.namespace}:{pod.account}"
 
 
 class NodeFinder(Protocol):
-    """Knows where pods run."""
+    """Finds the node of a pod."""
 
     async def node_of(self, pod: BoundPod) -> str | None:
-        """Return the pod's node, None if it is on none; refuses if that cannot be found out."""
+        """Return the pod's node, None if it has none; raise a StatusError if the lookup fails."""
         ...
 
 
 class Authorizer(Protocol):
-    """Decides who may act as whom."""
+    """Decides whether a caller may impersonate a user for a request."""
 
     async def authorize(
         self,
@@ -179,24 +183,24 @@ class Authorizer(Protocol):
         is_upgrade: bool = False,
         witness: DecisionObserver | None = None,
     ) -> Permit:
-        """Return the permit to forward or refuse."""
+        """Return the permit to forward; raise a StatusError if the request is rejected."""
         ...
 
     def reusable_decision(
         self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
     ) -> ReusableDecision | None:
-        """Return by what an equal request can be admitted again, if at all."""
+        """Return the decision that an equal request can reuse, if any."""
         ...
 
     def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit for an equal request if it would come out the same; None in doubt."""
+        """Return the permit for an equal request if a new decision would be the same, else None."""
         ...
 
 
 class NodeResolver:
-    """A gate that knows the node of callers whose tokens name only their pod.
+    """Authorizer that adds the node of callers with a token that names only their pod.
 
-    It looks only where the answer matters: a bare node is wanted, and the token names none.
+    The lookup happens only if it matters: the wanted user is a bare node, and the token names none.
     """
 
     def __init__(self, authorizer: Authorizer, finder: NodeFinder) -> None:
@@ -212,13 +216,13 @@ class NodeResolver:
         is_upgrade: bool = False,
         witness: DecisionObserver | None = None,
     ) -> Permit:
-        """Return the permit to forward or refuse."""
+        """Return the permit to forward; raise a StatusError if the request is rejected."""
         if (
             wanted_user is not None
             and wanted_user.has_only_name
             and node_name(wanted_user.name) is not None
         ):
-            caller = await self._placed(caller)
+            caller = await self._with_node(caller)
         return await self._authorizer.authorize(
             caller, wanted_user, request_info, is_upgrade=is_upgrade, witness=witness
         )
@@ -226,19 +230,19 @@ class NodeResolver:
     def reusable_decision(
         self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
     ) -> ReusableDecision | None:
-        """Return by what an equal request can be admitted again; never where a pod is looked for.
+        """Return the decision that an equal request can reuse; never if a pod is looked up.
 
-        A pod may be elsewhere by then.
+        The pod may have been replaced by then.
         """
         if wanted_user is not None and node_name(wanted_user.name) is not None:
             return None
         return self._authorizer.reusable_decision(caller, wanted_user, request_info)
 
     def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit for an equal request if it would come out the same; None in doubt."""
+        """Return the permit for an equal request if a new decision would be the same, else None."""
         return self._authorizer.reauthorize(known)
 
-    async def _placed(self, caller: Caller) -> Caller:
+    async def _with_node(self, caller: Caller) -> Caller:
         pod = pod_bound_without_node(caller.user)
         if pod is None:
             return caller

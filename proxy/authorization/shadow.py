@@ -1,8 +1,8 @@
-"""What would become of a request if legacy impersonation were off? Judged beside its way, and told.
+"""Shadow evaluation: would a request be allowed without legacy impersonation?
 
-Nothing here decides anything: a request is handed over after it was admitted, nobody waits for its
-judgement, and what is found out is kept apart from what decisions are made by. Reviews have a desk
-and a ration of their own, so that those of real decisions never wait behind them.
+Nothing here decides anything. A request is submitted after it was permitted, no request waits for
+its shadow decision, and the results are kept apart from the caches of real decisions. Reviews have
+their own queue and rate limit, so those of real decisions never wait behind them.
 """
 
 import asyncio
@@ -49,15 +49,15 @@ log = logging.getLogger(__name__)
 
 _NO_MODE = "none"
 _DROPPED = ("dropped", "")
-# All are one line before the ration: it bounds what the shadow costs, not what a caller may cost.
-_EVERYBODY = ""
-_REMEMBERED = 4096
-# Of what a client can make long. With the numbers above it bounds what waits and is remembered.
-_LARGEST_REQUEST = 8192
+# All callers share one bucket: it bounds the cost of the shadow, not that of one caller.
+_SHARED_BUCKET = ""
+_MAX_CACHED = 4096
+# Bounds what a client can make long. With the limits above it bounds the queue and the cache.
+_MAX_REQUEST_BYTES = 8192
 
 
 class ShadowRequest(NamedTuple):
-    """What is judged; equal ones have the same judgement."""
+    """The request to evaluate; equal requests have the same shadow decision."""
 
     caller: Caller
     wanted_user: UserInfo
@@ -66,7 +66,7 @@ class ShadowRequest(NamedTuple):
 
 
 class ShadowDecision(NamedTuple):
-    """What the constrained rules would have said, and the first check that fails, if one does."""
+    """The outcome under the constrained rules, and the first failed check, if any."""
 
     outcome: str
     mode: str
@@ -74,16 +74,16 @@ class ShadowDecision(NamedTuple):
 
 
 class ShadowCounter(Protocol):
-    """Counts what was found out."""
+    """Counts shadow decisions."""
 
     def shadowed(self, outcome: str, mode: str, count: int = 1) -> None:
-        """Count requests: would-allow, would-deny, dropped or error."""
+        """Count requests; outcomes: would-allow, would-deny, dropped, error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowLimits:
-    """How much the shadow may cost, and how long a judgement counts for equal requests."""
+    """The cost limits of the shadow, and the TTL of its decisions for equal requests."""
 
     sample: float = 1.0
     queue_size: int = 1000
@@ -94,13 +94,13 @@ class ShadowLimits:
 
 @dataclass(frozen=True, slots=True)
 class ShadowDependencies:
-    """What a shadow needs from its surroundings."""
+    """The dependencies of a shadow evaluator."""
 
     clock: Callable[[], float]
     chance: Callable[[], float]
-    """A number from 0 up to 1, another one each time."""
+    """Returns a random number in [0, 1)."""
     breaker: CircuitBreaker
-    """That of real decisions: while they get no answers, nobody else is to ask."""
+    """The breaker of real decisions: while their reviews fail, the shadow sends none."""
     tasks: TaskSet
 
 
@@ -115,7 +115,7 @@ def constrained_rules(rules: ImpersonationRules) -> ImpersonationRules:
 
 
 class ShadowEvaluator:
-    """Judges in bounded numbers what it is handed; what it cannot take is dropped and counted."""
+    """Evaluates submitted requests in bounded numbers; drops and counts the rest."""
 
     def __init__(
         self,
@@ -132,92 +132,96 @@ class ShadowEvaluator:
         self._counter = counter
         self._sample = limits.sample
         self._tools = tools
-        self._most_pending = limits.queue_size + limits.in_flight
-        self._free = limits.in_flight
+        self._max_pending = limits.queue_size + limits.in_flight
+        self._free_workers = limits.in_flight
         rate_limit = RateLimit(limits.per_second, max(limits.per_second, 1.0))
-        self._buckets = KeyedTokenBucket(rate_limit, tools.clock, refusal="too many to be judged")
-        # Beside the grants that were found, denials as well: they deny nothing to anybody here.
-        self._judged = TTLCache[ShadowRequest, ShadowDecision](
-            _REMEMBERED, limits.ttl_seconds, tools.clock
+        self._buckets = KeyedTokenBucket(
+            rate_limit, tools.clock, refusal="too many shadow evaluations"
+        )
+        # Denials are cached as well as allows: a shadow decision denies nothing.
+        self._cached = TTLCache[ShadowRequest, ShadowDecision](
+            _MAX_CACHED, limits.ttl_seconds, tools.clock
         )
         self._decisions = DecisionCache(
             ttl_seconds=limits.ttl_seconds,
             legacy_ttl_seconds=0.0,
-            entries=_REMEMBERED,
+            entries=_MAX_CACHED,
             clock=tools.clock,
         )
         self._queue: deque[tuple[ShadowRequest, bytes]] = deque()
         self._pending: dict[ShadowRequest, int] = {}
-        """How many equal requests each judgement that is to come is for."""
+        """The number of equal requests that each pending decision is for."""
 
     def submit(self, request: ShadowRequest, audit_id: bytes) -> None:
-        """Take a request that legacy impersonation has allowed, or leave it; at once."""
+        """Queue a request that legacy impersonation has allowed, or drop it; never blocks."""
         if self._sample < 1 and self._tools.chance() >= self._sample:
             return
-        known = self._judged.get(request)
+        known = self._cached.get(request)
         if known is not None:
             self._counter.shadowed(known.outcome, known.mode)
         elif request in self._pending:
             self._pending[request] += 1
-        elif not self._has_room_for(request):
+        elif not self._accepts(request):
             self._counter.shadowed(*_DROPPED)
         else:
             self._pending[request] = 1
             self._queue.append((request, audit_id))
-            if self._free:
-                self._free -= 1
+            if self._free_workers:
+                self._free_workers -= 1
                 self._tools.tasks.start_background(self._work())
 
-    def _has_room_for(self, request: ShadowRequest) -> bool:
-        if len(self._pending) >= self._most_pending or self._tools.breaker.is_open:
+    def _accepts(self, request: ShadowRequest) -> bool:
+        if len(self._pending) >= self._max_pending or self._tools.breaker.is_open:
             return False
         request_info = request.request_info
-        if len(request_info.path) > _LARGEST_REQUEST:  # what waits holds it, though no review does
+        if (
+            len(request_info.path) > _MAX_REQUEST_BYTES
+        ):  # queued entries hold it, though no review does
             return False
         if is_larger_than(
             access_check_for(request_info, request_info.verb, user=request.wanted_user),
-            _LARGEST_REQUEST,
+            _MAX_REQUEST_BYTES,
         ):
             return False
         try:
-            self._buckets.take(_EVERYBODY)
+            self._buckets.take(_SHARED_BUCKET)
         except TooManyRequests:
             return False
         return True
 
     async def _work(self) -> None:
-        """Judge what waits until nothing does."""
+        """Evaluate queued requests until the queue is empty."""
         try:
             while self._queue:
                 request, audit_id = self._queue.popleft()
                 try:
-                    self._tell(request, audit_id, await self._judge(request))
+                    self._report(request, audit_id, await self._evaluate(request))
                 finally:
                     del self._pending[request]
         finally:
-            self._free += 1
+            self._free_workers += 1
 
-    def _tell(self, request: ShadowRequest, audit_id: bytes, judgement: ShadowDecision) -> None:
-        self._counter.shadowed(judgement.outcome, judgement.mode, self._pending[request])
-        if judgement.outcome.startswith("would-"):
-            self._judged.put(request, judgement)
-        is_denial = judgement.outcome == "would-deny"
+    def _report(self, request: ShadowRequest, audit_id: bytes, decision: ShadowDecision) -> None:
+        self._counter.shadowed(decision.outcome, decision.mode, self._pending[request])
+        if decision.outcome.startswith("would-"):
+            self._cached.put(request, decision)
+        is_denial = decision.outcome == "would-deny"
         log.log(
             logging.INFO if is_denial else logging.DEBUG,
-            "legacy impersonation judged",
+            "legacy impersonation evaluated",
             extra=fields(
                 audit_id=audit_id.decode(),
-                outcome=judgement.outcome,
-                mode=judgement.mode,
+                outcome=decision.outcome,
+                mode=decision.mode,
                 caller=request.caller.user.name,
                 target=request.wanted_user.name,
-                missing=judgement.missing,
+                missing=decision.missing,
             ),
         )
 
-    async def _judge(self, request: ShadowRequest) -> ShadowDecision:
+    async def _evaluate(self, request: ShadowRequest) -> ShadowDecision:
         try:
-            decision = await self._verdict(request)
+            decision = await self._decide(request)
         except TooManyRequests:
             return ShadowDecision(*_DROPPED)
         except StatusError:
@@ -230,8 +234,8 @@ class ShadowEvaluator:
         mode = applicable_modes(request.caller, request.wanted_user)[0]
         return ShadowDecision("would-deny", mode.value, check_summary(decision.first_failure))
 
-    async def _verdict(self, request: ShadowRequest) -> ImpersonationDecision:
-        """Decide as the gate would, from no history, and with nothing asked ahead."""
+    async def _decide(self, request: ShadowRequest) -> ImpersonationDecision:
+        """Decide as the impersonation authorizer does, without mode cache and prefetching."""
         evaluation = evaluate(self._attempts(request))
         try:
             question = next(evaluation)
@@ -263,7 +267,10 @@ _TOO_MANY_REVIEWS = "too many access reviews for this caller"
 
 
 class ShadowingAuthorizer:
-    """Decides nothing: it hands over what legacy impersonation has allowed, and goes on."""
+    """Authorizer that submits what legacy impersonation has allowed to the shadow evaluator.
+
+    It never changes a decision.
+    """
 
     def __init__(self, authorizer: Authorizer, shadow: ShadowEvaluator) -> None:
         self._authorizer = authorizer
@@ -278,7 +285,7 @@ class ShadowingAuthorizer:
         is_upgrade: bool = False,
         witness: DecisionObserver | None = None,
     ) -> Permit:
-        """Return the permit to forward or refuse."""
+        """Return the permit to forward; raise a StatusError if the request is rejected."""
         permit = await self._authorizer.authorize(
             caller, wanted_user, request_info, is_upgrade=is_upgrade, witness=witness
         )
@@ -292,10 +299,13 @@ class ShadowingAuthorizer:
     def reusable_decision(
         self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
     ) -> ReusableDecision | None:
-        """Return by what an equal request can be admitted again; never what we hand over."""
+        """Return the decision that an equal request can reuse; never one of mode legacy.
+
+        Requests of that mode must all reach the shadow evaluator.
+        """
         known = self._authorizer.reusable_decision(caller, wanted_user, request_info)
         return None if known is None or known.permit.mode is ImpersonationMode.LEGACY else known
 
     def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit for an equal request if it would come out the same; None in doubt."""
+        """Return the permit for an equal request if a new decision would be the same, else None."""
         return self._authorizer.reauthorize(known)

@@ -1,4 +1,4 @@
-"""The doors for people: commands, their arguments and exit codes.
+"""The command line: one module per command, with its options and exit codes.
 
-Nothing here decides or forwards; a mistake of the user is one line and a non-zero exit.
+No command decides or forwards. A user error is one line and a non-zero exit code.
 """

@@ -1,4 +1,4 @@
-"""`understudy act`: an unprivileged hop beside an application, which acts as one identity."""
+"""`understudy act`: a sidecar without privileges that impersonates one user."""
 
 import argparse
 import asyncio
@@ -17,27 +17,28 @@ from proxy.sidecar.sidecar import SidecarOptions, is_loopback, run_sidecar
 from proxy.telemetry.logs import configure_logs
 
 _DESCRIPTION = """\
-Listen on loopback, and pass every request on to the proxy as one identity. The application beside
-it (in the same pod, or on the same node) keeps its own token: that is what the proxy authenticates,
-and whether it may act so is the proxy's decision. This hop has no credential and no rights; it adds
-the Impersonate-* headers you name here, and refuses requests that bring their own.
+Run a sidecar that listens on loopback and forwards every request to the proxy, impersonating one
+user. The application in the same pod, or on the same node, keeps its own token. The proxy
+authenticates that token and decides whether its owner may impersonate the user. The sidecar has no
+credential and no permissions. It adds the Impersonate-* headers of the user named here, and rejects
+requests that already have such headers.
 """
 _EPILOG = """\
 an unmodified in-cluster client in the same pod:
-  the hop      understudy act --as 'system:node:$(NODE_NAME)' \\
+  sidecar      understudy act --as 'system:node:$(NODE_NAME)' \\
                  --server https://understudy.understudy.svc --ca /etc/understudy/ca.crt \\
                  --in-cluster-dir /shared --namespace '$(POD_NAMESPACE)' \\
                  --token-link /var/run/secrets/understudy/token
-  its client   KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=7443, /shared mounted at
+  application  KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=7443, /shared mounted at
                /var/run/secrets/kubernetes.io/serviceaccount, and its projected token at
                /var/run/secrets/understudy
 
-exit codes: 0 ended by SIGTERM or SIGINT, 1 cannot run, 2 wrong options
+exit codes: 0 stopped by SIGTERM or SIGINT, 1 error, 2 invalid options
 """
 
 
 class ActError(OperatorError):
-    """These options are refused together."""
+    """These options are invalid in combination."""
 
 
 def register(commands: CommandRegistry) -> None:
@@ -45,7 +46,7 @@ def register(commands: CommandRegistry) -> None:
     parser = commands.add_parser(
         "act",
         aliases=["sidecar"],
-        help="run an unprivileged hop beside an application",
+        help="run a sidecar that impersonates one user",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -57,18 +58,18 @@ def register(commands: CommandRegistry) -> None:
         "--ca",
         type=Path,
         metavar="FILE",
-        help="the CA that vouches for the proxy, read again when it changes; default: the system's",
+        help="CA file to verify the proxy, reread when it changes; default: the system's CAs",
     )
     add_impersonation_options(parser, required=True)
-    _add_listening(parser)
-    _add_handout(parser)
+    _add_listen_options(parser)
+    _add_file_options(parser)
     parser.add_argument("--log-format", choices=("json", "text"), default="json")
     parser.add_argument("--log-level", choices=("debug", "info", "warning"), default="info")
     parser.set_defaults(run=run)
 
 
-def _add_listening(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("where the application reaches the hop")
+def _add_listen_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("listening")
     group.add_argument(
         "--listen",
         type=listen_address,
@@ -79,46 +80,50 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--beyond-loopback",
         action="store_true",
-        help="let --listen be any address: whoever reaches it acts as this identity if the proxy "
-        "lets their own token do so",
+        help="allow any --listen address; every client that reaches it can impersonate this user, "
+        "if the proxy authorizes the client's own token",
     )
     group.add_argument(
         "--certificate-dir",
         type=Path,
         metavar="DIR",
-        help="keep certificate and key here, so that applications go on trusting the hop after its "
-        "restart; mount it nowhere else. Default: in memory, and new at every start",
+        help="store certificate and key in this directory, so that applications still trust the "
+        "sidecar after a restart; do not mount it elsewhere; default: a new certificate in memory "
+        "at each start",
     )
 
 
-def _add_handout(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what the application is given")
+def _add_file_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("files for the application")
     group.add_argument(
         "--ca-out",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="write the hop's CA here, once it listens; may be repeated",
+        help="write the sidecar's CA to this file, once it listens; may be repeated",
     )
     group.add_argument(
         "--in-cluster-dir",
         type=Path,
         metavar="DIR",
-        help="make this directory look like a service account's: ca.crt, and the two below",
+        help="write ca.crt and the two files below to this directory, laid out like a service "
+        "account volume",
     )
-    group.add_argument("--namespace", metavar="NAME", help="DIR/namespace: the pod's namespace")
+    group.add_argument(
+        "--namespace", metavar="NAME", help="content of DIR/namespace: the pod's namespace"
+    )
     group.add_argument(
         "--token-link",
         type=Path,
         metavar="PATH",
-        help="DIR/token: a link to where the application's container has its token, so that it "
-        "always reads the newest",
+        help="target of the link DIR/token: the token's path in the application's container, so "
+        "that it always reads the current token",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Pass requests on until a signal comes."""
+    """Forward requests until a signal arrives."""
     settings = _settings(options)
     configure_logs(style=options.log_format, level=options.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -128,12 +133,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace) -> SidecarOptions:
     wanted_user: UserInfo | None = wanted_user_from(options)
-    assert wanted_user is not None  # argparse insists on it
+    assert wanted_user is not None  # argparse requires it
     host, port = options.listen
     if not options.beyond_loopback and not is_loopback(host):
         raise ActError(
-            f"--listen {host}:{port} can be reached by others; a loopback address such as "
-            "127.0.0.1 cannot, and --beyond-loopback allows any"
+            f"--listen {host}:{port} can be reached by others: use a loopback address such as "
+            "127.0.0.1, or --beyond-loopback"
         )
     if options.in_cluster_dir is None and (options.namespace or options.token_link):
         raise ActError("--namespace and --token-link need --in-cluster-dir")

@@ -1,4 +1,4 @@
-"""`understudy audit join`: our audit log and the cluster's as one line per request."""
+"""`understudy audit join`: the audit logs of proxy and cluster, as one line per request."""
 
 import argparse
 import json
@@ -16,22 +16,22 @@ from proxy.cli.registry import CommandRegistry
 _EXIT_FAILURE = 1
 _EXIT_FLAGGED = 3
 _EXIT_BROKEN_PIPE = 141
-_REMEMBERED_IDS = 1_000_000
+_MAX_CACHED_IDS = 1_000_000
 _DESCRIPTION = """\
-Print one line per request that went through the proxy: caller, constraint, target, action and
-outcome, from our audit log and the API server's, joined by their id. Files may be compressed, and -
-is standard input. Exit code 3: the cluster was asked with our credential and nobody, or somebody
-else, was impersonated.
+Join the audit logs of the proxy and of the API server by audit ID. Print one line per request that
+went through the proxy: caller, constraint, impersonated user (target), action and outcome. Files
+may be compressed; - is standard input. Exit code 3: the proxy's credential was used at the API
+server without impersonation, or with another impersonated user than the proxy recorded.
 """
 _EPILOG = """\
 examples:
   understudy audit join /var/log/understudy/audit.log /var/log/kubernetes/audit.log
   understudy audit join --proxy-log replica-2.log replica-1.log apiserver-*.log.gz -o json | jq .
   understudy audit join --proxy-user system:serviceaccount:understudy:understudy-forwarder \\
-    --metrics /var/lib/node_exporter/understudy.prom ours.log cluster.log >/dev/null
+    --metrics /var/lib/node_exporter/understudy.prom proxy.log cluster.log >/dev/null
 
-exit codes: 0 joined, 1 cannot, 2 wrong options, 3 joined, and something is badly wrong (see FLAGS),
-141 nobody reads the output
+exit codes: 0 joined, 1 error, 2 invalid options, 3 joined, and requests are flagged with a warning
+(see FLAGS), 141 output pipe closed
 """
 _COLUMNS = (
     ("TIME", 27),
@@ -50,89 +50,89 @@ def register(commands: CommandRegistry) -> None:
     parser = commands.add_parser(
         "audit",
         help="read audit logs",
-        description="Work with the audit trails of the proxy and of the cluster behind it.",
+        description="Work with the audit logs of the proxy and of the cluster.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     join = parser.add_subparsers(metavar="COMMAND", required=True).add_parser(
         "join",
-        help="join our audit log and the cluster's",
+        help="join the audit logs of proxy and cluster",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    join.add_argument("ours", type=Path, metavar="OUR.log", help="an audit log of the proxy")
+    join.add_argument("proxy_log", type=Path, metavar="PROXY.log", help="audit log of the proxy")
     join.add_argument(
         "cluster",
         type=Path,
         nargs="+",
         metavar="CLUSTER.log",
-        help="audit logs of the API servers, rotated ones too, in any order",
+        help="audit logs of the API servers, including rotated ones, in any order",
     )
     join.add_argument(
         "--proxy-log",
         type=Path,
         action="append",
         default=[],
-        dest="more_ours",
+        dest="more_proxy_logs",
         metavar="FILE",
-        help="one more audit log of ours: of another replica, or a rotated one",
+        help="another audit log of the proxy: of another replica, or rotated; may be repeated",
     )
     join.add_argument(
         "--proxy-user",
         metavar="NAME",
-        help="the proxy's own user name at the API server (else found from the first request that "
-        "is in both logs)",
+        help="user name of the proxy at the API server; default: taken from the first request that "
+        "is in both logs",
     )
     join.add_argument(
         "--window",
         type=_seconds,
         default=60.0,
         metavar="SECONDS",
-        help="how long after its end a request is waited for in the other log (60)",
+        help="how long after its end a request may appear in the other log; default: 60",
     )
     join.add_argument("-o", "--output", choices=("table", "json"), default="table")
     join.add_argument(
         "--metrics",
         type=Path,
         metavar="FILE",
-        help="also write what was found for Prometheus: a .prom file in the directory that the "
-        "node exporter's textfile collector reads; needs --proxy-user",
+        help="also write Prometheus metrics to this .prom file, in the directory of the node "
+        "exporter's textfile collector; needs --proxy-user",
     )
     join.set_defaults(run=run, fail=join.error)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print every request, and tell by the exit code whether something is badly wrong."""
+    """Print every request; the exit code reports whether one of them is flagged as a warning."""
     if options.metrics is not None and not options.proxy_user:
-        # Where the name is not found out, nothing is flagged, and where somebody has forged it,
-        # the wrong things are. People are told; an alert would only keep quiet.
+        # Without a known name nothing is flagged, and with a forged name the wrong requests are. A
+        # person reads that on standard error; an alert would stay silent.
         options.fail("--metrics needs --proxy-user")
     findings = JoinSummary()
-    logs = AuditLogReader([options.ours, *options.more_ours], options.cluster)
+    logs = AuditLogReader([options.proxy_log, *options.more_proxy_logs], options.cluster)
     join = AuditLogJoiner(
         proxy_user=options.proxy_user,
         window_seconds=options.window,
-        remembered_ids=_REMEMBERED_IDS,
+        remembered_ids=_MAX_CACHED_IDS,
     )
-    tell = _json_line if options.output == "json" else _table_line
+    format_line = _json_line if options.output == "json" else _table_line
     try:
         if options.output == "table":
             print(_row([name for name, _ in _COLUMNS]))
         for request in _joined(logs, join):
             findings.count(request)
-            print(tell(request, join.proxy_user))
+            print(format_line(request, join.proxy_user))
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more at its exit.
+        # The reader closed the pipe. Without this, Python would report the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
-    _sum_up(findings, join.proxy_user)
+    _print_summary(findings, join.proxy_user)
     for name, count in logs.unreadable.items():
-        _say(f"{name}: {count} lines are no audit events")
-    is_written = options.metrics is None or _is_written(findings, options.metrics)
+        _print_message(f"{name}: {count} lines are not audit events")
+    is_written = options.metrics is None or _write_metrics(findings, options.metrics)
     if findings.loud:
-        return _EXIT_FLAGGED  # matters more than where it could not be told
+        return _EXIT_FLAGGED  # takes precedence over a failure to write the metrics
     return 0 if is_written else _EXIT_FAILURE
 
 
@@ -142,69 +142,71 @@ def _joined(logs: AuditLogReader, join: AuditLogJoiner) -> Iterator[JoinedReques
     yield from join.finish()
 
 
-def _sum_up(findings: JoinSummary, proxy_user: str | None) -> None:
-    _say(
+def _print_summary(findings: JoinSummary, proxy_user: str | None) -> None:
+    _print_message(
         f"{findings.requests} requests, {findings.in_both} in both logs, {findings.flagged} flagged"
     )
     if proxy_user is None:
-        _say("the proxy's own user name is unknown, so what was done in it cannot be told apart")
+        _print_message(
+            "the proxy's own user name is unknown, so misuse of its credential cannot be detected"
+        )
     else:
-        _say(f"the proxy's own user name is {_printable(proxy_user)}")
+        _print_message(f"the proxy's own user name is {_printable(proxy_user)}")
     if findings.loud:
-        _say(
+        _print_message(
             f"WARNING: {findings.loud} requests reached the API server with the proxy's credential "
-            "and not as the identity that our log tells"
+            "but not as the user that the proxy's audit log records"
         )
 
 
-def _is_written(findings: JoinSummary, file: Path) -> bool:
-    """Write the metrics, and tell whether that could be done; why not is said."""
+def _write_metrics(findings: JoinSummary, file: Path) -> bool:
+    """Write the metrics and return whether that succeeded; print the error if not."""
     try:
         write_metrics(file, findings.page(datetime.now(UTC).timestamp()))
     except MetricsFileError as error:
-        _say(str(error))
+        _print_message(str(error))
         return False
     return True
 
 
-def _say(text: str) -> None:
-    """Tell something that is no line of the output."""
+def _print_message(text: str) -> None:
+    """Print a message that is not part of the output."""
     print(f"understudy: {text}", file=sys.stderr)
 
 
 def _json_line(request: JoinedRequest, proxy_user: str | None) -> str:
-    ours, cluster = request.proxy_record, request.cluster_record
-    either = ours or cluster
+    by_proxy, by_cluster = request.proxy_record, request.cluster_record
+    either = by_proxy or by_cluster
     assert either is not None
     return json.dumps(
         {
             "auditID": either.audit_id,
             "requestReceivedTimestamp": either.received_at,
-            "caller": ours.user if ours else None,
+            "caller": by_proxy.user if by_proxy else None,
             "constraint": _constraint(request),
-            "target": either.impersonated_user if ours or either.target else None,
-            "proxy": cluster.user if cluster else proxy_user,
+            "target": either.impersonated_user if by_proxy or either.target else None,
+            "proxy": by_cluster.user if by_cluster else proxy_user,
             "verb": either.verb,
             "object": either.thing,
             "requestURI": either.uri,
-            "code": ours.code if ours else None,
-            "clusterCode": cluster.code if cluster else None,
-            "clusterTarget": cluster.target if cluster else None,
+            "code": by_proxy.code if by_proxy else None,
+            "clusterCode": by_cluster.code if by_cluster else None,
+            "clusterTarget": by_cluster.target if by_cluster else None,
             "flags": [flag.value for flag in request.flags],
         }
     )
 
 
 def _table_line(request: JoinedRequest, _proxy_user: str | None) -> str:
-    ours, cluster = request.proxy_record, request.cluster_record
-    either = ours or cluster
+    by_proxy, by_cluster = request.proxy_record, request.cluster_record
+    either = by_proxy or by_cluster
     assert either is not None
     return _row(
         [
             either.received_at,
-            ours.user or "(nobody)" if ours else "?",
+            by_proxy.user or "(unauthenticated)" if by_proxy else "?",
             _constraint(request) or "-",
-            either.impersonated_user if ours or either.target else "?",
+            either.impersonated_user if by_proxy or either.target else "?",
             f"{either.verb} {either.thing}",
             _outcome(request),
             either.audit_id,
@@ -214,7 +216,7 @@ def _table_line(request: JoinedRequest, _proxy_user: str | None) -> str:
 
 
 def _constraint(request: JoinedRequest) -> str | None:
-    """Return the verb by which the caller may act as the target; None for oneself."""
+    """Return the verb that allows the impersonation; None without impersonation."""
     if request.proxy_record is None or request.proxy_record.target is None:
         return None
     return request.proxy_record.constraint or "impersonate"
@@ -224,8 +226,8 @@ def _outcome(request: JoinedRequest) -> str:
     codes = [
         side.code for side in (request.proxy_record, request.cluster_record) if side is not None
     ]
-    told = [str(code) for code in dict.fromkeys(codes) if code is not None]
-    return "/".join(told) or "-"
+    texts = [str(code) for code in dict.fromkeys(codes) if code is not None]
+    return "/".join(texts) or "-"
 
 
 def _row(values: list[str]) -> str:
@@ -236,7 +238,7 @@ def _row(values: list[str]) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text that can do nothing to a terminal: names are other people's words."""
+    """Return text that is safe to print on a terminal: user names are untrusted input."""
     return text if text.isprintable() else json.dumps(text)[1:-1]
 
 

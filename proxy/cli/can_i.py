@@ -1,4 +1,4 @@
-"""`understudy can-i`: one answer to three questions, and an exit code."""
+"""`understudy can-i`: whether an impersonated request is allowed, as text and exit code."""
 
 import argparse
 import asyncio
@@ -20,9 +20,10 @@ from proxy.cli.options.request import (
 from proxy.cli.registry import CommandRegistry
 
 _DESCRIPTION = """\
-Ask whether a request through the proxy would be allowed: whether the caller may do the action on
-behalf of others, whether it may act as that identity, and whether that identity itself may do it.
-`kubectl auth can-i` knows only the last. The cluster is asked with your kubeconfig.
+Check whether a request through the proxy would be allowed. Three parts are checked: whether the
+caller may perform the action while impersonating, whether it may impersonate that user, and whether
+that user may perform the action. `kubectl auth can-i` checks only the last part. The cluster is
+queried with your kubeconfig.
 """
 _EPILOG = """\
 examples:
@@ -30,7 +31,7 @@ examples:
   understudy can-i --user system:serviceaccount:monitoring:agent \\
     --extra authentication.kubernetes.io/node-name=node-1 --as system:node:node-1 get nodes node-1
 
-exit codes: 0 yes, 1 no (or nobody could be asked), 2 wrong options
+exit codes: 0 allowed, 1 denied, or the cluster could not be queried, 2 invalid options
 """
 
 
@@ -38,7 +39,7 @@ def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "can-i",
-        help="ask whether somebody may act as somebody else, for an action",
+        help="check whether a user may impersonate another user for an action",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -46,43 +47,45 @@ def register(commands: CommandRegistry) -> None:
     add_request_options(parser)
     add_cluster_options(parser)
     add_output_option(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="only the exit code")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print nothing; return only the exit code"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, answer, and tell by the exit code."""
+    """Check the request, print the result, and return it as the exit code."""
     try:
         check_usage(options)
     except UsageError as error:
         fail_on_usage(options, error)
-    advice = asyncio.run(_advise(options))
-    is_allowed = advice.explanation.is_allowed
-    for note in notes_on(advice.explanation.request):
+    result = asyncio.run(_explain(options))
+    is_allowed = result.explanation.is_allowed
+    for note in notes_on(result.explanation.request):
         print(f"understudy: {note}", file=sys.stderr)
     if not options.quiet:
-        sys.stdout.write(_answer(advice, options.output))
+        sys.stdout.write(_render(result, options.output))
     return 0 if is_allowed else 1
 
 
-async def _advise(options: argparse.Namespace) -> ExplainResult:
+async def _explain(options: argparse.Namespace) -> ExplainResult:
     settings = decision_settings(options)
     async with chosen_cluster(options) as cluster:
         return await explain_request(cluster, await described_request(options, cluster), settings)
 
 
-def _answer(advice: ExplainResult, output: str) -> str:
-    explanation, parts = advice.explanation, summarize_parts(advice.explanation)
+def _render(result: ExplainResult, output: str) -> str:
+    explanation, parts = result.explanation, summarize_parts(result.explanation)
     if output == "table":
-        ink = colors_for(sys.stdout, os.environ)
-        lines = [ink.good("yes") if explanation.is_allowed else ink.bad("no")]
-        lines += [_part_line(part, ink) for part in parts]
+        colors = colors_for(sys.stdout, os.environ)
+        lines = [colors.good("yes") if explanation.is_allowed else colors.bad("no")]
+        lines += [_part_line(part, colors) for part in parts]
         if (
             explanation.response is not None
             and explanation.response.is_from_proxy
-            and advice.no_grant_reason
+            and result.no_grant_reason
         ):
-            lines.append(f"  no grant can allow this: {advice.no_grant_reason}")
+            lines.append(f"  no grant can allow this: {result.no_grant_reason}")
         return "\n".join(lines) + "\n"
     document = {
         "allowed": explanation.is_allowed,
@@ -91,13 +94,13 @@ def _answer(advice: ExplainResult, output: str) -> str:
             {"part": part.name, "allowed": part.allowed, "question": part.check} for part in parts
         ],
         "message": None if explanation.response is None else explanation.response.message,
-        "noGrant": advice.no_grant_reason or None,
+        "noGrant": result.no_grant_reason or None,
     }
     return document_text(document, output)
 
 
-def _part_line(part: AccessPart, ink: Colors) -> str:
-    said = ink.faint("--") if part.allowed is None else ink.bad("no")
+def _part_line(part: AccessPart, colors: Colors) -> str:
+    result = colors.faint("--") if part.allowed is None else colors.bad("no")
     if part.allowed:
-        said = ink.good("yes")
-    return f"  {part.name}: {said}  {part.check}"
+        result = colors.good("yes")
+    return f"  {part.name}: {result}  {part.check}"

@@ -19,23 +19,23 @@ from proxy.pki.authority import (
 )
 
 _DESCRIPTION = """\
-Print two manifests: a ConfigMap with a new CA, for clients, and a kubernetes.io/tls Secret with a
-certificate that it vouches for, for the proxy to serve by. The CA's key is forgotten at once, so
-nobody can ever sign in its name again; for a new certificate run this again, and give clients the
-new CA before the proxy has its Secret.
+Print two manifests: a ConfigMap with a new CA for clients, and a kubernetes.io/tls Secret with a
+serving certificate of that CA for the proxy. The CA's private key is discarded at once, so it can
+never sign another certificate. To renew, run this command again, and distribute the new CA to
+clients before you replace the Secret.
 """
 _EPILOG = """\
 examples:
   understudy certificate --service understudy --namespace understudy | kubectl apply -f -
   understudy certificate proxy.example.com 192.0.2.7 --ca-out ca.crt > serving.yaml
 
-The Secret holds a private key: print it into a pipe or a file of your own, not on a terminal.
-exit codes: 0 printed, 1 cannot, 2 wrong options
+The Secret contains a private key: write it to a pipe or a private file, not to a terminal.
+exit codes: 0 printed, 1 error, 2 invalid options
 """
 
 
 class _BlockDumper(yaml.SafeDumper):
-    """Writes what has several lines as several lines."""
+    """A YAML dumper that writes multi-line strings as block scalars."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -47,7 +47,7 @@ _BlockDumper.add_representer(str, _represent_text)
 
 
 class CertificateOptionError(OperatorError):
-    """No certificate can be made by these options."""
+    """No certificate can be issued with these options."""
 
 
 def register(commands: CommandRegistry) -> None:
@@ -62,55 +62,58 @@ def register(commands: CommandRegistry) -> None:
     parser.add_argument(
         "names",
         nargs="*",
-        type=_name,
+        type=_parse_name,
         metavar="NAME",
-        help="a DNS name or an IP address that clients use",
+        help="DNS name or IP address that clients connect to",
     )
     parser.add_argument(
         "--service",
         metavar="NAME",
-        help="add the names by which a Service is reached inside the cluster",
+        help="add the in-cluster DNS names of this Service",
     )
     parser.add_argument(
         "--namespace",
-        type=_object_name,
+        type=_parse_object_name,
         default="understudy",
         metavar="NAME",
-        help="default: understudy",
+        help="namespace of Service, Secret and ConfigMap; default: understudy",
     )
     parser.add_argument(
         "--secret",
-        type=_object_name,
+        type=_parse_object_name,
         default="understudy-serving",
         metavar="NAME",
-        help="what the Secret is called; default: understudy-serving",
+        help="name of the Secret; default: understudy-serving",
     )
     parser.add_argument(
         "--config-map",
-        type=_object_name,
+        type=_parse_object_name,
         default="understudy-ca",
         metavar="NAME",
-        help="what the ConfigMap is called; default: understudy-ca",
+        help="name of the ConfigMap; default: understudy-ca",
     )
     parser.add_argument(
-        "--days", type=_days, default=365, metavar="N", help="how long both hold; default: 365"
+        "--days", type=_parse_days, default=365, metavar="N", help="validity in days; default: 365"
     )
     parser.add_argument(
-        "--ca-out", type=Path, metavar="FILE", help="also write the CA here, for a kubeconfig"
+        "--ca-out",
+        type=Path,
+        metavar="FILE",
+        help="also write the CA to this file, for a kubeconfig",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Mint, and print."""
+    """Issue the certificate and print the manifests."""
     names = [*_service_names(options.service, options.namespace), *options.names]
     if not names:
-        raise CertificateOptionError("name at least one DNS name or IP address, or a --service")
+        raise CertificateOptionError("specify at least one DNS name or IP address, or --service")
     validity = Validity(lasts=options.days * DAY)
     authority = CertificateAuthority("understudy", validity=validity)
     pair = authority.issue_server(*dict.fromkeys(names), validity=validity)
     if options.ca_out is not None:
-        _write(options.ca_out, authority.certificate_pem)
+        _write_file(options.ca_out, authority.certificate_pem)
     print(_manifests(options, authority.certificate_pem, pair), end="")
     return 0
 
@@ -141,20 +144,20 @@ def _manifests(options: argparse.Namespace, ca_pem: bytes, pair: KeyPair) -> str
 def _service_names(service: str | None, namespace: str) -> Sequence[str]:
     if service is None:
         return ()
-    inside = f"{service}.{namespace}.svc"
-    if not is_subdomain(inside):
-        raise CertificateOptionError(f"no Service is reached as {inside}")
-    return (inside, f"{inside}.cluster.local", f"{service}.{namespace}", service)
+    service_name = f"{service}.{namespace}.svc"
+    if not is_subdomain(service_name):
+        raise CertificateOptionError(f"{service_name} is not a valid DNS name")
+    return (service_name, f"{service_name}.cluster.local", f"{service}.{namespace}", service)
 
 
-def _write(file: Path, content: bytes) -> None:
+def _write_file(file: Path, content: bytes) -> None:
     try:
         file.write_bytes(content)
     except OSError as error:
         raise CertificateOptionError(f"cannot write {file}: {error.strerror}") from error
 
 
-def _name(text: str) -> str:
+def _parse_name(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
@@ -165,13 +168,13 @@ def _name(text: str) -> str:
     return name
 
 
-def _object_name(text: str) -> str:
+def _parse_object_name(text: str) -> str:
     if not is_subdomain(text):
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be the name of an object")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid object name")
     return text
 
 
-def _days(text: str) -> int:
+def _parse_days(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 3650:  # noqa: PLR2004 - ten years
         raise argparse.ArgumentTypeError("must be a number of days from 1 to 3650")
     return int(text)

@@ -1,4 +1,4 @@
-"""`understudy check-config`: report every problem of a config file, or that there is none."""
+"""`understudy check-config`: validate a config file and report every problem."""
 
 import argparse
 import json
@@ -11,18 +11,18 @@ from proxy.settings.loader import ConfigError, check_reloadable, load_settings
 from proxy.settings.model import Settings, config_schema
 
 _DESCRIPTION = """\
-Report every problem of a config file together, each with its path: unknown keys, wrong types,
+Validate a config file and report every problem, each with its path: unknown keys, wrong types,
 contradictions, and files (certificates, keys, CAs, kubeconfigs, the audit policy) that are missing
-or cannot be used. Nothing is changed, nobody is asked, and no credential plugin is run.
+or invalid. No file is changed, no server is contacted, and no credential plugin is run.
 """
 _EPILOG = """\
 examples:
   understudy check-config /etc/understudy/config.yaml
-  understudy check-config --no-files config.yaml          where those files are not, as in CI
-  understudy check-config --running old.yaml new.yaml     would a running proxy take the new one?
+  understudy check-config --no-files config.yaml          without the files it names, as in CI
+  understudy check-config --running old.yaml new.yaml     check whether a reload is possible
   understudy check-config --schema > config.schema.json   for editors and other tools
 
-exit codes: 0 no problem, 1 problems (one a line on standard error), 2 wrong options
+exit codes: 0 valid, 1 problems (one line each on standard error), 2 invalid options
 """
 
 
@@ -30,7 +30,7 @@ def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "check-config",
-        help="check a config file, or print its JSON Schema",
+        help="validate a config file, or print its JSON Schema",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -41,16 +41,16 @@ def register(commands: CommandRegistry) -> None:
         nargs="?",
         default=config_from_environment(),
         metavar="FILE",
-        help="the config file; default: $UNDERSTUDY_CONFIG",
+        help="config file; default: $UNDERSTUDY_CONFIG",
     )
     parser.add_argument(
-        "--no-files", action="store_true", help="do not look at the files that it names"
+        "--no-files", action="store_true", help="do not check the files that it names"
     )
     parser.add_argument(
         "--running",
         type=Path,
         metavar="FILE",
-        help="the config file of a running proxy: tell also what only a restart could change",
+        help="config file of a running proxy; also report changes that need a restart",
     )
     parser.add_argument(
         "--schema",
@@ -61,28 +61,31 @@ def register(commands: CommandRegistry) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check the file; problems are raised and told by the caller."""
+    """Validate the file; problems are raised, and reported by the caller."""
     if options.schema:
         print(json.dumps(config_schema(), indent=2))
         return 0
     file = options.config
     if file is None:
-        options.fail("a FILE is needed, or $UNDERSTUDY_CONFIG, or --schema")
-    settings = _checked(file, looks_at_files=not options.no_files)
+        options.fail("FILE, $UNDERSTUDY_CONFIG or --schema is required")
+    settings = _load(file, checks_files=not options.no_files)
     if options.running is not None:
         check_reloadable(load_settings(options.running), settings)
     print(f"{file}: no problem found")
     return 0
 
 
-def _checked(file: Path, *, looks_at_files: bool) -> Settings:
-    """Return the settings of a good file; the problems of values and of files are told together."""
+def _load(file: Path, *, checks_files: bool) -> Settings:
+    """Return the settings of a valid file; raise ConfigError with every problem.
+
+    Problems of values and of files are reported together.
+    """
     try:
         settings = load_settings(file)
     except ConfigError as error:
-        if looks_at_files and isinstance(error.rest, Settings):
+        if checks_files and isinstance(error.rest, Settings):
             raise ConfigError(file, error.problems + find_file_problems(error.rest)) from error
         raise
-    if looks_at_files and (problems := find_file_problems(settings)):
+    if checks_files and (problems := find_file_problems(settings)):
         raise ConfigError(file, problems)
     return settings

@@ -1,4 +1,4 @@
-"""`understudy completion`: what a shell needs to complete our commands, options and values."""
+"""`understudy completion`: shell completion of commands, options and values."""
 
 import argparse
 import sys
@@ -45,7 +45,7 @@ _understudy() {
     (( ${#described} )) && _describe 'understudy' described
 }
 if [ "$funcstack[1]" = "_understudy" ]; then
-    _understudy  # loaded from a directory of $fpath, by the first completion
+    _understudy  # autoloaded from a directory of $fpath by the first completion
 elif (( $+functions[compdef] )); then
     compdef _understudy understudy
 fi
@@ -73,7 +73,7 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
 _WORDS = "words"
-# As kubectl's plugins and everything made with cobra say it.
+# The directives of cobra, which kubectl expects from plugins.
 _NO_FILES, _FILES = ":4", ":0"
 _EPILOG = """\
 examples:
@@ -84,9 +84,9 @@ examples:
   fish  understudy completion fish | source
 
 `kubectl understudy` is completed by kubectl's own completion: it finds kubectl_complete-understudy
-beside kubectl-understudy.
+next to kubectl-understudy.
 
-exit codes: 0 printed, 2 wrong options
+exit codes: 0 printed, 2 invalid options
 """
 
 
@@ -94,9 +94,9 @@ def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "completion",
-        help="print a shell's completion script",
-        description="Print the completion script of a shell. `words` is what the scripts ask:\n"
-        "it prints what the last of the words after it could become.",
+        help="print the completion script for a shell",
+        description="Print the completion script for a shell. The scripts call `words`, which\n"
+        "prints the candidates for the last word of a command line.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -108,7 +108,7 @@ def register(commands: CommandRegistry) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a script, or what could come next."""
+    """Print a completion script, or the candidates for a command line."""
     if options.shell == _WORDS:
         line = options.line
         print(completion_text(line[1:] if line[:1] == ["--"] else line))
@@ -118,15 +118,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_for_kubectl() -> None:
-    """Be `kubectl_complete-understudy`, which kubectl calls with the words after the plugin's."""
+    """Run as `kubectl_complete-understudy`, with the words after the plugin's name as arguments."""
     print(completion_text(sys.argv[1:]))
 
 
 def completion_text(words: Sequence[str]) -> str:
-    """Return what the last word could become, a line for each, and a last one about files."""
-    # Here and not above: the main module imports its commands one by one.
+    """Return one line per candidate for the last word, then a directive about files."""
+    # Imported here: the main module imports its commands only when they are used.
     from proxy.cli.main import parser_for  # noqa: PLC0415
 
     completion = complete(parser_for(words), words)
-    lines = [f"{one.text}\t{one.help}".rstrip() for one in completion.candidates]
+    lines = [f"{candidate.text}\t{candidate.help}".rstrip() for candidate in completion.candidates]
     return "\n".join([*lines, _FILES if completion.completes_files else _NO_FILES])

@@ -1,4 +1,4 @@
-"""`understudy dev`: a whole control plane with the proxy before it, and a tour of what it does."""
+"""`understudy dev`: a local control plane with the proxy in front of it, and a guided tour."""
 
 import argparse
 import os
@@ -21,16 +21,16 @@ _EXIT_BROKEN_PIPE = 141
 
 
 _DESCRIPTION = """\
-Start etcd, kube-apiserver and the proxy on this machine, play the KEP's user stories on them, and
-stay up until Ctrl-C. The programs are built on first use, which takes some minutes.
+Start etcd, kube-apiserver and the proxy on this machine, run the user stories of KEP-5284 on them,
+and keep them running until Ctrl-C. The programs are built on first use, which takes some minutes.
 """
 _EPILOG = """\
 examples:
-  understudy dev                 the tour, and then a cluster to try things on
-  understudy dev --once          the tour alone
+  understudy dev                 run the tour, then keep the cluster for experiments
+  understudy dev --once          run the tour only
 
-exit codes: 0 all went as promised, 1 it did not or could not start, 2 wrong options,
-130 interrupted before the end of the tour
+exit codes: 0 all steps passed, 1 a step failed or the cluster did not start, 2 invalid options,
+130 interrupted before the end of the tour, 141 output pipe closed
 """
 
 
@@ -38,7 +38,7 @@ def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "dev",
-        help="run a local control plane with the proxy, and take a tour",
+        help="run a local control plane with the proxy, with a guided tour",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -48,62 +48,66 @@ def register(commands: CommandRegistry) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play the tour; stay up afterwards when a person is there and did not say otherwise."""
+    """Run the tour; keep the cluster running afterwards on a terminal, unless --once is set."""
     signal.signal(signal.SIGTERM, _interrupt)
-    narrator = TextPrinter(sys.stdout, is_coloured=_wants_colour())
+    printer = TextPrinter(sys.stdout, is_coloured=_uses_colour())
     is_staying = not options.once and sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        with prepared_environment(narrator.announce) as stage:
-            _play(stage, narrator)
+        with prepared_environment(printer.announce) as environment:
+            _run_tour(environment, printer)
             if is_staying:
-                _stay(stage, narrator)
+                _wait_for_interrupt(environment, printer)
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more at its exit.
+        # The reader closed the pipe. Without this, Python would report the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
     return 0
 
 
-def _play(stage: TourEnvironment, narrator: TextPrinter) -> None:
-    door = stage.understudy  # `stage.native` would tell the same tale
-    chapters = [first_light(stage), node_agent(stage, door), deputy(stage, door)]
-    steps = run_tour(chapters, admin=stage.plain.admin, narrator=narrator)
-    narrator.say()
-    narrator.say(f"All {steps} steps went as promised.")
-    _tell_kubeconfigs(stage, narrator)
+def _run_tour(environment: TourEnvironment, printer: TextPrinter) -> None:
+    server = environment.understudy  # `environment.native` would give the same results
+    chapters = [
+        first_light(environment),
+        node_agent(environment, server),
+        deputy(environment, server),
+    ]
+    steps = run_tour(chapters, admin=environment.plain.admin, narrator=printer)
+    printer.say()
+    printer.say(f"All {steps} steps passed.")
+    _print_kubeconfigs(environment, printer)
 
 
-def _stay(stage: TourEnvironment, narrator: TextPrinter) -> None:
-    """Wait for Ctrl-C, which is how this is meant to end; raise if a program ends before."""
+def _wait_for_interrupt(environment: TourEnvironment, printer: TextPrinter) -> None:
+    """Wait for Ctrl-C, which is the normal end; raise if a process exits before."""
     try:
-        narrator.say("All of this stays until Ctrl-C.")
+        printer.say("The cluster keeps running until Ctrl-C.")
         while True:
-            stage.ensure_running()
+            environment.ensure_running()
             time.sleep(_CHECK_SECONDS)
     except KeyboardInterrupt:
         return
 
 
-def _tell_kubeconfigs(stage: TourEnvironment, narrator: TextPrinter) -> None:
-    people = stage.people
+def _print_kubeconfigs(environment: TourEnvironment, printer: TextPrinter) -> None:
+    people = environment.people
     callers = [people.alice, people.bob, people.robot, people.agent, people.deputy]
-    doors: list[tuple[TourServer, str, list[TourUser]]] = [
-        (stage.understudy, "through Understudy", callers),
-        (stage.native, "at the API server with the feature", [people.admin]),
-        (stage.plain, "at the API server without it, behind Understudy", [people.admin]),
+    servers: list[tuple[TourServer, str, list[TourUser]]] = [
+        (environment.understudy, "through Understudy", callers),
+        (environment.native, "at the API server with the feature", [people.admin]),
+        (environment.plain, "at the API server without it, behind Understudy", [people.admin]),
     ]
-    narrator.say()
-    narrator.say(f"kubectl is {stage.control_plane.binaries.kubectl}; kubeconfigs:")
-    for target, place, owners in doors:
-        for person in owners:
-            path = target.kubeconfig_for(person.credential, name=file_name(person))
-            narrator.say(f"  {path}  {file_name(person)}, {place}")
+    printer.say()
+    printer.say(f"kubectl is {environment.control_plane.binaries.kubectl}; kubeconfigs:")
+    for target, place, users in servers:
+        for user in users:
+            path = target.kubeconfig_for(user.credential, name=file_name(user))
+            printer.say(f"  {path}  {file_name(user)}, {place}")
 
 
-def _wants_colour() -> bool:
+def _uses_colour() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Take the road of Ctrl-C, so that everything is stopped in its order."""
+    """Handle SIGTERM like Ctrl-C, so that all processes are stopped in order."""
     raise KeyboardInterrupt

@@ -33,10 +33,10 @@ from proxy.core.explain.recorded_request import (
 )
 
 _DESCRIPTION = """\
-Tell why the proxy allows or denies a request: which modes apply, every access review and its
-answer, what the client is told, whether the target itself may do it, and the smallest constrained
-RBAC that would allow exactly this. The cluster is asked with your kubeconfig; no proxy is needed,
-and nothing is changed.
+Explain why the proxy allows or denies a request: which modes apply, every access review and its
+result, the response to the client, whether the impersonated user may perform the action, and the
+smallest constrained RBAC that would allow exactly this. The cluster is queried with your
+kubeconfig. No running proxy is needed, and nothing is changed.
 """
 _EPILOG = """\
 examples:
@@ -45,7 +45,7 @@ examples:
     | kubectl apply -f -
   understudy explain --audit-id 5c0ff1e5-... --audit-log audit.log
 
-exit codes: 0 told, 1 cannot (with --grant-only: nothing to grant), 2 wrong options
+exit codes: 0 explained, 1 error (with --grant-only: nothing to grant), 2 invalid options
 """
 
 
@@ -53,34 +53,39 @@ def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "explain",
-        help="tell why a request is allowed or denied, and what to grant",
+        help="explain why a request is allowed or denied, and what to grant",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_request_options(parser)
-    group = parser.add_argument_group("a request that has been made")
+    group = parser.add_argument_group("recorded request")
     group.add_argument(
-        "--audit-event", type=Path, metavar="FILE", help="its audit event; - is standard input"
+        "--audit-event",
+        type=Path,
+        metavar="FILE",
+        help="audit event of the request; - is standard input",
     )
-    group.add_argument("--audit-id", metavar="ID", help="its Audit-Id, to be found in --audit-log")
+    group.add_argument(
+        "--audit-id", metavar="ID", help="audit ID of the request; needs --audit-log"
+    )
     group.add_argument(
         "--audit-log",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="an audit log of the proxy, compressed or not; may be repeated; - is standard input",
+        help="audit log of the proxy, compressed or not; may be repeated; - is standard input",
     )
     add_cluster_options(parser)
     add_output_option(parser)
     parser.add_argument(
-        "--grant-only", action="store_true", help="print what to apply, and nothing else"
+        "--grant-only", action="store_true", help="print only the manifests to apply"
     )
     parser.add_argument(
         "--for-kubectl",
         action="store_true",
-        help="grant discovery as well, which kubectl visits before the deed itself",
+        help="also grant discovery, which kubectl requests before the action",
     )
     parser.set_defaults(run=run)
 
@@ -88,18 +93,18 @@ def register(commands: CommandRegistry) -> None:
 def run(options: argparse.Namespace) -> int:
     """Explain one request."""
     try:
-        recorded, find_request = _source(options)
+        recorded, find_request = _find_request_source(options)
     except UsageError as error:
         fail_on_usage(options, error)
-    advice = asyncio.run(_advise(options, find_request))
+    result = asyncio.run(_explain(options, find_request))
     if options.grant_only:
-        return _print_grant(advice)
-    notes = notes_on(advice.explanation.request)
+        return _print_grant(result)
+    notes = notes_on(result.explanation.request)
     if options.output == "table":
-        ink = colors_for(sys.stdout, os.environ)
-        text = render_text(advice, ink, recorded=recorded, notes=notes)
+        colors = colors_for(sys.stdout, os.environ)
+        text = render_text(result, colors, recorded=recorded, notes=notes)
     else:
-        document = render_document(advice, recorded=recorded, notes=notes)
+        document = render_document(result, recorded=recorded, notes=notes)
         text = document_text(document, options.output)
     sys.stdout.write(text)
     return 0
@@ -108,17 +113,22 @@ def run(options: argparse.Namespace) -> int:
 _FindRequest = Callable[[Cluster], Awaitable[ExplainRequest]]
 
 
-async def _advise(options: argparse.Namespace, find_request: _FindRequest) -> ExplainResult:
+async def _explain(options: argparse.Namespace, find_request: _FindRequest) -> ExplainResult:
     settings = decision_settings(options)
     async with chosen_cluster(options) as cluster:
         request = await find_request(cluster)
         return await explain_request(cluster, request, settings, for_kubectl=options.for_kubectl)
 
 
-def _source(options: argparse.Namespace) -> tuple[RecordedOutcome | None, _FindRequest]:
-    """Return what is known of a past request, and how to get at the one to be explained."""
+def _find_request_source(
+    options: argparse.Namespace,
+) -> tuple[RecordedOutcome | None, _FindRequest]:
+    """Return the recorded outcome of a past request, and a function that returns the request.
+
+    The outcome is None if the options describe the request.
+    """
     if (options.audit_id is None) != (not options.audit_log):
-        raise UsageError("--audit-id and --audit-log go together")
+        raise UsageError("--audit-id and --audit-log must be used together")
     event = None
     if options.audit_id is not None:
         event = find_event(options.audit_id, options.audit_log)
@@ -128,22 +138,22 @@ def _source(options: argparse.Namespace) -> tuple[RecordedOutcome | None, _FindR
         check_usage(options)
         return None, lambda cluster: described_request(options, cluster)
     if options.user is not None or options.verb is not None or options.raw is not None:
-        raise UsageError("an audit event says it all: no --user, VERB or --raw beside it")
+        raise UsageError("an audit event cannot be combined with --user, VERB or --raw")
     try:
         recorded, request = read_recorded(event), read_request(event)
     except InvalidAuditEvent as error:
         raise RequestOptionError(f"this event cannot be explained: {error}") from error
 
-    async def known(_cluster: Cluster) -> ExplainRequest:
+    async def recorded_request(_cluster: Cluster) -> ExplainRequest:
         return request
 
-    return recorded, known
+    return recorded, recorded_request
 
 
-def _print_grant(advice: ExplainResult) -> int:
-    if advice.grant:
-        sys.stdout.write(manifests_text(advice.grant))
+def _print_grant(result: ExplainResult) -> int:
+    if result.grant:
+        sys.stdout.write(manifests_text(result.grant))
         return 0
-    why = advice.no_grant_reason or "nothing is missing for the caller to act as that identity"
-    print(f"understudy: nothing to grant: {why}", file=sys.stderr)
+    reason = result.no_grant_reason or "the caller may already impersonate that user"
+    print(f"understudy: nothing to grant: {reason}", file=sys.stderr)
     return 1

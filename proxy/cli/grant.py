@@ -1,4 +1,4 @@
-"""`understudy grant`: from what somebody means to allow to the RBAC that allows it."""
+"""`understudy grant`: compilation of an intent to RBAC manifests."""
 
 import argparse
 import asyncio
@@ -31,17 +31,17 @@ from proxy.core.rbac.intent.parser import IntentError, read_intent
 from proxy.core.rbac.resources import BUILT_IN, ResourceCatalog
 
 _DESCRIPTION = """\
-Compile an intent (who may act as whom, for what, where) to the roles and bindings that allow it and
-no more: identities in authentication.k8s.io, actions where they happen, streams by get and create,
-lists with watches, and the discovery that kubectl begins with. What the rules allow beyond the
-intent is told as warnings.
+Compile an intent (impersonators, targets, actions, namespaces) to the roles and bindings that allow
+it and no more: user rules in authentication.k8s.io, actions in their namespaces, streams by get and
+create, lists with watches, and the discovery that kubectl needs. If the rules allow more than the
+intent, that is printed as a warning.
 """
 _EPILOG = """\
 an intent:
-  name: support-desk
+  name: support-team
   mode: user-info                        # or serviceaccount, arbitrary-node, associated-node
   impersonators:
-  - serviceAccount: tools/desk           # or user: NAME, or group: NAME
+  - serviceAccount: tools/support        # or user: NAME, or group: NAME
   targets:
   - user: alice                          # '*' is every user
     groups: [developers]
@@ -56,13 +56,13 @@ an intent:
   understudy grant intent.yaml | kubectl apply -f -
   understudy grant intent.yaml --verify
 
-exit codes: 0 printed, or all as meant; 1 cannot, or not as meant; 2 wrong options
+exit codes: 0 printed or verified, 1 error, or verification failed, 2 invalid options
 """
-_WORDS = {True: "allowed", False: "denied"}
+_RESULTS = {True: "allowed", False: "denied"}
 
 
 class GrantError(OperatorError):
-    """The file cannot be read."""
+    """The intent file cannot be read."""
 
 
 def register(commands: CommandRegistry) -> None:
@@ -74,18 +74,20 @@ def register(commands: CommandRegistry) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("intent", type=Path, metavar="FILE", help="the intent; - is standard input")
+    parser.add_argument(
+        "intent", type=Path, metavar="FILE", help="file with the intent; - is standard input"
+    )
     parser.add_argument(
         "--cluster",
         action="store_true",
-        help="ask the cluster, too: which resources it has, what the impersonators may do already, "
-        "and whether the targets may do it themselves",
+        help="also query the cluster: its resources, existing permissions of the impersonators, "
+        "and whether the targets themselves may perform the actions",
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="print no RBAC, but run the intent as tests by access reviews: what it means must be "
-        "allowed, and what is next to that denied",
+        help="print no RBAC, but verify the intent by access reviews: its actions must be allowed, "
+        "and similar actions outside of it denied",
     )
     parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
     add_cluster_options(parser)
@@ -93,7 +95,7 @@ def register(commands: CommandRegistry) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read the intent whole, then print or verify."""
+    """Parse all intents, then print or verify them."""
     documents = _documents(options.intent)
     if options.cluster or options.verify:
         return asyncio.run(_with_cluster(options, documents))
@@ -109,15 +111,15 @@ async def _with_cluster(options: argparse.Namespace, documents: Sequence[object]
     return _print(options, intents, warnings)
 
 
-def _print(options: argparse.Namespace, intents: Sequence[Intent], told: Sequence[str]) -> int:
-    objects = [thing for intent in intents for thing in intent.objects()]
+def _print(options: argparse.Namespace, intents: Sequence[Intent], warnings: Sequence[str]) -> int:
+    objects = [manifest for intent in intents for manifest in intent.objects()]
     if options.output == "json":
         sys.stdout.write(
             document_text({"apiVersion": "v1", "kind": "List", "items": objects}, "json")
         )
     else:
         sys.stdout.write(manifests_text(objects))
-    for warning in (*union_warnings(intents), *told):
+    for warning in (*union_warnings(intents), *warnings):
         print(f"understudy: warning: {escape_control_characters(warning)}", file=sys.stderr)
     return 0
 
@@ -126,12 +128,12 @@ async def _verify(cluster: Cluster, intents: Sequence[Intent]) -> int:
     outcomes = await verify_intents(cluster, intents)
     wrong = [outcome for outcome in outcomes if not outcome.is_as_meant]
     if wrong:
-        header = ("WHO", "AS", "ACTION", "WHAT", "EXPECTED", "FOUND")
+        header = ("IMPERSONATOR", "AS", "ACTION", "WHAT", "EXPECTED", "FOUND")
         print("\n".join(table_lines(header, map(_row, wrong))))
-    meant = sum(outcome.trial.is_meant for outcome in outcomes)
+    expected = sum(outcome.trial.is_meant for outcome in outcomes)
     print(
-        f"{meant} meant, {len(outcomes) - meant} next to them: "
-        f"{len(outcomes) - len(wrong)} as meant, {len(wrong)} not"
+        f"{expected} expected to be allowed, {len(outcomes) - expected} to be denied: "
+        f"{len(outcomes) - len(wrong)} as expected, {len(wrong)} not"
     )
     return 1 if wrong else 0
 
@@ -144,8 +146,8 @@ def _row(outcome: CaseResult) -> tuple[str, ...]:
         trial.wanted_user.name,
         check_summary(action),
         trial.what,
-        _WORDS[trial.is_meant],
-        _WORDS[outcome.is_allowed],
+        _RESULTS[trial.is_meant],
+        _RESULTS[outcome.is_allowed],
     )
 
 
@@ -158,7 +160,7 @@ def _documents(file: Path) -> list[object]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise GrantError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
     if not documents:
-        raise GrantError(f"{file} holds no intent")
+        raise GrantError(f"{file} contains no intent")
     return documents
 
 
@@ -172,7 +174,7 @@ def _intents(documents: Sequence[object], catalog: ResourceCatalog) -> list[Inte
         except IntentError as error:
             problems += [f"{where}{line}" for line in error.lines]
     names = [intent.name for intent in intents]
-    problems += [f"two intents are called {name}" for name in {*names} if names.count(name) > 1]
+    problems += [f"two intents have the name {name}" for name in {*names} if names.count(name) > 1]
     if problems:
         raise IntentError(problems)
     return intents

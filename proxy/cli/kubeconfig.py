@@ -1,4 +1,4 @@
-"""`understudy kubeconfig`: a kubeconfig that goes through the proxy."""
+"""`understudy kubeconfig`: a kubeconfig whose server is the proxy."""
 
 import argparse
 import base64
@@ -18,9 +18,9 @@ from proxy.core.userinfo import UserInfo
 from proxy.pki.authority import write_secret
 
 _DESCRIPTION = """\
-Write a kubeconfig whose server is the proxy. Who you are comes from a token, from a certificate, or
-from a context of a kubeconfig that you have: its user stays as it is, with its exec plugin, and
-only server and CA are others.
+Write a kubeconfig whose server is the proxy. The credential is a token, a client certificate, or
+the user of a context in an existing kubeconfig. That user is copied unchanged, including its exec
+plugin; only server and CA are replaced.
 """
 _EPILOG = """\
 examples:
@@ -29,19 +29,19 @@ examples:
     --as system:node:node-1 --output k.yaml
   kubectl --kubeconfig k.yaml get pods
 
-exit codes: 0 written, 1 cannot, 2 wrong options
+exit codes: 0 written, 1 error, 2 invalid options
 """
 
 
 class KubeconfigError(OperatorError):
-    """No kubeconfig can be written by these options."""
+    """No kubeconfig can be written with these options."""
 
 
 def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "kubeconfig",
-        help="write a kubeconfig that goes through the proxy",
+        help="write a kubeconfig whose server is the proxy",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -53,46 +53,54 @@ def register(commands: CommandRegistry) -> None:
         "--ca",
         type=Path,
         metavar="FILE",
-        help="the CA that vouches for the proxy; default: what the system trusts",
+        help="CA file to verify the proxy; default: the system's CAs",
     )
-    _add_credentials(parser)
+    _add_credential_options(parser)
     add_impersonation_options(parser, required=False)
-    parser.add_argument("--namespace", metavar="NAME", help="where kubectl looks by default")
+    parser.add_argument("--namespace", metavar="NAME", help="default namespace of kubectl")
     parser.add_argument(
-        "--name", default="understudy", metavar="NAME", help="of the context; default: understudy"
+        "--name",
+        default="understudy",
+        metavar="NAME",
+        help="name of the context; default: understudy",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="a new file, for you alone; default: print it"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file to create, with mode 0600; default: standard output",
     )
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument("--force", action="store_true", help="replace the output file if it exists")
     parser.set_defaults(run=run)
 
 
-def _add_credentials(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("who you are")
-    group.add_argument("--token-file", type=Path, metavar="FILE", help="your bearer token")
-    group.add_argument("--client-certificate", type=Path, metavar="FILE", help="your certificate")
-    group.add_argument("--client-key", type=Path, metavar="FILE", help="and its key")
+def _add_credential_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("credential")
+    group.add_argument("--token-file", type=Path, metavar="FILE", help="file with a bearer token")
+    group.add_argument("--client-certificate", type=Path, metavar="FILE", help="client certificate")
+    group.add_argument(
+        "--client-key", type=Path, metavar="FILE", help="key of the client certificate"
+    )
     group.add_argument(
         "--by-path",
         action="store_true",
-        help="name these files instead of copying what they hold, for files that are renewed",
+        help="refer to these files by path instead of copying their contents, for renewed files",
     )
     group.add_argument(
         "--from-context",
         metavar="CONTEXT",
-        help="the user of this context, exec plugin and all; '' is the current one",
+        help="user of this context, including its exec plugin; '' is the current context",
     )
     group.add_argument(
         "--kubeconfig",
         type=Path,
         metavar="FILE",
-        help="where that context is; default: as kubectl finds it",
+        help="kubeconfig of that context; default: as for kubectl",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build it whole, then write it."""
+    """Build the kubeconfig, then write it."""
     document = _document(options, wanted_user_from(options))
     text = yaml.safe_dump(document, sort_keys=False)
     if options.output is None:
@@ -112,9 +120,9 @@ def _document(options: argparse.Namespace, wanted_user: UserInfo | None) -> dict
     cluster: dict[str, Any] = {}
     context: dict[str, Any] = {"cluster": name, "user": name}
     if options.from_context is None:
-        user = _given_user(options)
+        user = _user_from_files(options)
     else:
-        _check_alone(options)
+        _check_no_files(options)
         found = find_context(options.from_context, options.kubeconfig)
         cluster, user = found.cluster, found.user
         if found.namespace:
@@ -127,38 +135,38 @@ def _document(options: argparse.Namespace, wanted_user: UserInfo | None) -> dict
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": name,
-        "clusters": [{"name": name, "cluster": _to_proxy(cluster, options)}],
+        "clusters": [{"name": name, "cluster": _proxy_cluster(cluster, options)}],
         "contexts": [{"name": name, "context": context}],
         "users": [{"name": name, "user": user}],
     }
 
 
-def _to_proxy(cluster: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Return a cluster with the proxy in the place of its server.
+def _proxy_cluster(cluster: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Return the cluster entry with the proxy as its server.
 
-    Whatever else it says stays: a way through a forward proxy, and what an exec plugin is told.
+    All other fields are kept: a forward proxy, and the input of an exec plugin.
     """
-    theirs = (
+    replaced = (
         "server",
         "certificate-authority",
         "certificate-authority-data",
         "insecure-skip-tls-verify",
         "tls-server-name",
     )
-    kept = {key: value for key, value in cluster.items() if key not in theirs}
-    ours = {"server": options.server}
+    kept = {key: value for key, value in cluster.items() if key not in replaced}
+    added = {"server": options.server}
     if options.ca is not None:
-        ours |= _file_entry("certificate-authority", options.ca, options)
-    return ours | kept
+        added |= _file_entry("certificate-authority", options.ca, options)
+    return added | kept
 
 
-def _given_user(options: argparse.Namespace) -> dict[str, Any]:
+def _user_from_files(options: argparse.Namespace) -> dict[str, Any]:
     certificate, key = options.client_certificate, options.client_key
     if (certificate is None) != (key is None):
-        raise KubeconfigError("--client-certificate and --client-key go together")
+        raise KubeconfigError("--client-certificate and --client-key must be used together")
     if (options.token_file is None) == (certificate is None):
         raise KubeconfigError(
-            "say who you are, in one way: --token-file, --client-certificate or --from-context"
+            "use exactly one of --token-file, --client-certificate and --from-context"
         )
     if certificate is not None:
         return _file_entry("client-certificate", certificate, options) | _file_entry(
@@ -169,10 +177,10 @@ def _given_user(options: argparse.Namespace) -> dict[str, Any]:
     return {"token": _token(options.token_file)}
 
 
-def _check_alone(options: argparse.Namespace) -> None:
+def _check_no_files(options: argparse.Namespace) -> None:
     if options.token_file or options.client_certificate or options.client_key:
         raise KubeconfigError(
-            "--from-context says who you are; --token-file and --client-certificate say it again"
+            "--from-context cannot be combined with --token-file or --client-certificate"
         )
 
 
@@ -188,7 +196,7 @@ def _file_entry(key: str, file: Path, options: argparse.Namespace) -> dict[str, 
 def _token(file: Path) -> str:
     token = _read(file).strip()
     if not token or not token.isascii() or not token.decode().isprintable() or b" " in token:
-        raise KubeconfigError(f"{file} holds no bearer token")
+        raise KubeconfigError(f"{file} contains no bearer token")
     return token.decode()
 
 
@@ -211,6 +219,6 @@ def _impersonation(wanted_user: UserInfo) -> dict[str, Any]:
 
 
 def _without_impersonation(user: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a user who acts as nobody: half of one identity and half of another is neither."""
-    ours = ("as", "as-uid", "as-groups", "as-user-extra")
-    return {key: value for key, value in user.items() if key not in ours}
+    """Return a user entry without impersonation, so that two users are never mixed."""
+    removed = ("as", "as-uid", "as-groups", "as-user-extra")
+    return {key: value for key, value in user.items() if key not in removed}

@@ -1,4 +1,4 @@
-"""A context of the kubeconfigs that somebody has, found as kubectl finds it."""
+"""Lookup of a context in the user's kubeconfigs, by the rules of kubectl."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -10,8 +10,8 @@ import yaml
 
 from proxy.core.errors import OperatorError
 
-_PATHS_OF_A_CLUSTER = ("certificate-authority",)
-_PATHS_OF_A_USER = ("client-certificate", "client-key", "tokenFile")
+_CLUSTER_PATHS = ("certificate-authority",)
+_USER_PATHS = ("client-certificate", "client-key", "tokenFile")
 
 
 class KubeconfigSourceError(OperatorError):
@@ -20,7 +20,7 @@ class KubeconfigSourceError(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigContext:
-    """What a context is made of; paths in it are absolute."""
+    """The parts of a context; paths in it are absolute."""
 
     cluster: dict[str, Any]
     user: dict[str, Any]
@@ -33,7 +33,7 @@ class _File:
     content: Mapping[str, Any]
 
     def named(self, section: str, name: str) -> Mapping[str, Any] | None:
-        """Return the entry of this name, without the name around it."""
+        """Return the entry with this name, without its wrapper."""
         entries = self.content.get(section) or []
         for entry in entries if isinstance(entries, list) else []:
             if isinstance(entry, dict) and entry.get("name") == name:
@@ -54,20 +54,20 @@ def find_context(name: str, file: Path | None) -> KubeconfigContext:
     user, user_file = _entry(files, "users", user_name)
     namespace = context.get("namespace")
     return KubeconfigContext(
-        _absolute(cluster, _PATHS_OF_A_CLUSTER, cluster_file),
-        _with_absolute_command(_absolute(user, _PATHS_OF_A_USER, user_file), user_file),
+        _absolute(cluster, _CLUSTER_PATHS, cluster_file),
+        _with_absolute_command(_absolute(user, _USER_PATHS, user_file), user_file),
         namespace if isinstance(namespace, str) else None,
     )
 
 
 def _files(file: Path | None) -> Iterator[_File]:
-    """Yield every kubeconfig there is, in the order in which they count."""
+    """Yield all kubeconfigs, in order of precedence."""
     if file is not None:
         yield _File(file.absolute(), _read(file))
         return
     listed = os.environ.get("KUBECONFIG")
-    usual = str(Path.home() / ".kube" / "config")
-    for path in map(Path, filter(None, (listed or usual).split(os.pathsep))):
+    default = str(Path.home() / ".kube" / "config")
+    for path in map(Path, filter(None, (listed or default).split(os.pathsep))):
         if path.exists():
             yield _File(path.absolute(), _read(path))
 
@@ -89,11 +89,11 @@ def _current(files: list[_File]) -> str:
         current = file.content.get("current-context")
         if current and isinstance(current, str):
             return current
-    raise KubeconfigSourceError("no kubeconfig has a current context: name a context")
+    raise KubeconfigSourceError("no kubeconfig has a current context: specify a context")
 
 
 def _entry(files: list[_File], section: str, name: str) -> tuple[Mapping[str, Any], Path]:
-    """Return what the first file that has it says, and that file."""
+    """Return the entry from the first file that contains it, and that file."""
     for file in files:
         found = file.named(section, name)
         if found is not None:
@@ -103,7 +103,7 @@ def _entry(files: list[_File], section: str, name: str) -> tuple[Mapping[str, An
 
 
 def _absolute(entry: Mapping[str, Any], keys: tuple[str, ...], file: Path) -> dict[str, Any]:
-    """Return an entry that means the same when it stands in a file elsewhere."""
+    """Return an entry with absolute paths, so that it is valid in another file."""
     return {
         key: str(file.parent / value) if key in keys and isinstance(value, str) and value else value
         for key, value in entry.items()
@@ -113,7 +113,7 @@ def _absolute(entry: Mapping[str, Any], keys: tuple[str, ...], file: Path) -> di
 def _with_absolute_command(user: dict[str, Any], file: Path) -> dict[str, Any]:
     plugin = user.get("exec")
     command = plugin.get("command") if isinstance(plugin, dict) else None
-    # A bare name is looked for on the PATH; anything else is relative to its kubeconfig.
+    # A bare name is searched on the PATH; any other command is relative to its kubeconfig.
     if not isinstance(plugin, dict) or not isinstance(command, str) or os.sep not in command:
         return user
     return user | {"exec": plugin | {"command": str(file.parent / command)}}

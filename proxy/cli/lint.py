@@ -24,22 +24,23 @@ from proxy.core.rbac.lint.linter import lint
 
 _DESCRIPTION = """\
 Find RBAC for impersonation that never matches (a wrong API group, pod/exec, a Role for users,
-userextras/*, verbs that no request has) or that matches too much (verbs with a star, legacy rights
-beside constrained ones). Objects that are not about impersonation are left alone.
+userextras/*, verbs that no request has) or that matches too much (verbs with a star, legacy
+permissions in addition to constrained ones). Objects unrelated to impersonation are ignored.
 """
 _EPILOG = """\
   understudy lint manifests/                    every .yaml, .yml and .json below
   understudy grant intent.yaml | understudy lint -
   understudy lint --cluster --context prod      every role and binding of a cluster
 
-exit codes: 0 nothing worse than a note, 1 errors or warnings, or cannot, 2 wrong options
+exit codes: 0 no finding above severity note, 1 errors or warnings found, or failure, 2 invalid
+options
 """
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
-_MANY_ACCOUNTS = "/api/v1/serviceaccounts"
+_SERVICE_ACCOUNTS_PATH = "/api/v1/serviceaccounts"
 
 
 class LintError(OperatorError):
-    """There is nothing to look at, or it cannot be read."""
+    """There is no input, or it cannot be read."""
 
 
 def register(commands: CommandRegistry) -> None:
@@ -52,41 +53,43 @@ def register(commands: CommandRegistry) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "files", type=Path, nargs="*", metavar="FILE", help="or a directory; - is standard input"
+        "files", type=Path, nargs="*", metavar="FILE", help="file or directory; - is standard input"
     )
-    parser.add_argument("--cluster", action="store_true", help="what is in a cluster")
     parser.add_argument(
-        "--no-notes", action="store_true", help="leave out what may well be meant so"
+        "--cluster", action="store_true", help="check the roles and bindings of a cluster"
     )
+    parser.add_argument("--no-notes", action="store_true", help="omit findings of severity note")
     add_output_option(parser)
     add_cluster_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look at everything, then tell."""
+    """Check all input, then print the findings."""
     if options.cluster == bool(options.files):
-        raise LintError("name files, or --cluster, and not both")
+        raise LintError("specify either files or --cluster")
     if options.cluster:
         findings = asyncio.run(_cluster_findings(options))
     else:
         findings = lint(_sources(options.files))
     if options.no_notes:
-        findings = [one for one in findings if one.severity is not Severity.NOTE]
+        findings = [finding for finding in findings if finding.severity is not Severity.NOTE]
     if options.output == "table":
-        _tell(findings, colors_for(sys.stdout, os.environ))
+        _print_findings(findings, colors_for(sys.stdout, os.environ))
     else:
-        sys.stdout.write(document_text([_record(one) for one in findings], options.output))
-    return int(any(one.severity is not Severity.NOTE for one in findings))
+        sys.stdout.write(document_text([_record(finding) for finding in findings], options.output))
+    return int(any(finding.severity is not Severity.NOTE for finding in findings))
 
 
 async def _cluster_findings(options: argparse.Namespace) -> list[Finding]:
     async with chosen_cluster(options) as cluster:
         objects = await cluster_objects(cluster)
-        accounts = await cluster.items(_MANY_ACCOUNTS)
+        accounts = await cluster.items(_SERVICE_ACCOUNTS_PATH)
         catalog = await cluster_catalogue(cluster)
     objects += [{**account, "kind": "ServiceAccount"} for account in accounts]
-    sources = [ManifestSource("cluster", number, thing) for number, thing in enumerate(objects, 1)]
+    sources = [
+        ManifestSource("cluster", number, manifest) for number, manifest in enumerate(objects, 1)
+    ]
     return lint(sources, catalog, is_complete=True)
 
 
@@ -97,7 +100,7 @@ def _sources(files: Sequence[Path]) -> list[ManifestSource]:
 def _expanded(files: Sequence[Path]) -> Iterator[Path]:
     for file in files:
         if file.is_dir():
-            yield from sorted(one for one in file.rglob("*") if one.suffix in _SUFFIXES)
+            yield from sorted(path for path in file.rglob("*") if path.suffix in _SUFFIXES)
         else:
             yield file
 
@@ -127,22 +130,22 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _tell(findings: Sequence[Finding], ink: Colors) -> None:
+def _print_findings(findings: Sequence[Finding], colors: Colors) -> None:
     for finding in findings:
         source = finding.source
-        paint = ink.faint if finding.severity is Severity.NOTE else ink.bad
+        paint = colors.faint if finding.severity is Severity.NOTE else colors.bad
         where = f"{source.file}:{source.document}: {_object(source)} {finding.path}"
-        head = f"{paint(finding.severity)} {ink.strong(finding.code)}"
+        head = f"{paint(finding.severity)} {colors.strong(finding.code)}"
         print(
             f"{escape_control_characters(where)}: {head}: {escape_control_characters(finding.why)}"
         )
         print(f"    {escape_control_characters(finding.remedy)}")
-    counts = [sum(one.severity is severity for one in findings) for severity in Severity]
-    told = ", ".join(
+    counts = [sum(finding.severity is severity for finding in findings) for severity in Severity]
+    summary = ", ".join(
         f"{count} {severity}{'' if count == 1 else 's'}"
         for count, severity in zip(counts, Severity, strict=True)
     )
-    print(told if findings else "no mistake found")
+    print(summary if findings else "no findings")
 
 
 def _object(source: ManifestSource) -> str:

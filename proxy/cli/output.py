@@ -1,4 +1,4 @@
-"""How far a long reading has come: one line on a terminal, nothing anywhere else."""
+"""Output of long-running commands: a metrics file, and a progress bar on a terminal."""
 
 import os
 import stat
@@ -9,18 +9,18 @@ from typing import BinaryIO, TextIO
 
 from proxy.core.errors import OperatorError
 
-# The collector is another user, and nothing in it is secret. Our umask has no say.
+# The collector runs as another user, and the file has no secrets. The umask is ignored.
 _MODE = 0o644
 
 
 class MetricsFileError(OperatorError):
-    """The metrics cannot be written."""
+    """The metrics file cannot be written."""
 
 
 def write_metrics(path: Path, page: bytes) -> None:
-    """Put a page in the place of the one before; whoever reads finds a whole one, old or new."""
+    """Replace the metrics file atomically: a reader sees the whole old or new page."""
     try:
-        # A device, or a link to one, would be replaced and not written to.
+        # A device, or a link to one, would be replaced instead of written to.
         if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
             raise MetricsFileError(f"cannot write {path}: not a regular file")
         _replace(path, page)
@@ -29,8 +29,8 @@ def write_metrics(path: Path, page: bytes) -> None:
 
 
 def _replace(path: Path, page: bytes) -> None:
-    # Beside it, for only there is a rename atomic. The name does not end as the collector's files
-    # do, so that an unfinished one is never read, and nobody can foresee it.
+    # In the same directory, because a rename is atomic only there. The name lacks the suffix of the
+    # collector's files, so an unfinished file is never read. It is also unpredictable.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     unfinished = Path(name)
     try:
@@ -49,10 +49,10 @@ _MEGABYTE = 1 << 20
 
 
 class ProgressBar:
-    """Draws a bar over several files by the bytes read of them, compressed or not."""
+    """Draws a progress bar over several files by bytes read, compressed or not."""
 
     def __init__(self, stream: TextIO, total_bytes: int | None, clock: Callable[[], float]) -> None:
-        """Without a total, as of a pipe, only the amount is told."""
+        """Without a total, as for a pipe, only the amount is shown."""
         self._stream = stream
         self._is_shown = stream.isatty()
         self._total = total_bytes
@@ -62,7 +62,7 @@ class ProgressBar:
         self._done = 0
 
     def update(self, file: BinaryIO, events: int) -> None:
-        """Show where the reading of this file is, if it is time to."""
+        """Redraw the progress of this file, if the interval has passed."""
         if not self._is_shown or self._clock() < self._next:
             return
         self._next = self._clock() + _REDRAW_SECONDS
@@ -73,25 +73,25 @@ class ProgressBar:
         self._done += position_of(file)
 
     def close(self) -> None:
-        """Take the line away."""
+        """Clear the line."""
         if self._is_shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
     def _draw(self, done: int, events: int) -> None:
         seconds = max(self._clock() - self._started, _REDRAW_SECONDS)
-        told = f"{events} events, {done / _MEGABYTE:.0f} MB, {events / seconds:.0f}/s"
+        text = f"{events} events, {done / _MEGABYTE:.0f} MB, {events / seconds:.0f}/s"
         if self._total:
             part = min(done / self._total, 1.0)
             bar = "#" * round(part * _BAR_WIDTH)
             left = seconds / part - seconds if part else 0.0
-            told = f"[{bar:.<{_BAR_WIDTH}}] {part:4.0%}  {told}, {left:.0f} s left"
-        self._stream.write(f"\r{told}\x1b[K")
+            text = f"[{bar:.<{_BAR_WIDTH}}] {part:4.0%}  {text}, {left:.0f} s left"
+        self._stream.write(f"\r{text}\x1b[K")
         self._stream.flush()
 
 
 def position_of(file: BinaryIO) -> int:
-    """Return how many bytes were taken from the file itself; 0 where that cannot be told."""
+    """Return the number of bytes read from the file itself; 0 if unknown."""
     try:
         return os.lseek(file.fileno(), 0, os.SEEK_CUR)
     except OSError:

@@ -1,4 +1,4 @@
-"""Where commands add themselves."""
+"""The interface by which commands register their parsers."""
 
 import argparse
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class CommandRegistry(Protocol):
-    """The part of argparse that a command needs: a parser of its own."""
+    """The part of argparse's subparsers that commands use."""
 
     def add_parser(
         self,

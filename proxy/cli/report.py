@@ -1,4 +1,4 @@
-"""`understudy report`: who impersonates whom, what to grant, and what breaks without legacy."""
+"""`understudy report`: impersonation found in audit logs, and what to grant instead of legacy."""
 
 import argparse
 import asyncio
@@ -33,15 +33,16 @@ from proxy.cli.registry import CommandRegistry
 from proxy.core.rbac.grants import GrantObject
 
 _EXIT_BROKEN_PIPE = 141
-_TELL_EVERY = 2000
-_MOST_TOLD = 5
-# Most events of a cluster are of nobody else than their user: they need not be parsed.
-_MARK = b'"impersonatedUser"'
+_LINES_PER_UPDATE = 2000
+_MAX_REPORTED = 5
+# Most events of a cluster have no impersonated user and are not parsed.
+_IMPERSONATION_KEY = b'"impersonatedUser"'
 _DESCRIPTION = """\
-Read audit logs, of the proxy or of a kube-apiserver (of any version), and tell for each
-impersonator: whom it acted as, with which verbs on what, by legacy impersonation (the unrestricted
-verb impersonate) or by a constrained mode; the RBAC that keeps all of that working without legacy;
-and what no grant keeps working. Logs may be long, compressed and in any order: memory stays small.
+Read audit logs of the proxy or of kube-apiserver (any version), and report for each impersonator:
+the impersonated users, verbs and resources, by legacy impersonation (the unrestricted verb
+impersonate) or by a constrained mode; the RBAC that keeps all of it working without legacy; and the
+requests that no grant keeps working. Logs may be large, compressed and in any order: memory use is
+bounded.
 """
 _EPILOG = """\
 examples:
@@ -50,11 +51,11 @@ examples:
   understudy report --cluster audit.log
   kubectl logs deploy/understudy -c audit | understudy report -o json -
 
-Names of objects are left out of the grants; requests that the target itself was forbidden are, too.
-Requests that went through the proxy are in the cluster's log under the proxy's own name: give the
-proxy's log for them, and leave its name out of the cluster's with --except.
+Grants contain no object names, and no requests that were forbidden for the impersonated user.
+The cluster's log records requests through the proxy under the proxy's user name. For these, pass
+the proxy's log, and exclude the proxy's user name with --except.
 
-exit codes: 0 reported, 1 cannot, 2 wrong options
+exit codes: 0 reported, 1 error, 2 invalid options, 141 output pipe closed
 """
 
 
@@ -62,65 +63,70 @@ def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "report",
-        help="tell from audit logs who impersonates whom, and what to grant",
+        help="report impersonation found in audit logs, and what to grant",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "logs", type=Path, nargs="+", metavar="AUDIT.log", help="a log; - is standard input"
+        "logs", type=Path, nargs="+", metavar="AUDIT.log", help="audit log; - is standard input"
     )
     parser.add_argument(
         "--impersonator",
         action="append",
         default=[],
         metavar="USER",
-        help="tell of this one only; may be repeated",
+        help="report only this impersonator; may be repeated",
     )
     parser.add_argument(
         "--except",
         action="append",
         default=[],
-        dest="left_out",
+        dest="excluded",
         metavar="USER",
-        help="leave this impersonator out; may be repeated",
+        help="exclude this impersonator; may be repeated",
     )
     limits = UsageLimits()
     parser.add_argument(
         "--namespaces",
-        type=_positive,
+        type=_parse_positive,
         default=limits.namespaces,
         metavar="N",
-        help="grant an action that was used in more namespaces than this in all of them "
-        f"({limits.namespaces})",
+        help="grant an action cluster-wide if it was used in more namespaces than this; default: "
+        f"{limits.namespaces}",
     )
     parser.add_argument(
         "--most",
-        type=_positive,
+        type=_parse_positive,
         default=limits.entries,
         metavar="N",
-        help="keep so many impersonators, identities and actions apart, about 2 kB each "
-        f"({limits.entries}); what goes beyond is counted, and not granted",
+        help="maximum number of distinct impersonators, users and actions, about 2 kB each; "
+        f"default: {limits.entries}; further ones are counted, but not granted",
     )
     parser.add_argument("-o", "--output", choices=OUTPUTS, default=OUTPUTS[0])
     parser.add_argument(
-        "--grant-only", action="store_true", help="print what to apply, and nothing else"
+        "--grant-only", action="store_true", help="print only the manifests to apply"
     )
-    group = parser.add_argument_group("which cluster to ask")
+    group = parser.add_argument_group("cluster")
     group.add_argument(
         "--cluster",
         action="store_true",
-        help="ask what is granted already: tell and grant only what is missing",
+        help="query existing grants, and report and grant only what is missing",
     )
     group.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="default: as kubectl finds it"
+        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig file; default: as for kubectl"
     )
-    group.add_argument("--context", default="", metavar="NAME", help="default: the current one")
+    group.add_argument(
+        "--context",
+        default="",
+        metavar="NAME",
+        help="context of the kubeconfig; default: the current one",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read all logs, ask the cluster if told to, then print."""
+    """Read all logs, query the cluster if requested, then print the report."""
     report = _read(options)
     if options.cluster:
         report = replace(report, granted=_granted(report, options))
@@ -129,22 +135,22 @@ def run(options: argparse.Namespace) -> int:
             sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more at its exit.
+        # The reader closed the pipe. Without this, Python would report the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
     return 0
 
 
 def _granted(report: UsageReport, options: argparse.Namespace) -> Granted:
-    # Only who asks a cluster waits for the libraries that do.
+    # Imported here: the client libraries load slowly, and only --cluster needs them.
     from proxy.analysis.usage.grants import existing_grants  # noqa: PLC0415
     from proxy.cli.options.cluster import chosen_cluster  # noqa: PLC0415
 
-    async def ask() -> Granted:
+    async def query() -> Granted:
         async with chosen_cluster(options) as cluster:
             return await existing_grants(cluster, report.usage)
 
-    return asyncio.run(ask())
+    return asyncio.run(query())
 
 
 def _texts(report: UsageReport, options: argparse.Namespace) -> Iterator[str]:
@@ -152,33 +158,33 @@ def _texts(report: UsageReport, options: argparse.Namespace) -> Iterator[str]:
         return stream_manifests(_grants(report), options.output)
     if options.output == "table":
         return report_texts(report, colors_for(sys.stdout, os.environ))
-    told = (impersonator_document(*one) for one in report.outlooks())
-    return stream_document(report_head(report), "impersonators", told, options.output)
+    documents = (impersonator_document(*outlook) for outlook in report.outlooks())
+    return stream_document(report_head(report), "impersonators", documents, options.output)
 
 
 def _grants(report: UsageReport) -> Iterator[GrantObject]:
-    """Give what is to be applied, and tell on standard error what it does not mend."""
-    for name, somebody, outlook in report.outlooks():
+    """Yield the objects to apply; print on standard error what no grant covers."""
+    for name, usage, outlook in report.outlooks():
         yield from outlook.grants
-        for broken in outlook.broken[:_MOST_TOLD]:
-            _say(
+        for broken in outlook.broken[:_MAX_REPORTED]:
+            _print_message(
                 f"no grant for {escape_control_characters(name)}: "
                 f"{escape_control_characters(broken.what)}: {broken.reason}"
             )
-        if len(outlook.broken) > _MOST_TOLD:
-            _say(
+        if len(outlook.broken) > _MAX_REPORTED:
+            _print_message(
                 f"no grant for {escape_control_characters(name)}: "
-                f"{len(outlook.broken) - _MOST_TOLD} more"
+                f"{len(outlook.broken) - _MAX_REPORTED} more"
             )
-        if somebody.beyond:
-            _say(
+        if usage.beyond:
+            _print_message(
                 f"no grant for {escape_control_characters(name)}: "
-                f"{somebody.beyond} requests beyond --most"
+                f"{usage.beyond} requests beyond --most"
             )
 
 
 def _read(options: argparse.Namespace) -> UsageReport:
-    reading = _Reading(options)
+    reading = _LogPass(options)
     progress = ProgressBar(sys.stderr, _total_bytes(options.logs), time.monotonic)
     try:
         for path in options.logs:
@@ -188,13 +194,13 @@ def _read(options: argparse.Namespace) -> UsageReport:
     return UsageReport(reading.usage, reading.lines, reading.unreadable)
 
 
-class _Reading:
+class _LogPass:
     """One pass over all logs."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         limits = UsageLimits(entries=options.most, namespaces=options.namespaces)
         self.usage = UsageCollector(
-            limits, only=frozenset(options.impersonator), left_out=frozenset(options.left_out)
+            limits, only=frozenset(options.impersonator), left_out=frozenset(options.excluded)
         )
         self.lines = 0
         self.unreadable = 0
@@ -204,15 +210,15 @@ class _Reading:
         with open_log(path) as file:
             for line in read_lines(file, path):
                 self.lines += 1
-                if self.lines % _TELL_EVERY == 0:
+                if self.lines % _LINES_PER_UPDATE == 0:
                     progress.update(file, self.lines)
-                if _MARK in line:
-                    self._take(line)
+                if _IMPERSONATION_KEY in line:
+                    self._add(line)
                 elif not line.startswith(b"{"):
                     self.unreadable += bool(line.strip())
             progress.finished(file)
 
-    def _take(self, line: bytes) -> None:
+    def _add(self, line: bytes) -> None:
         try:
             self.usage.add(orjson.loads(line))
         except (orjson.JSONDecodeError, InvalidAuditEvent):
@@ -220,19 +226,19 @@ class _Reading:
 
 
 def _total_bytes(logs: list[Path]) -> int | None:
-    """Return the size of all files together; None if one of them is none."""
+    """Return the total size of all files; None if it is unknown."""
     try:
         return sum(path.stat().st_size for path in logs if path.is_file() or str(path) != "-")
     except OSError:
-        return None  # Opening it will tell why.
+        return None  # Opening the file reports the error.
 
 
-def _positive(text: str) -> int:
+def _parse_positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number
 
 
-def _say(text: str) -> None:
+def _print_message(text: str) -> None:
     print(f"understudy: {text}", file=sys.stderr)

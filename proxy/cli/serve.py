@@ -1,4 +1,4 @@
-"""`understudy serve`: run the proxy until it is told to stop."""
+"""`understudy serve`: run the proxy until a signal stops it."""
 
 import argparse
 import asyncio
@@ -25,20 +25,20 @@ from proxy.telemetry.uncaught import install_uncaught_handlers
 log = logging.getLogger(__name__)
 
 _DESCRIPTION = """\
-Run the proxy in the foreground. Everything is in the config file, which is followed while it runs:
-new contents are used from the next request on, all of them, or nothing if there is any problem.
+Run the proxy in the foreground. All settings are in the config file, which is reloaded when it
+changes. New contents apply from the next request on. If any part is invalid, nothing changes.
 """
 _EPILOG = """\
 signals:
-  SIGHUP            read the config file again now, and forget all decisions
-  SIGTERM, SIGINT   drain: be not ready, let clients leave in peace, then end; a second one ends at
-                    once
+  SIGHUP            reload the config file, and discard all cached decisions
+  SIGTERM, SIGINT   drain: report not ready, finish in-flight requests, then exit; a second signal
+                    exits at once
 
 examples:
   understudy serve --config /etc/understudy/config.yaml
   UNDERSTUDY_CONFIG=config.yaml understudy serve --log-level debug
 
-exit codes: 0 ended by a signal, 1 cannot run (the reasons are on standard error), 2 wrong options
+exit codes: 0 stopped by a signal, 1 error (reasons on standard error), 2 invalid options
 """
 
 
@@ -57,7 +57,7 @@ def register(commands: CommandRegistry) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     file, level = options.config, log_level(options)
     config = load_config(file)
     if problems := find_file_problems(config.settings):
@@ -80,10 +80,10 @@ def _configure_logs(settings: Settings, level: str | None) -> None:
 async def _serve(file: Path, config: LoadedConfig, level: str | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    tasks = TaskSet(lambda error: log.error("config not followed", exc_info=error))
+    tasks = TaskSet(lambda error: log.error("config watch failed", exc_info=error))
     _on_stop_signals(loop, stop.set)
     async with run_proxy(config.settings) as proxy:
-        log.info("config in force", extra=fields(file=str(file), hash=config.digest))
+        log.info("config loaded", extra=fields(file=str(file), hash=config.digest))
 
         async def apply(settings: Settings, *, forgets: bool) -> None:
             await proxy.reload(settings, forgets=forgets)
@@ -95,7 +95,7 @@ async def _serve(file: Path, config: LoadedConfig, level: str | None) -> None:
         tasks.start_background(watcher.run())
         await stop.wait()
         _on_stop_signals(loop, proxy.skip_grace_period)
-        # What a signal has begun to end is not rebuilt.
+        # No reload during shutdown: it would rebuild what is being stopped.
         await tasks.stop()
         await proxy.drain.run()
 

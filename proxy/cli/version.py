@@ -1,4 +1,4 @@
-"""`understudy version`."""
+"""`understudy version`: the version of the installed package."""
 
 import argparse
 import json
@@ -8,14 +8,14 @@ from importlib.metadata import version
 
 from proxy.cli.registry import CommandRegistry
 
-# Its decisions are compared with, case by case, by `make parity`.
-_DECIDES_AS = "kube-apiserver 1.37"
+# The version whose decisions `make parity` compares with, case by case.
+_REFERENCE_SERVER = "kube-apiserver 1.37"
 _EPILOG = """\
 examples:
   understudy version
   understudy version --output json
 
-exit codes: 0 printed, 2 wrong options
+exit codes: 0 printed, 2 invalid options
 """
 
 
@@ -24,7 +24,7 @@ def register(commands: CommandRegistry) -> None:
     parser = commands.add_parser(
         "version",
         help="print the version",
-        description="Print the version; as JSON with what it runs on, for a report of a fault.",
+        description="Print the version. JSON output adds the platform, for bug reports.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -34,13 +34,13 @@ def register(commands: CommandRegistry) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the version of the installed package."""
-    own = version("kube-understudy")
+    installed = version("kube-understudy")
     if options.output == "text":
-        print(f"understudy {own}")
+        print(f"understudy {installed}")
         return 0
     facts = {
-        "version": own,
-        "decidesAs": _DECIDES_AS,
+        "version": installed,
+        "decidesAs": _REFERENCE_SERVER,
         "python": platform.python_version(),
         "openssl": ssl.OPENSSL_VERSION,
         "platform": platform.platform(),

@@ -1,4 +1,4 @@
-"""`understudy who-can`: who may act as somebody, for an action."""
+"""`understudy who-can`: the subjects that may impersonate a user for an action."""
 
 import argparse
 import asyncio
@@ -32,10 +32,10 @@ from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import ANONYMOUS, UserInfo
 
 _DESCRIPTION = """\
-Read a cluster's RBAC and tell who may act as somebody for an action: by which mode, by which roles,
-and whether the API server says so, too. Groups cannot be listed, so an answer may be a group, or a
-user together with a group. Rights by other authorizers than RBAC are not found. The API server is
-meant, without what the proxy is configured to refuse.
+Read a cluster's RBAC and list the subjects that may impersonate a user for an action, with mode and
+roles, and whether the API server confirms it. Members of groups cannot be listed, so a subject may
+be a group, or a user together with a group. Permissions by other authorizers than RBAC are not
+found. Restrictions in the proxy's config file are not considered.
 """
 _EPILOG = """\
 examples:
@@ -43,7 +43,7 @@ examples:
   understudy who-can --as-any-node get secrets -A
   understudy who-can --as-masters
 
-exit codes: 0 told, 1 cannot, or the API server disagrees about somebody, 2 wrong options
+exit codes: 0 listed, 1 error, or the API server denied a listed subject, 2 invalid options
 """
 
 
@@ -51,7 +51,7 @@ def register(commands: CommandRegistry) -> None:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "who-can",
-        help="tell who may act as somebody, for an action",
+        help="list the subjects that may impersonate a user for an action",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -59,12 +59,12 @@ def register(commands: CommandRegistry) -> None:
     add_verb_resource_options(parser)
     add_impersonation_options(parser, required=False)
     parser.add_argument(
-        "--as-any-node", action="store_true", help="as any node at all, or as the own one"
+        "--as-any-node", action="store_true", help="impersonate any node, or the associated node"
     )
     parser.add_argument(
         "--as-masters",
         action="store_true",
-        help="in the group system:masters, by legacy impersonation: for every action",
+        help="impersonate the group system:masters by legacy impersonation, for every action",
     )
     add_cluster_options(parser)
     add_output_option(parser)
@@ -72,27 +72,27 @@ def register(commands: CommandRegistry) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask and tell."""
+    """Find the subjects and print them."""
     try:
         _check_usage(options)
     except UsageError as error:
         fail_on_usage(options, error)
-    told = asyncio.run(_find(options))
+    holders = asyncio.run(_find(options))
     if options.output == "table":
-        _print_table(told)
+        _print_table(holders)
     else:
-        sys.stdout.write(document_text([_record(one) for one in told], options.output))
-    return 0 if all(one.is_confirmed for one in told) else 1
+        sys.stdout.write(document_text([_record(holder) for holder in holders], options.output))
+    return 0 if all(holder.is_confirmed for holder in holders) else 1
 
 
 def _check_usage(options: argparse.Namespace) -> None:
     wanted = [options.as_user is not None, options.as_any_node, options.as_masters]
     if wanted.count(True) != 1:
-        raise UsageError("say as whom: --as, --as-any-node or --as-masters")
+        raise UsageError("use exactly one of --as, --as-any-node and --as-masters")
     if not options.as_masters:
         check_request_usage(options)
     elif options.verb is not None or options.raw is not None:
-        raise UsageError("--as-masters is for every action: none is named with it")
+        raise UsageError("--as-masters covers every action: do not specify one")
 
 
 async def _find(options: argparse.Namespace) -> list[ConfirmedHolder]:
@@ -103,51 +103,51 @@ async def _find(options: argparse.Namespace) -> list[ConfirmedHolder]:
                 cluster, masters_impersonators(rbac), RequestInfo("get", "/")
             )
         request_info = await request_info_from(options, cluster)
-        return await confirm_holders(cluster, _acting(options, rbac, request_info), request_info)
+        return await confirm_holders(cluster, _holders(options, rbac, request_info), request_info)
 
 
-def _acting(
+def _holders(
     options: argparse.Namespace, rbac: RBACSnapshot, request_info: RequestInfo
 ) -> list[Found]:
     if options.as_any_node:
         return node_holders(rbac, request_info)
     wanted_user = named_user(options)
-    assert wanted_user is not None  # the usage was checked
+    assert wanted_user is not None  # checked by _check_usage
     return identity_holders(rbac, wanted_user, request_info)
 
 
-def _print_table(told: Sequence[ConfirmedHolder]) -> None:
-    if not told:
-        print("nobody, as far as RBAC tells")
+def _print_table(holders: Sequence[ConfirmedHolder]) -> None:
+    if not holders:
+        print("no subject found in RBAC")
         return
-    header = ("WHO", "AS", "MODE", "BY", "REVIEWED")
+    header = ("SUBJECT", "AS", "MODE", "BY", "REVIEWED")
     rows = [
         (
-            _who(one.holder),
-            _as(one.wanted_user),
-            one.holder.mode.value,
-            ", ".join(one.holder.roles) or "the API server itself",
-            "allowed" if one.is_confirmed else "DENIED",
+            _subject(confirmed.holder),
+            _target(confirmed.wanted_user),
+            confirmed.holder.mode.value,
+            ", ".join(confirmed.holder.roles) or "the API server itself",
+            "allowed" if confirmed.is_confirmed else "DENIED",
         )
-        for one in told
+        for confirmed in holders
     ]
     print("\n".join(table_lines(header, rows)))
 
 
-def _who(holder: Holder) -> str:
+def _subject(holder: Holder) -> str:
     base = holder.name
     if not base:
         on_node = holder.mode is ImpersonationMode.ASSOCIATED_NODE
-        base = "any service account" if on_node else "anybody logged in"
+        base = "any service account" if on_node else "any authenticated user"
     elif base == ANONYMOUS:
-        base = "anybody, without logging in"
+        base = "any client, unauthenticated"
     if not holder.groups:
         return base
     groups = " and ".join(holder.groups)
     return f"{base} in {groups}" if holder.name else f"group {groups}"
 
 
-def _as(wanted_user: UserInfo) -> str:
+def _target(wanted_user: UserInfo) -> str:
     name = wanted_user.name
     if name == UNNAMED_USER:
         name = "any user"
@@ -156,13 +156,13 @@ def _as(wanted_user: UserInfo) -> str:
     return f"{name} in {', '.join(wanted_user.groups)}" if wanted_user.groups else name
 
 
-def _record(told: ConfirmedHolder) -> dict[str, object]:
-    holder = told.holder
+def _record(confirmed: ConfirmedHolder) -> dict[str, object]:
+    holder = confirmed.holder
     return {
         "user": holder.name or None,
         "groups": list(holder.groups),
         "mode": holder.mode.value,
-        "as": _as(told.wanted_user),
+        "as": _target(confirmed.wanted_user),
         "roles": list(holder.roles),
-        "reviewed": told.is_confirmed,
+        "reviewed": confirmed.is_confirmed,
     }

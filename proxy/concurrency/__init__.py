@@ -1,4 +1,4 @@
-"""Who gets how much of what is scarce: turns, rations, and what counts as one address.
+"""Concurrency primitives: task ownership, deadlines, rate limits, a circuit breaker.
 
-Knows nothing of what is shared out, and decides nothing about who may do what.
+They know nothing about the work they schedule, and make no authorization decision.
 """

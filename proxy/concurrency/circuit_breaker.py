@@ -1,12 +1,12 @@
-"""A breaker: while the API server answers no reviews, callers wait for milliseconds, not timeouts.
+"""A circuit breaker for access reviews: while none is answered, checks fail without a timeout.
 
-Failed reviews are a suspicion only, because a caller may cause them: by what its request contains,
-or by an authorizer that is slow for that caller. The verdict is a probe's, which no caller
-influences. The breaker opens when several reviews in a row and then a probe have failed. It closes
+Failed reviews alone do not open it, because a caller may cause them: by what its request contains,
+or by an authorizer that is slow for that caller. A probe, which no caller influences, confirms the
+failure. The breaker opens when several reviews in a row and then a probe have failed. It closes
 when a probe or a review is answered.
 
-It never turns a failure into an answer. While it is open, access checks fail at once; decisions
-that are remembered are used for as long as they live.
+It never turns a failure into a decision. While it is open, access checks fail at once. Cached
+decisions are used until they expire.
 """
 
 import logging
@@ -23,7 +23,7 @@ class CircuitBreaker:
     """Stops access checks while neither reviews nor probes are answered."""
 
     def __init__(self, request_probe: Callable[[], None]) -> None:
-        """`request_probe` asks for a probe soon; `on_probe` is called with each result."""
+        """`request_probe` requests an early probe; `on_probe` must be called with each result."""
         self._request_probe = request_probe
         self._failures = 0
         self._is_open = False
@@ -34,25 +34,25 @@ class CircuitBreaker:
         return self._is_open
 
     def check(self) -> None:
-        """Let an access check pass, or fail it at once."""
+        """Raise UpstreamUnavailable while the breaker is open."""
         if self._is_open:
             raise UpstreamUnavailable(
                 "access cannot be reviewed: the API server does not answer", retry_after_seconds=1
             )
 
     def succeeded(self) -> None:
-        """Count a review that was answered, and close."""
+        """Record a review that was answered, and close."""
         self._failures = 0
         self._set_open(is_open=False)
 
     def failed(self) -> None:
-        """Count a review that was not answered."""
+        """Record a review that was not answered; request a probe after several in a row."""
         self._failures += 1
         if self._failures >= FAILURES_TO_SUSPECT and not self._is_open:
             self._request_probe()
 
     def on_probe(self, *, answered: bool) -> None:
-        """Called with the result of every probe: open or close by it."""
+        """Called with the result of every probe; open or close accordingly."""
         if answered:
             self.succeeded()
         elif self._failures >= FAILURES_TO_SUSPECT:

@@ -1,7 +1,7 @@
-"""Waiting, but no longer than a fixed time: one timer for all who wait.
+"""A queue of deadlines with one fixed timeout and one timer.
 
-All of them wait equally long, so the order in which they began is the order in which they are due,
-and a plain dictionary keeps it. A timer for each would cost as much as the rest of its sending.
+All entries have the same timeout, so they are due in insertion order, which a dictionary keeps. A
+timer per request would cost as much as the rest of sending it.
 """
 
 import asyncio
@@ -10,40 +10,40 @@ from typing import Protocol
 
 
 class DeadlineListener(Protocol):
-    """Somebody who waits for something."""
+    """Notified when its deadline passes."""
 
     def deadline_passed(self) -> None:
-        """Hear that it did not come in time."""
+        """Called when the timeout has passed."""
         ...
 
 
 class DeadlineQueue:
-    """Who waits, and until when."""
+    """The pending listeners, and their deadlines."""
 
-    __slots__ = ("_due", "_is_set", "_seconds")
+    __slots__ = ("_due", "_is_scheduled", "_timeout_seconds")
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+        self._timeout_seconds = seconds
         self._due: dict[DeadlineListener, float] = {}
-        self._is_set = False
+        self._is_scheduled = False
 
-    def start(self, one: DeadlineListener) -> None:
-        """Let somebody hear when the time is over."""
-        self._due[one] = time.monotonic() + self._seconds
-        if not self._is_set:
-            self._set(self._seconds)
+    def start(self, listener: DeadlineListener) -> None:
+        """Notify a listener when the timeout has passed, unless it is stopped before."""
+        self._due[listener] = time.monotonic() + self._timeout_seconds
+        if not self._is_scheduled:
+            self._schedule(self._timeout_seconds)
 
-    def stop(self, one: DeadlineListener) -> None:
-        """Forget somebody who has got what it waited for, or waits no more."""
-        self._due.pop(one, None)
+    def stop(self, listener: DeadlineListener) -> None:
+        """Remove a listener, if it is still in the queue."""
+        self._due.pop(listener, None)
 
-    def _set(self, seconds: float) -> None:
-        self._is_set = True
-        asyncio.get_running_loop().call_later(seconds, self._ring)
+    def _schedule(self, seconds: float) -> None:
+        self._is_scheduled = True
+        asyncio.get_running_loop().call_later(seconds, self._notify_due)
 
-    def _ring(self) -> None:
-        """Tell everybody whose time is over, and come again for the first of the others."""
-        self._is_set = False
+    def _notify_due(self) -> None:
+        """Notify the listeners that are due, and schedule the timer for the next one."""
+        self._is_scheduled = False
         now = time.monotonic()
         try:
             while self._due:
@@ -53,5 +53,5 @@ class DeadlineQueue:
                 del self._due[first]
                 first.deadline_passed()
         finally:
-            if self._due and not self._is_set:
-                self._set(max(0.0, next(iter(self._due.values())) - now))
+            if self._due and not self._is_scheduled:
+                self._schedule(max(0.0, next(iter(self._due.values())) - now))

@@ -1,7 +1,7 @@
-"""How much somebody may cost: a bucket of tokens each, refilled at a steady rate.
+"""Rate limits, pacing, and fair concurrency between callers.
 
-What is refused is never remembered for long, so without this whoever is refused in a loop would
-turn every request into a question to the API server.
+Denials are not cached for long. Without a rate limit a caller that is denied in a loop would waiter
+every request into a review at the API server.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from proxy.core.errors import TooManyRequests
 
 
 class CallPacer:
-    """Says how long the next call has to wait."""
+    """Spaces calls at a sustained rate, after a burst."""
 
     def __init__(self, per_second: float, burst: int, clock: Callable[[], float]) -> None:
         self._seconds_each = 1 / per_second
@@ -26,96 +26,96 @@ class CallPacer:
         self._next = clock() - self._burst_seconds
 
     def delay(self) -> float:
-        """Take the next turn, and return how many seconds it is away."""
+        """Reserve the next slot, and return the seconds until it."""
         now = self._clock()
-        turn = max(self._next, now - self._burst_seconds)
-        self._next = turn + self._seconds_each
-        return max(0.0, turn - now)
+        slot = max(self._next, now - self._burst_seconds)
+        self._next = slot + self._seconds_each
+        return max(0.0, slot - now)
 
 
 class FairSemaphore:
-    """Lets so many in at a time; who waits longest among the callers' first ones comes next."""
+    """Bounds concurrency, and serves waiting callers round-robin, each in FIFO order."""
 
     def __init__(self, places: int) -> None:
         self._free = places
-        # In the order of their turns. A caller is in it only while somebody waits in its line.
-        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        # In round-robin order. A caller has an entry only while it has waiters.
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
     async def slot(self, caller: str) -> AsyncIterator[None]:
-        """Wait for a place and hold it for the time of the context."""
-        await self._enter(caller)
+        """Acquire a slot, and hold it for the duration of the context."""
+        await self._acquire(caller)
         try:
             yield
         finally:
-            self._leave()
+            self._release()
 
-    async def _enter(self, caller: str) -> None:
+    async def _acquire(self, caller: str) -> None:
         if self._free:
             self._free -= 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(caller, deque()).append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(caller, deque()).append(waiter)
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if not turn.cancelled():
-                self._leave()  # The place was given in the very moment its owner gave up.
+            if not waiter.cancelled():
+                self._release()  # The slot was granted just before the cancellation.
             raise
 
-    def _leave(self) -> None:
-        """Give the place to the next in turn, or keep it free if nobody waits."""
-        while self._lines:
-            caller, line = next(iter(self._lines.items()))
-            turn = line.popleft()
-            del self._lines[caller]
-            if line:
-                self._lines[caller] = line  # behind every other caller
-            if not turn.cancelled():
-                turn.set_result(None)
+    def _release(self) -> None:
+        """Pass the slot to the next waiter, or free it if there is none."""
+        while self._queues:
+            caller, queue = next(iter(self._queues.items()))
+            waiter = queue.popleft()
+            del self._queues[caller]
+            if queue:
+                self._queues[caller] = queue  # move behind every other caller
+            if not waiter.cancelled():
+                waiter.set_result(None)
                 return
         self._free += 1
 
 
-# Whoever has one IPv6 address has its whole network.
-_HOST_BITS = 64
+# A client with one IPv6 address usually controls its whole /64 network.
+_IPV6_HOST_BITS = 64
 
 
 def address_key(address: str) -> str:
-    """Return what counts as one address. A client of a socket for both IPs is an IPv4 one."""
+    """Return the key of an address: IPv6 by /64 network, IPv4-mapped addresses as IPv4."""
     if ":" not in address:
         return address
     parsed = IPv6Address(address)
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
-    return f"{int(parsed) >> _HOST_BITS:x}"
+    return f"{int(parsed) >> _IPV6_HOST_BITS:x}"
 
 
-_REMEMBERED_NAMES = 10_000
+_MAX_BUCKETS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """Questions per second in the long run, and at once after a quiet time."""
+    """The sustained rate per second, and the burst."""
 
     per_second: float = 100.0
     burst: float = 2500.0
 
 
 class KeyedTokenBucket:
-    """One bucket per name."""
+    """One token bucket per name, refilled at a steady rate."""
 
     def __init__(self, rate_limit: RateLimit, clock: Callable[[], float], *, refusal: str) -> None:
-        """`refusal` is what somebody with an empty bucket is told."""
+        """`refusal` is the message of the 429 for an empty bucket."""
         self._rate_limit = rate_limit
         self._clock = clock
         self._refusal = refusal
-        # What a bucket held, and when. A forgotten name starts with a full one; to be forgotten
-        # it takes ten thousand others.
-        self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_REMEMBERED_NAMES)
+        # The level of a bucket, and when it was set. An evicted name starts with a full bucket,
+        # but its eviction takes ten thousand other names.
+        self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_MAX_BUCKETS)
 
     def take(self, name: str) -> None:
-        """Take one token, or refuse with the time after which there is one."""
+        """Take one token, or raise TooManyRequests with Retry-After."""
         level, now = self._level(name)
         if level < 1:
             self._buckets[name] = (level, now)
@@ -123,7 +123,7 @@ class KeyedTokenBucket:
         self._buckets[name] = (level - 1, now)
 
     def refund(self, name: str) -> None:
-        """Put a token back that was spent for nothing."""
+        """Return a token whose request turned out not to count."""
         level, now = self._level(name)
         self._buckets[name] = (min(self._rate_limit.burst, level + 1), now)
 

@@ -1,7 +1,7 @@
-"""Work that outlives the function that started it, owned in one place and ended together.
+"""A set of tasks that outlive the functions that started them, with one owner.
 
 A TaskGroup would cancel every request when one task fails. Here a failure is reported and the
-others go on; `stop` ends them all.
+other tasks continue; `stop` cancels them all.
 """
 
 import asyncio
@@ -14,57 +14,57 @@ Failure = Callable[[BaseException], None]
 
 
 class TaskSet:
-    """Every task of one owner."""
+    """The tasks of one owner."""
 
     def __init__(self, on_failure: Failure) -> None:
         self._running: set[asyncio.Task[Any]] = set()
         self._on_failure = on_failure
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine as a task; its failure is reported even if nobody awaits it."""
+        """Run a coroutine as a task; its failure is reported even if it is not awaited."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_done)
         return task
 
     def start_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that nobody awaits."""
-        self.start(coroutine)  # type: ignore[unused-awaitable]  # held by us until it ends
+        """Run a coroutine as a task that is not awaited."""
+        self.start(coroutine)  # type: ignore[unused-awaitable]  # `_running` holds it
 
     def start_eager(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
-        """Run a coroutine up to its first real wait, and the rest as a task, if there is a rest.
+        """Run a coroutine up to its first suspension, and the rest as a task, if there is a rest.
 
-        A request whose answers are all at hand finishes here and costs no task. Until its first
-        wait the coroutine runs outside any task, so what needs one (a timeout) must start its own,
-        and what it raises is raised here.
+        A request that never has to wait finishes here and costs no task. Until its first
+        suspension the coroutine runs outside any task. So code that needs a task (a timeout) must
+        start its own, and exceptions are raised here.
         """
         try:
             awaited = coroutine.send(None)
         except StopIteration:
             return None
-        return self.start(_Rest(coroutine, awaited))
+        return self.start(_Continuation(coroutine, awaited))
 
     async def stop(self) -> None:
-        """Cancel what still runs and wait for its end, and for the end of what that starts."""
+        """Cancel all tasks and wait for them, and for the tasks that they start meanwhile."""
         while self._running:
             running = list(self._running)
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
-            # Done callbacks take ended tasks out of the set, in the loop's next turn.
+            # Done callbacks remove ended tasks from the set in the next loop iteration.
             await asyncio.sleep(0)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(error)
 
 
-class _Rest(Coroutine[Any, Any, T]):
-    """The rest of a coroutine that already waits for something.
+class _Continuation(Coroutine[Any, Any, T]):
+    """The rest of a coroutine that is already suspended.
 
-    A class and not a generator, because a task that is cancelled before its first step must still
-    cancel the coroutine at its wait: a generator that never ran would only be thrown away.
+    A class and not a generator: a task that is cancelled before its first step must still cancel
+    the suspended coroutine. A generator that never ran would only be discarded.
     """
 
     __slots__ = ("_awaited", "_coroutine", "_is_resumed")
@@ -75,25 +75,25 @@ class _Rest(Coroutine[Any, Any, T]):
         self._is_resumed = False
 
     def send(self, value: Any) -> Any:
-        """First give the task what to wait for; afterwards go on."""
+        """Return the pending awaitable first; afterwards resume the coroutine."""
         if not self._is_resumed:
             self._is_resumed = True
             return self._awaited
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Pass on what the wait ended with, a cancellation too."""
+        """Raise an exception, or a cancellation, in the coroutine."""
         self._is_resumed = True
         try:
             return self._coroutine.throw(*error)
         finally:
-            # The error's traceback names this frame: a cycle that would keep all that the request
-            # holds until the garbage collector comes.
+            # The error's traceback refers to this frame. The cycle would retain everything that the
+            # request holds until a garbage collection.
             del error
 
     def close(self) -> None:
-        """Give up."""
+        """Close the coroutine."""
         self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, T]:
-        raise TypeError("only a task goes on with a coroutine")
+        raise TypeError("only a task can continue this coroutine")

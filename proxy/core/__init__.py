@@ -1,4 +1,4 @@
-"""Every decision, as pure functions: no sockets, no clock, no files, no logs.
+"""Decisions as pure functions: no sockets, no clock, no files, no logs.
 
-Whatever arrives here is plain values; whatever leaves is a frozen value or a Refusal.
+Inputs are plain values. Results are frozen values, or a StatusError is raised.
 """

@@ -1,6 +1,6 @@
-"""Every refusal a client can be told about, with its code and reason.
+"""Errors that a client can receive, with their status codes and reasons.
 
-A refusal is raised wherever it is found out and becomes a response in `pipeline.py` only.
+A status error is raised where it is detected. Only the pipeline turns one into a response.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
 
 class StatusError(Exception):
-    """A request is answered by us, with a Status, and does not reach the API server."""
+    """An error response of the proxy itself: the request does not reach the API server."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"
     is_plain_text: ClassVar[bool] = False
-    """The API server says this in text, not in a Status."""
+    """Whether the body is plain text, as kube-apiserver's is for this error, and not a Status."""
     forbids_guessing: ClassVar[bool] = True
-    """The answer carries `nosniff`."""
+    """Whether the response has `X-Content-Type-Options: nosniff`."""
     upstream_code = 0
-    """What the API server had answered, if it had: the client is told something else."""
+    """The code of the API server's response that this error replaces; 0 if there was none."""
     failed_check = ""
     """The access check that failed first, for the audit event."""
 
@@ -38,42 +38,42 @@ class StatusError(Exception):
 
 
 class InternalError(StatusError):
-    """A bug of ours, told without its insides."""
+    """A bug in the proxy. The message contains no internals."""
 
 
 class AuditUnavailable(StatusError):
-    """What the request does could not be written down, so it is not done."""
+    """The audit event could not be stored, so the request is not carried out."""
 
     def __init__(self) -> None:
         super().__init__("failed to store audit event")
 
 
 class RequestInfoError(StatusError):
-    """The API server cannot tell what the request does, and says so before it asks who calls."""
+    """kube-apiserver cannot parse the request info; it fails so before authentication."""
 
     is_plain_text: ClassVar[bool] = True
 
 
 class BadRequest(StatusError):
-    """The request itself is malformed or asks for something we never forward."""
+    """The request is malformed, or of a kind that the proxy never forwards."""
 
     code: ClassVar[int] = 400
     reason: ClassVar[str] = "BadRequest"
 
 
 class TargetTooLong(StatusError):
-    """The request target is longer than any that is read."""
+    """The request target exceeds the length limit."""
 
     code: ClassVar[int] = 414
     reason: ClassVar[str] = "RequestURITooLong"
 
 
 class ReviewRejected(BadRequest):
-    """No access review of the request can be made; this says nothing about the API server."""
+    """No access review can be created for the request. Not evidence of an API server failure."""
 
 
 class Unauthorized(StatusError):
-    """Nobody was authenticated. The text is the API server's: one word, no hint."""
+    """Authentication failed. The message is kube-apiserver's and gives no hint."""
 
     code: ClassVar[int] = 401
     reason: ClassVar[str] = "Unauthorized"
@@ -84,9 +84,9 @@ class Unauthorized(StatusError):
 
 
 class TokenTooLarge(StatusError):
-    """The token is larger than any that is reviewed.
+    """The token exceeds the size that is reviewed.
 
-    Not a 401: clients throw their token away on one, and try again with the same.
+    Not a 401: a client discards its token on 401 and retries with the same one.
     """
 
     code: ClassVar[int] = 431
@@ -94,50 +94,50 @@ class TokenTooLarge(StatusError):
 
 
 class Forbidden(StatusError):
-    """The caller is known and may not do this. Details name the resource that was denied."""
+    """The authenticated caller lacks permission. Details name the denied resource."""
 
     code: ClassVar[int] = 403
     reason: ClassVar[str] = "Forbidden"
 
 
 class TooManyRequests(StatusError):
-    """We protect ourselves or the API server; the client may come again."""
+    """A rate limit protects the proxy or the API server; the client may retry."""
 
     code: ClassVar[int] = 429
     reason: ClassVar[str] = "TooManyRequests"
 
 
 class BadGateway(StatusError):
-    """The API server broke off after it may have acted: never safe to repeat for the client."""
+    """The connection broke after the API server may have acted, so a retry is never safe."""
 
     code: ClassVar[int] = 502
     reason: ClassVar[str] = "InternalError"
 
 
 class UpstreamUnavailable(StatusError):
-    """The API server could not be asked at all, so nothing happened there."""
+    """The request could not be sent to the API server, so it had no effect there."""
 
     code: ClassVar[int] = 503
     reason: ClassVar[str] = "ServiceUnavailable"
 
 
 class ProxyCredentialRejected(UpstreamUnavailable):
-    """The API server answered 401, perhaps about us and not about the client, who is told a 503."""
+    """The API server returned 401, possibly for the proxy's own credential. The client gets 503."""
 
     upstream_code = 401
 
 
 class GatewayTimeout(StatusError):
-    """The API server did not answer in time; it may still act."""
+    """The API server did not respond in time; it may still act."""
 
     code: ClassVar[int] = 504
     reason: ClassVar[str] = "Timeout"
 
 
 class OperatorError(Exception):
-    """Something that whoever runs us can mend; the message is meant for a person as it stands."""
+    """An error that the operator can fix. The message is shown to the operator unchanged."""
 
     @property
     def lines(self) -> list[str]:
-        """What to tell, a line for each thing that is wrong."""
+        """The lines to print, one for each fault."""
         return [str(self)]

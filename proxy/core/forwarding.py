@@ -1,8 +1,8 @@
-"""Which headers cross the proxy, each way.
+"""Headers that cross the proxy, in both directions.
 
-Outgoing heads are built from empty: what may pass is copied, what is ours is added last, and
-nothing runs afterwards that could remove a line. So a client that names our headers in its
-`Connection` header only loses headers of its own.
+Outgoing heads are built from empty. Permitted lines are copied, and the proxy's own lines are
+added last. Nothing runs afterwards that could remove a line. So a client that lists the proxy's
+headers in its `Connection` header only loses headers of its own.
 """
 
 import re
@@ -27,10 +27,10 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-_NEVER_RETURNED = _HOP_BY_HOP | {b"audit-id"}
-# Not copied from a client, whoever it is: they carry an identity, or belong to this hop alone, or
-# are looked at one by one.
-_SPECIAL = _HOP_BY_HOP | {
+_DROPPED_RESPONSE_HEADERS = _HOP_BY_HOP | {b"audit-id"}
+# Never copied from any client. They carry an identity, or are hop-by-hop, or `_special_line`
+# decides about each.
+_SPECIAL_HEADERS = _HOP_BY_HOP | {
     b"audit-id",
     b"authorization",
     b"content-length",
@@ -43,21 +43,21 @@ _SPECIAL = _HOP_BY_HOP | {
 }
 _IDENTITY_PREFIXES = (b"impersonate", b"x-remote-")
 _UNTRUSTED_PREFIXES = (*_IDENTITY_PREFIXES, b"x-forwarded-", b"x-real-ip", b"forwarded")
-# What says who is asking, as the most careless later hop might read it: in any case, with
-# underscores for hyphens, after a bare line feed, and with blanks before it.
-_SAYS_WHO = re.compile(
+# Headers that name a user, as the most lenient later hop might parse them: in any letter case,
+# with underscores for hyphens, after a bare line feed, and with leading whitespace.
+_IDENTITY_HEADER = re.compile(
     rb"\n[ \t]*(?:impersonate|x[-_]remote[-_]|authorization[ \t]*:)", re.IGNORECASE
 )
 
-_UPGRADE = (b"Connection", b"Upgrade")
+_CONNECTION_UPGRADE = (b"Connection", b"Upgrade")
 
 
 class HopContext(NamedTuple):
-    """What is true of one exchange besides its headers.
+    """Properties of one exchange other than its headers.
 
-    `authorization` is our own credential, never the client's. `upgrade` is the protocol to switch
-    to, exactly as the client wrote it, or None for plain HTTP. `trusts_peer` says that the peer's
-    word about where a request came from is taken.
+    `authorization` is the proxy's own credential, never the client's. `upgrade` is the protocol to
+    switch to, exactly as the client wrote it, or None for plain HTTP. `trusts_peer` means that the
+    peer's forwarding headers are trusted.
     """
 
     audit_id: bytes
@@ -70,32 +70,32 @@ class HopContext(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ForwardingRules:
-    """What the configuration adds: another Host, and front-proxy header names (lower case)."""
+    """Configured rules: a replacement Host, and front-proxy header names (lower case) to drop."""
 
     host: bytes | None = None
     dropped_names: frozenset[bytes] = frozenset()
     dropped_prefixes: tuple[bytes, ...] = ()
 
     def forwarded_headers(self, headers: HeaderList) -> bytes:
-        """Return the lines that cross the proxy, of a client that is not trusted, not chunked."""
-        return _copied(headers, self, trusts_peer=False, is_chunked=False)
+        """Return the lines to forward for an untrusted client whose body is not chunked."""
+        return _encode_forwarded(headers, self, trusts_peer=False, is_chunked=False)
 
 
 NO_RULES = ForwardingRules()
 
 
 class IdentityInvariantError(Exception):
-    """A request is about to leave without its one identity: a bug of ours, so nothing is sent."""
+    """An outgoing request lacks its single identity: a bug in the proxy, so nothing is sent."""
 
 
 class OutboundHeadTemplate(NamedTuple):
-    """The head of a request to the API server, but for its audit id."""
+    """The head of a request to the API server, without its audit id."""
 
     before: bytes
     after: bytes
 
     def with_audit_id(self, audit_id: bytes) -> bytes:
-        """Return the head of the request that has this id."""
+        """Return the request head with this audit id."""
         return self.before + audit_id + self.after
 
 
@@ -107,7 +107,7 @@ def build_outbound_head(
     *,
     rules: ForwardingRules = NO_RULES,
 ) -> bytes:
-    """Return the head of the request to the API server, with exactly one identity: acting."""
+    """Return the head of the request to the API server, with one identity: the permitted user."""
     return build_outbound_template(first_line, headers, permit, context, rules=rules).with_audit_id(
         context.audit_id
     )
@@ -121,9 +121,9 @@ def build_outbound_template(
     *,
     rules: ForwardingRules = NO_RULES,
 ) -> OutboundHeadTemplate:
-    """Return that head in two parts, for any audit id."""
+    """Return the head of the request to the API server as a template for any audit id."""
     if context.trusts_peer or context.is_chunked:
-        copied = _copied(
+        copied = _encode_forwarded(
             headers, rules, trusts_peer=context.trusts_peer, is_chunked=context.is_chunked
         )
     else:
@@ -141,29 +141,29 @@ def build_outbound_template(
 
 
 def assert_one_identity(head: bytes, permit: Permit, authorization: bytes | None) -> None:
-    """Let a request pass only if it ends in the admitted identity, whole, and names nobody else.
+    """Raise IdentityInvariantError unless a head ends in the permitted user and names no other.
 
-    For use right before the first byte is written, on the very bytes: an error here means nothing
-    was sent. Before the admitted identity stands our own credential, if we have one that travels
-    in a header, and before that nothing that says who is asking.
+    Call it right before the first byte is written, on those very bytes. An error here then means
+    that nothing was sent. The proxy's own credential precedes the permitted user, if it is sent in
+    a header. No line before that may name a user.
     """
     assert_identity_suffix(identity_suffix(permit, authorization), head)
 
 
 def identity_suffix(permit: Permit, authorization: bytes | None) -> bytes:
-    """Return what the head of every request ends in that leaves by this permit."""
+    """Return the bytes that end the head of every request forwarded by this permit."""
     lines, name = permit.impersonation_headers, permit.user.name
     if not name or not lines.startswith(b"Impersonate-User: %b\r\n" % name.encode()):
-        raise IdentityInvariantError("the admitted identity is not whole")
+        raise IdentityInvariantError("the permit lacks the impersonation headers of its user")
     credential = b"" if authorization is None else b"Authorization: %b\r\n" % authorization
     return b"\r\n%b%b\r\n" % (credential, lines)
 
 
 def assert_identity_suffix(ending: bytes, head: bytes) -> None:
-    """Do as `assert_one_identity` does, where the ending is known from an equal request."""
+    """Check the same as `assert_one_identity`, with a suffix cached from an equal request."""
     if not head.endswith(ending):
-        raise IdentityInvariantError("the outgoing request does not carry the admitted identity")
-    if _SAYS_WHO.search(head, 0, len(head) - len(ending)) is not None:
+        raise IdentityInvariantError("the outgoing request does not carry the permitted user")
+    if _IDENTITY_HEADER.search(head, 0, len(head) - len(ending)) is not None:
         raise IdentityInvariantError("the outgoing request carries a second identity")
 
 
@@ -176,39 +176,40 @@ def response_headers(
 ) -> list[Header]:
     """Return the headers of the response to the client: end-to-end ones, in order, all values.
 
-    A Content-Length stays; any other framing is the caller's to add. The audit id goes out once.
+    A Content-Length is kept. The calling function adds any other framing. The audit id is sent
+    once.
     """
     names = [name.lower() for name, _ in headers]
-    dropped = _NEVER_RETURNED
+    dropped = _DROPPED_RESPONSE_HEADERS
     if b"connection" in names:
-        dropped |= _connection_named(headers) - {b"content-length"}
+        dropped |= _connection_options(headers) - {b"content-length"}
     returned = [line for name, line in zip(names, headers, strict=True) if name not in dropped]
     returned.append((b"Audit-Id", audit_id))
     if warning is not None:
         returned.append((b"Warning", b'299 - "%b"' % warning.encode("ascii")))
     if upgrade is not None:
-        returned += (_UPGRADE, (b"Upgrade", upgrade))
+        returned += (_CONNECTION_UPGRADE, (b"Upgrade", upgrade))
     return returned
 
 
 def append_response_headers(lines: bytes, *, audit_id: bytes, warning: str | None) -> bytes:
-    """Return the last lines of a response's head, where all the lines are known to pass.
+    """Return header lines, all known to be forwardable, with the proxy's own lines appended.
 
-    What is added is what `returned_headers` adds.
+    Appends the same lines as `response_headers`.
     """
     lines += b"Audit-Id: %b\r\n" % audit_id
     return lines if warning is None else b'%bWarning: 299 - "%b"\r\n' % (lines, warning.encode())
 
 
 def normalized_header_name(name: bytes) -> bytes:
-    """Return a header name as the most careless later hop might read it."""
+    """Return a header name as the most lenient later hop might parse it."""
     return name.lower().replace(b"_", b"-")
 
 
-def _copied(
+def _encode_forwarded(
     headers: HeaderList, rules: ForwardingRules, *, trusts_peer: bool, is_chunked: bool
 ) -> bytes:
-    """Return the lines of a client that cross the proxy, as they go on the wire."""
+    """Return the client's header lines that are forwarded, encoded for the wire."""
     lines: Sequence[Header] = headers
     names = [normalized_header_name(name) for name, _ in lines]
     if PROTOCOL_HEADER in names:
@@ -216,25 +217,25 @@ def _copied(
         names = [normalized_header_name(name) for name, _ in lines]
     dropped = rules.dropped_names
     if b"connection" in names:
-        dropped |= _connection_named(lines)
+        dropped |= _connection_options(lines)
     prefixes: tuple[bytes, ...] = _IDENTITY_PREFIXES if trusts_peer else _UNTRUSTED_PREFIXES
     prefixes += rules.dropped_prefixes
-    copied = []
+    forwarded = []
     for name, line in zip(names, lines, strict=True):
-        if name in _SPECIAL:
+        if name in _SPECIAL_HEADERS:
             kept = _special_line(line, rules, is_chunked=is_chunked)
             if kept is not None:
-                copied.append(kept)
+                forwarded.append(kept)
         elif name not in dropped and not name.startswith(prefixes):
-            copied.append(line)
-    return encoded_lines(copied)
+            forwarded.append(line)
+    return encoded_lines(forwarded)
 
 
 def _special_line(line: Header, rules: ForwardingRules, *, is_chunked: bool) -> Header | None:
-    """Return the line that frames or routes the request, or None for a header that stays here.
+    """Return the line to forward for a special header, or None if it is dropped.
 
-    No Connection token reaches these: a body without its length would be read as a request. The
-    name must be the exact one, so that a look-alike is dropped.
+    Connection options do not apply to these: a body without its length would be parsed as a
+    request. The name must match exactly, so that look-alikes are dropped.
     """
     exact = line[0].lower()
     if exact == b"host":
@@ -244,7 +245,7 @@ def _special_line(line: Header, rules: ForwardingRules, *, is_chunked: bool) -> 
     return line if exact == PROTOCOL_HEADER else None
 
 
-def _connection_named(headers: Sequence[Header]) -> set[bytes]:
+def _connection_options(headers: Sequence[Header]) -> set[bytes]:
     named: set[bytes] = set()
     for name, value in headers:
         if name.lower() == b"connection":
@@ -253,6 +254,6 @@ def _connection_named(headers: Sequence[Header]) -> set[bytes]:
 
 
 def _forwarded_for(headers: Sequence[Header], context: HopContext) -> bytes:
-    # One line: the API server reads only the first, and our peer must be in it.
-    told = [value for name, value in headers if name.lower() == b"x-forwarded-for" and value]
-    return b", ".join((*told, context.peer_address))
+    # One line: the API server reads only the first, and it must contain the proxy's peer.
+    received = [value for name, value in headers if name.lower() == b"x-forwarded-for" and value]
+    return b", ".join((*received, context.peer_address))

@@ -1,7 +1,7 @@
-"""Moments as text, most of which are in the same second as the one before.
+"""Timestamps formatted as text.
 
-A moment is a number of nanoseconds since 1970, as the clock tells it: a date is made of it only
-where somebody reads it.
+A timestamp is a number of nanoseconds since 1970, as the clock returns it. It is converted to a
+date only for output. Consecutive timestamps are mostly in the same second, so that text is cached.
 """
 
 from datetime import UTC, datetime
@@ -10,9 +10,9 @@ SECOND = 1_000_000_000
 
 
 class SecondFormatter:
-    """Writes moments in UTC down to the whole second; what is below is the caller's to add.
+    """Formats timestamps in UTC and caches the text of the last whole second.
 
-    Writing a moment anew costs as much as everything else about a log line.
+    Formatting one without the cache costs as much as the rest of a log line.
     """
 
     __slots__ = ("_second", "_text")
@@ -22,14 +22,14 @@ class SecondFormatter:
         self._text = ""
 
     def of(self, second: int) -> str:
-        """Return a whole second since 1970, as `2026-11-16T16:00:00`."""
+        """Return the text of a whole second since 1970, such as `2026-11-16T16:00:00`."""
         if second != self._second:
-            moment = datetime.fromtimestamp(second, UTC)
-            self._second, self._text = second, moment.strftime("%Y-%m-%dT%H:%M:%S")
+            date = datetime.fromtimestamp(second, UTC)
+            self._second, self._text = second, date.strftime("%Y-%m-%dT%H:%M:%S")
         return self._text
 
-    def with_milliseconds(self, moment: int) -> str:
-        """Return a moment, as `2026-11-16T16:00:00.123Z`."""
-        second, rest = divmod(moment, SECOND)
+    def with_milliseconds(self, timestamp: int) -> str:
+        """Return the text of a timestamp, such as `2026-11-16T16:00:00.123Z`."""
+        second, rest = divmod(timestamp, SECOND)
         text = self._text if second == self._second else self.of(second)
-        return "%s.%03dZ" % (text, rest // 1_000_000)  # noqa: UP031 - quicker
+        return "%s.%03dZ" % (text, rest // 1_000_000)  # noqa: UP031 - faster

@@ -1,7 +1,8 @@
-"""Values that are too long to be recorded: cut, marked, and told with their length and digest.
+"""Truncation of values that are too long for an audit event.
 
-What counts is the size as written: an escape takes up to six bytes for one byte of a request. A
-text is cut between characters, before it is encoded, so no escape is ever broken.
+A truncated value ends in a marker, and its full length and digest are recorded. The limit applies
+to the encoded size: an escape takes up to six bytes for one byte of a request. A text is cut
+between characters, before it is encoded, so no escape is ever broken.
 """
 
 import json
@@ -13,21 +14,21 @@ from typing import NamedTuple
 from proxy.core.gocompat.json import go_json
 from proxy.core.gocompat.quote import MARKER
 
-_PIECE = 512
-_QUOTES = 2
+_PIECE_LENGTH = 512
+_QUOTE_BYTES = 2
 
 
 class Cut(NamedTuple):
-    """One value that an event holds only in part; the digest identifies the whole."""
+    """A value that an event contains only in part; the digest identifies the full value."""
 
     path: str
-    """Where the value is in the event, such as `requestURI` or `user.groups`."""
+    """The path of the value in the event, such as `requestURI` or `user.groups`."""
     bytes: int
     sha256: str
 
 
 class UnreadableCuts(ValueError):
-    """An annotation that should tell what was cut does not."""
+    """The annotation that lists the truncated values is malformed."""
 
 
 Cuts = tuple[Cut, ...]
@@ -35,35 +36,35 @@ NO_CUTS: Cuts = ()
 
 
 class BoundedText(NamedTuple):
-    """A part of an event as JSON text, and what was cut in it."""
+    """A part of an event as JSON text, and the values that were truncated in it."""
 
     text: str
     cuts: Cuts = NO_CUTS
 
 
 def json_size(text: str) -> int:
-    """Return how many bytes a text takes in an event, without its quotes."""
-    return encoded_size(go_json(text)) - _QUOTES
+    """Return the number of bytes that a text takes in an event, without its quotes."""
+    return encoded_size(go_json(text)) - _QUOTE_BYTES
 
 
 def encoded_size(text: str) -> int:
-    """Return how many bytes a text without surrogates takes in UTF-8."""
+    """Return the number of bytes that a text without surrogates takes in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 def shortened(text: str, most: int, *, size_of: Callable[[str], int] = json_size) -> str:
-    """Return a text whose size, with the marker at its end, is at most `most`."""
+    """Truncate a text so that its size, with the marker at its end, is at most `most`."""
     return longest_prefix(text, most - len(MARKER), size_of) + MARKER
 
 
 def longest_prefix(text: str, most: int, size_of: Callable[[str], int]) -> str:
-    """Return the longest beginning of a text with a size of at most `most`.
+    """Return the longest prefix of a text with a size of at most `most`.
 
-    Sizes must add up: that of a text is the sum of those of its pieces. The cost is that of one
-    encoding of what fits.
+    Sizes must be additive: the size of a text is the sum of the sizes of its pieces. The cost is
+    that of encoding the returned prefix once.
     """
-    for start in range(0, len(text), _PIECE):
-        piece = text[start : start + _PIECE]
+    for start in range(0, len(text), _PIECE_LENGTH):
+        piece = text[start : start + _PIECE_LENGTH]
         size = size_of(piece)
         if size > most:
             sizes = range(1, len(piece) + 1)
@@ -74,44 +75,45 @@ def longest_prefix(text: str, most: int, size_of: Callable[[str], int]) -> str:
 
 
 def cut_of(path: str, whole: str) -> Cut:
-    """Return what is told of a value that was cut."""
-    raw = _comparable(whole)
+    """Return the record of a value that was truncated: its path, length and digest."""
+    raw = _comparable_bytes(whole)
     return Cut(path, len(raw), sha256(raw).hexdigest())
 
 
 def is_cut_from(cut: Cut, whole: str) -> bool:
-    """Return whether a value that another log holds is the whole of one that was cut."""
+    """Return whether a value from another log is the full value of a truncated one."""
     return cut == cut_of(cut.path, whole)
 
 
-def _comparable(text: str) -> bytes:
-    """Return a text in UTF-8, with `?` for what is not text.
+def _comparable_bytes(text: str) -> bytes:
+    """Return a text in UTF-8, with `?` for bytes that were not valid UTF-8.
 
-    It is a surrogate here and U+FFFD in a log of Go. Both become `?`, by the fastest encoder.
+    Such a byte is a surrogate here and U+FFFD in a log written by Go. Both become `?`, by the
+    fastest encoder.
     """
     return text.replace("\ufffd", "?").encode("utf-8", "replace")
 
 
 def cuts_text(cuts: Iterable[Cut]) -> str:
-    """Return cuts as the text of an annotation."""
-    return go_json({one.path: {"bytes": one.bytes, "sha256": one.sha256} for one in cuts})
+    """Return truncated values as the text of an annotation."""
+    return go_json({cut.path: {"bytes": cut.bytes, "sha256": cut.sha256} for cut in cuts})
 
 
 def read_cuts(text: str) -> Mapping[str, Cut]:
-    """Return the cuts that an annotation tells, by their paths, or fail with UnreadableCuts."""
+    """Parse an annotation into truncated values by path, or raise UnreadableCuts."""
     try:
-        told: object = json.loads(text)
+        document: object = json.loads(text)
     except ValueError as error:
         raise UnreadableCuts("not JSON") from error
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         raise UnreadableCuts("not an object")
-    return {path: _read_cut(path, one) for path, one in told.items()}
+    return {path: _parse_cut(path, value) for path, value in document.items()}
 
 
-def _read_cut(path: str, told: object) -> Cut:
-    if not isinstance(told, dict):
+def _parse_cut(path: str, value: object) -> Cut:
+    if not isinstance(value, dict):
         raise UnreadableCuts("not an object")
-    size, digest = told.get("bytes"), told.get("sha256")
+    size, digest = value.get("bytes"), value.get("sha256")
     if not isinstance(size, int) or not isinstance(digest, str):
-        raise UnreadableCuts("without a size or a digest")
+        raise UnreadableCuts("missing size or digest")
     return Cut(path, size, digest)

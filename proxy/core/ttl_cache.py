@@ -1,7 +1,7 @@
-"""A memory with a short life and a bounded size, made to be asked at every request.
+"""A cache with a fixed time to live and a bounded size, fast enough for every request.
 
-All entries live equally long, so the order in which they were learned is the order in which they
-expire, and a plain dictionary keeps it. Asking is one look-up and one look at the clock.
+All entries have the same time to live. So they expire in the order in which they were added, and a
+plain dictionary keeps that order. A lookup is one dictionary access and one clock reading.
 """
 
 from collections.abc import Callable, Hashable
@@ -12,41 +12,41 @@ V = TypeVar("V")
 
 
 class TTLCache(Generic[K, V]):
-    """Values that are forgotten a fixed time after they were learned, or when there are too many.
+    """Values that expire a fixed time after they were added, or are evicted, oldest first.
 
-    Asking never lengthens a life; learning a key again starts a new one.
+    A lookup never extends the time to live. Adding a key again restarts it.
     """
 
-    __slots__ = ("_clock", "_entries", "_most", "_ttl_seconds")
+    __slots__ = ("_clock", "_entries", "_max_entries", "_ttl_seconds")
 
     def __init__(self, most: int, ttl_seconds: float, clock: Callable[[], float]) -> None:
-        self._most = most
+        self._max_entries = most
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._entries: dict[K, tuple[float, V]] = {}
 
     def get(self, key: K) -> V | None:
-        """Return what was learned of a key within its life; None if nothing was."""
+        """Return the value of a key that has not expired, or None."""
         entry = self._entries.get(key)
         return entry[1] if entry is not None and self._clock() < entry[0] else None
 
     def put(self, key: K, value: V) -> None:
-        """Remember a value from now on."""
+        """Add a value, which expires after the time to live."""
         now = self._clock()
         entries = self._entries
-        entries.pop(key, None)  # It goes to the end, where the youngest are.
+        entries.pop(key, None)  # The new entry goes to the end, behind all older ones.
         while entries:
             oldest = next(iter(entries))
-            if len(entries) < self._most and now < entries[oldest][0]:
+            if len(entries) < self._max_entries and now < entries[oldest][0]:
                 break
             del entries[oldest]
         if self._ttl_seconds > 0:
             entries[key] = (now + self._ttl_seconds, value)
 
     def clear(self) -> None:
-        """Forget everything at once."""
+        """Remove all entries."""
         self._entries.clear()
 
     def __len__(self) -> int:
-        """Count what is kept, dead entries that nobody has cleared away among it."""
+        """Return the number of entries, including expired ones that were not removed yet."""
         return len(self._entries)

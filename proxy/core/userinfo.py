@@ -1,4 +1,4 @@
-"""Who someone is: a name, a uid, groups and extras, exactly as Kubernetes carries them."""
+"""User info: a name, a uid, groups and extras, exactly as in Kubernetes' `user.Info`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Extra = tuple[tuple[str, tuple[str, ...]], ...]
-"""Pairs of key and values, sorted by key, each key once: hashable, equal when it means the same.
+"""Pairs of key and values, sorted by key, each key once. Hashable; equal extras compare equal.
 
-Iterate it as `for key, values in identity.extra`; make one with `extra_of`.
+Iterate it as `for key, values in user.extra`; build one with `make_extra`.
 """
 
 NO_EXTRA: Extra = ()
@@ -26,20 +26,20 @@ NODE_NAME_KEY = "authentication.kubernetes.io/node-name"
 _NODE_PREFIX = "system:node:"
 _SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
-# A hundred groups and some. Thousands of identities may be remembered, so they must be small, and
-# many short texts are not: each takes this much besides its letters.
-_MOST_REMEMBERED_BYTES = 8192
-_BYTES_OF_A_TEXT = 49
-_LONGEST_LABEL = 63
+# Enough for about a hundred groups. Thousands of users may be cached, so each must be small. Many
+# short strings are not small: each takes `_STRING_OVERHEAD_BYTES` besides its characters.
+_MAX_CACHED_BYTES = 8192
+_STRING_OVERHEAD_BYTES = 49
+_MAX_LABEL_LENGTH = 63
 LONGEST_SUBDOMAIN = 253
-# The pattern of Kubernetes, written so that no character can be taken in two ways.
+# The pattern of Kubernetes, written so that it never backtracks.
 _LABEL = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+")
 SUBDOMAIN = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+(?:\.[a-z0-9]++(?:-++[a-z0-9]++)*+)*+")
 
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """A user as the API server knows one. Group order and duplicates are kept."""
+    """A user as kube-apiserver represents it. Group order and duplicates are kept."""
 
     name: str
     uid: str = ""
@@ -48,33 +48,33 @@ class UserInfo:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Once, because memories are asked about the same few identities at every request.
+        # Computed once, because caches look up the same few users at every request.
         object.__setattr__(self, "_hash", hash((self.name, self.uid, self.groups, self.extra)))
 
     def __hash__(self) -> int:
-        """Return a number that equal identities share."""
+        """Return the precomputed hash."""
         return self._hash
 
     @property
     def has_only_name(self) -> bool:
-        """Tell whether nothing but a name is set."""
+        """Return whether only the name is set."""
         return not (self.uid or self.groups or self.extra)
 
     @property
     def is_cacheable(self) -> bool:
-        """Tell whether these are few bytes, so that what was decided is worth remembering."""
+        """Return whether the user is small enough for decisions about it to be cached."""
         texts = [self.name, self.uid, *self.groups]
         for key, values in self.extra:
             texts += (key, *values)
-        return len(texts) * _BYTES_OF_A_TEXT + sum(map(len, texts)) <= _MOST_REMEMBERED_BYTES
+        return len(texts) * _STRING_OVERHEAD_BYTES + sum(map(len, texts)) <= _MAX_CACHED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The authenticated client. Only the authentication room makes one.
+    """The authenticated client. Only the authentication package builds one.
 
-    `found_node` is where it runs, found out by us because its token does not say. It decides which
-    modes apply and is no part of who the caller is: nobody is ever shown it.
+    `found_node` is the node of the caller's pod, looked up by the proxy if the token names none.
+    It decides which modes apply. It is not part of the user info and is never sent anywhere.
     """
 
     user: UserInfo
@@ -82,25 +82,25 @@ class Caller:
 
 
 class ServiceAccount(NamedTuple):
-    """The two halves of a service account's username."""
+    """The namespace and name in a service account's username."""
 
     namespace: str
     name: str
 
 
 def make_extra(values_by_key: Mapping[str, Sequence[str]]) -> Extra:
-    """Return extras in their one canonical order, whatever order they came in."""
+    """Return extras in canonical order, whatever their original order."""
     return tuple((key, tuple(values_by_key[key])) for key in sorted(values_by_key))
 
 
 def is_subdomain(text: str) -> bool:
-    """Tell whether a text is a DNS-1123 subdomain of legal length."""
-    # The length comes first: it also bounds what the pattern can cost on hostile input.
+    """Return whether a text is a DNS-1123 subdomain of legal length."""
+    # The length is checked first: it also bounds the cost of the pattern on hostile input.
     return len(text) <= LONGEST_SUBDOMAIN and SUBDOMAIN.fullmatch(text) is not None
 
 
 def node_name(username: str) -> str | None:
-    """Return the node a username stands for, or None when it is not a node.
+    """Return the node that a username denotes, or None if it denotes no node.
 
     The name must be valid: `system:node:Node_1` is an ordinary user.
     """
@@ -111,28 +111,28 @@ def node_name(username: str) -> str | None:
 
 
 def service_account(username: str) -> ServiceAccount | None:
-    """Return the service account a username stands for, or None when it is not one.
+    """Return the service account that a username denotes, or None if it denotes none.
 
     Both halves must be valid: `system:serviceaccount:a:B` is an ordinary user.
     """
     if not username.startswith(_SERVICE_ACCOUNT_PREFIX):
         return None
     namespace, _, name = username[len(_SERVICE_ACCOUNT_PREFIX) :].partition(":")
-    if len(namespace) > _LONGEST_LABEL or _LABEL.fullmatch(namespace) is None:
+    if len(namespace) > _MAX_LABEL_LENGTH or _LABEL.fullmatch(namespace) is None:
         return None
-    # A second colon would be left in the name, which no subdomain contains.
+    # A second colon would remain in the name, and no subdomain contains one.
     return ServiceAccount(namespace, name) if is_subdomain(name) else None
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
-    """Return the groups every service account of a namespace is in."""
+    """Return the groups of every service account in a namespace."""
     return (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
 
 
 def with_authenticated(groups: Sequence[str]) -> tuple[str, ...]:
-    """Add `system:authenticated` as the API server does after a successful login.
+    """Return groups with `system:authenticated`, as kube-apiserver adds it on authentication.
 
-    Neither twice, nor beside `system:unauthenticated`.
+    It is added neither twice nor alongside `system:unauthenticated`.
     """
     if AUTHENTICATED in groups or UNAUTHENTICATED in groups:
         return tuple(groups)
@@ -140,17 +140,17 @@ def with_authenticated(groups: Sequence[str]) -> tuple[str, ...]:
 
 
 def authenticated_groups(username: str, groups: Sequence[str]) -> tuple[str, ...]:
-    """Return the groups of somebody who has logged in, as the API server completes them.
+    """Return the groups of an authenticated user, completed as kube-apiserver does.
 
-    Whoever is called `system:anonymous` is not thereby authenticated.
+    A user named `system:anonymous` does not get `system:authenticated`.
     """
     return tuple(groups) if username == ANONYMOUS else with_authenticated(groups)
 
 
 def with_implied_groups(username: str, groups: Sequence[str]) -> tuple[str, ...]:
-    """Add the group that says whether an impersonated user counts as logged in.
+    """Return groups with the one that marks an impersonated user as authenticated or not.
 
-    An explicit `system:authenticated` beside `system:anonymous` is kept, as natively.
+    An explicit `system:authenticated` of `system:anonymous` is kept, as kube-apiserver does.
     """
     if username != ANONYMOUS:
         return with_authenticated(groups)

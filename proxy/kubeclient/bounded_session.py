@@ -1,7 +1,7 @@
-"""Client sessions for the proxy's own calls: what a peer may send in answer to one call is bounded.
+"""Client sessions for the proxy's own calls, with a bound on the size of each response.
 
 aiohttp bounds one header line and the number of lines. It does not bound the bytes of a body, the
-number of informational (1xx) responses, or responses that arrive while no call is under way.
+number of informational (1xx) responses, or responses that arrive while no call is in progress.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ from aiohttp.streams import StreamReader
 
 _SWITCHING_PROTOCOLS = 101
 _FIRST_FINAL_STATUS = 200
-# Go's client takes as many before it gives up.
-_MOST_INFORMATIONAL = 5
+# The limit of Go's client.
+_MAX_INFORMATIONAL = 5
 
 
 class ResponseTooLarge(aiohttp.ClientError):
-    """The peer sent more in answer to one call than it may."""
+    """The peer exceeded a response limit."""
 
 
 def bounded_session(
     *, answer_bytes: int, connections: int, timeout: aiohttp.ClientTimeout | None = None
 ) -> aiohttp.ClientSession:
-    """Return a session that reads at most `answer_bytes` for each call; 0 connections: any number.
+    """Return a session that reads at most `answer_bytes` per call; 0 connections: no limit.
 
-    It follows nothing of the environment (proxies, .netrc), keeps no cookies and decompresses
-    nothing: a compressed answer could be a thousand times larger than its bytes on the wire.
+    It ignores the environment (proxies, .netrc), keeps no cookies and decompresses nothing. A
+    decompressed response could be a thousand times larger than its bytes on the wire.
     """
     return aiohttp.ClientSession(
         connector=_BoundedConnector(answer_bytes, connections),
@@ -41,7 +41,7 @@ def bounded_session(
 
 
 class _BoundedConnector(aiohttp.TCPConnector):
-    """Makes connections whose answers are bounded."""
+    """Opens connections whose responses are bounded."""
 
     def __init__(self, answer_bytes: int, connections: int) -> None:
         super().__init__(limit=connections)
@@ -51,26 +51,26 @@ class _BoundedConnector(aiohttp.TCPConnector):
 
 
 class _BoundedResponses(ResponseHandler):
-    """Reads the responses of one connection; a peer that sends too much is cut off."""
+    """Reads the responses of one connection, and aborts it if the peer sends too much."""
 
     def __init__(self, *, answer_bytes: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._answer_bytes = answer_bytes
         self._bytes_left = 0
         self._informational_left = 0
-        self._is_answered = True
+        self._has_response = True
 
     def set_response_params(self, **options: object) -> None:
-        """Begin a call: the library tells how its response is to be read."""
+        """Called when a call begins, with the library's options for its response."""
         self._bytes_left = self._answer_bytes
-        self._informational_left = _MOST_INFORMATIONAL
-        self._is_answered = False
-        super().set_response_params(**options)  # type: ignore[arg-type] # handed on as they are
+        self._informational_left = _MAX_INFORMATIONAL
+        self._has_response = False
+        super().set_response_params(**options)  # type: ignore[arg-type] # passed on unchanged
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the peer, up to the bound.
+        """Called with bytes of the peer; pass them on up to the bound.
 
-        A call that needs no more than the head, which came within the bound, has been answered.
+        A call that needs only the head has its response, if the head is within the bound.
         """
         left, self._bytes_left = self._bytes_left, self._bytes_left - len(data)
         if self._bytes_left >= 0:
@@ -78,25 +78,25 @@ class _BoundedResponses(ResponseHandler):
             return
         if left > 0:
             super().data_received(data[:left])
-        self._cut_off("the answer is too large")
+        self._abort("the response is too large")
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """Take the head of a response: the library's parser has read one."""
+        """Called with the head of a response that the library's parser has read."""
         code = data[0].code
-        if self._is_answered or code == _SWITCHING_PROTOCOLS:
-            # Kept, it would answer the next call on this connection before that call was made.
-            self._cut_off("a response that no call has asked for")
+        if self._has_response or code == _SWITCHING_PROTOCOLS:
+            # If kept, it would become the response to the next call on this connection.
+            self._abort("a response without a request")
             return
         if code < _FIRST_FINAL_STATUS:
             self._informational_left -= 1
             if self._informational_left < 0:
-                self._cut_off("too many informational responses")
+                self._abort("too many informational responses")
                 return
         else:
-            self._is_answered = True
+            self._has_response = True
         super().feed_data(data, size)
 
-    def _cut_off(self, reason: str) -> None:
+    def _abort(self, reason: str) -> None:
         error = ResponseTooLarge(reason)
         self.set_exception(error)
         if self._payload is not None and not self._payload.is_eof():

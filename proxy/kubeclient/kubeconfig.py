@@ -1,6 +1,6 @@
-"""Where our own identity is written: a kubeconfig, or the pod's service account.
+"""Sources of client credentials: a kubeconfig, or the pod's service account.
 
-kubernetes-asyncio reads both, and runs exec plugins. It reads once; this knows when to read again.
+kubernetes-asyncio reads both once, and runs exec plugins. This module decides when to read again.
 Everything here blocks on files or programs, so it runs in threads.
 """
 
@@ -19,56 +19,56 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import incluster_config
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
-_FAREWELL_SECONDS = 5.0
+_CHILD_EXIT_SECONDS = 5.0
 
 
 def run_in_own_loop(start: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
-    """Run what `start` returns in a loop of its own; for use in a thread.
+    """Run the coroutine of `start` in a new event loop; for use in a thread.
 
-    After that many seconds it is given up with TimeoutError, and programs that it runs are killed.
+    After `seconds` it is cancelled with TimeoutError, and its child processes are killed.
     """
-    with asyncio.Runner(loop_factory=_LoopApart) as runner:
+    with asyncio.Runner(loop_factory=_ChildKillingLoop) as runner:
         runner.run(asyncio.wait_for(start(), seconds))
 
 
-class _LoopApart(asyncio.SelectorEventLoop):
-    """An event loop whose child processes end with it."""
+class _ChildKillingLoop(asyncio.SelectorEventLoop):
+    """An event loop that kills its child processes when it is closed."""
 
     def __init__(self) -> None:
         super().__init__()
         self._children: list[asyncio.SubprocessTransport] = []
 
     async def subprocess_exec(self, *program: Any, **options: Any) -> Any:
-        """Run a program, and remember it."""
+        """Start a child process, and register it."""
         transport, protocol = await super().subprocess_exec(*program, **options)
         self._children.append(transport)
         return transport, protocol
 
     def close(self) -> None:
-        """Kill what still runs, and see it end."""
+        """Kill the running child processes, and wait for their exit."""
         if not self.is_closed():
-            self.run_until_complete(self._end_children())
+            self.run_until_complete(self._kill_children())
         super().close()
 
-    async def _end_children(self) -> None:
+    async def _kill_children(self) -> None:
         for child in self._children:
             child.close()
-        async with asyncio.timeout(_FAREWELL_SECONDS):
+        async with asyncio.timeout(_CHILD_EXIT_SECONDS):
             while any(child.get_returncode() is None for child in self._children):  # noqa: ASYNC110 - a transport has no event for it
                 await asyncio.sleep(0.01)
-        await asyncio.sleep(0)  # their pipes close in the loop's next turn
+        await asyncio.sleep(0)  # their pipes close in the next loop iteration
 
 
-# A plugin is run again this long before what it gave expires: time for some failed runs.
+# A plugin is run again this long before its credential expires. This allows some failed runs.
 _RENEW_BEFORE = timedelta(minutes=1)
 _PLUGIN_SECONDS = 15.0
-# By these a user section says that a program, or an identity provider, has to be asked.
-_PLUGINS = frozenset(("exec", "auth-provider"))
+# The fields of a user section that require a program or an identity provider.
+_PLUGIN_FIELDS = frozenset(("exec", "auth-provider"))
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedKubeconfig:
-    """What was found, and how long it may be used without looking again."""
+    """A loaded configuration, and how long it may be used without reading it again."""
 
     configuration: Configuration
     document: bytes = b""
@@ -78,7 +78,7 @@ class LoadedKubeconfig:
 
 
 class KubeconfigSource:
-    """Reads our identity as often as it is asked, but runs plugins only when it has to."""
+    """Reads a credential on every call, but runs plugins only when necessary."""
 
     def __init__(self, kubeconfig: Path | None, now: Callable[[], datetime]) -> None:
         self._kubeconfig = kubeconfig
@@ -88,46 +88,48 @@ class KubeconfigSource:
         return f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
 
     async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
-        """Return what is written now.
+        """Return the current configuration.
 
-        What a plugin gave `last` is returned again as long as it is good. Raises OSError,
-        ValueError or the library's ConfigException for what cannot be read.
+        A plugin's result `last` is returned again as long as it is valid. Raises OSError,
+        ValueError or the library's ConfigException if the source cannot be read.
         """
         if self._kubeconfig is None:
             return await asyncio.to_thread(_read_pod)
         document = await asyncio.to_thread(self._kubeconfig.read_bytes)
-        if last is not None and last.document == document and self._is_good(last):
+        if last is not None and last.document == document and self._is_valid(last):
             return last
         return await _read_kubeconfig(self._kubeconfig, document)
 
-    def _is_good(self, last: LoadedKubeconfig) -> bool:
-        # Only what a plugin gave is good until it expires; files are simply read again. Without
-        # an expiry it is good until the API server refuses it, as it is for kubectl.
+    def _is_valid(self, last: LoadedKubeconfig) -> bool:
+        # Only a plugin's result is valid until it expires; files are simply read again. Without an
+        # expiry it is valid until the API server rejects it, as for kubectl.
         if not last.uses_exec_plugin:
             return False
         return last.expires is None or self._now() < last.expires - _RENEW_BEFORE
 
 
 def uses_exec_plugin(kubeconfig: Path) -> bool:
-    """Tell whether a program has to be run to know this credential; OSError, ValueError if unsure.
+    """Return whether a program has to be run for this credential.
 
-    Blocks on a file.
+    Raises OSError or ValueError if the file cannot be read or parsed. Blocks on a file.
     """
     try:
-        return not _PLUGINS.isdisjoint(_user(_mapping(kubeconfig.read_bytes())))
+        return not _PLUGIN_FIELDS.isdisjoint(_user(_mapping(kubeconfig.read_bytes())))
     except (AttributeError, KeyError, StopIteration, TypeError) as error:
         raise ValueError("it is not a well-formed kubeconfig") from error
 
 
 def pod_namespace() -> str:
-    """Return the namespace of the pod we run in; OSError outside of one. Blocks on a file."""
+    """Return the namespace of this pod; OSError outside of a pod. Blocks on a file."""
     token_file = Path(incluster_config.SERVICE_TOKEN_FILENAME)
     return token_file.with_name("namespace").read_text(encoding="utf-8").strip()
 
 
 def _read_pod() -> LoadedKubeconfig:
     configuration = Configuration()
-    load = cast("Callable[..., None]", config.load_incluster_config)  # it ships half its types
+    load = cast(
+        "Callable[..., None]", config.load_incluster_config
+    )  # the library is only partly typed
     load(client_configuration=configuration, try_refresh_token=False)
     return LoadedKubeconfig(configuration)
 
@@ -136,17 +138,17 @@ async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> LoadedKubeconfi
     content = await asyncio.to_thread(_mapping, document)
     configuration = Configuration()
     try:
-        # What was read is what is loaded: the file may change at any moment.
+        # Load the bytes that were read, because the file may change at any time.
         loader = KubeConfigLoader(content, config_base_path=str(kubeconfig.parent.absolute()))
         load = partial(loader.load_and_set, configuration)
         await asyncio.to_thread(run_in_own_loop, load, _PLUGIN_SECONDS)
-        uses_exec_plugin = not _PLUGINS.isdisjoint(_user(content))
+        uses_exec_plugin = not _PLUGIN_FIELDS.isdisjoint(_user(content))
     except (AssertionError, AttributeError, KeyError, StopIteration, TypeError) as error:
-        # How the library meets a list where it expects a mapping, and the like.
+        # What the library raises for a list where it expects a mapping, and similar.
         raise ValueError("it is not a well-formed kubeconfig") from error
     except config.ConfigException as error:
         if "invalid args list" in str(error):
-            # The library would show them, and whatever is in them.
+            # The library's message would contain the args, which may include secrets.
             raise ValueError("the args of its plugin are not a list") from None
         raise
     except TimeoutError as error:
@@ -158,7 +160,7 @@ async def _read_kubeconfig(kubeconfig: Path, document: bytes) -> LoadedKubeconfi
 
 
 def _mapping(document: bytes) -> Mapping[str, Any]:
-    # The library fails without words on what is something else.
+    # The library fails without a useful message for other documents.
     try:
         content = yaml.safe_load(document)
     except yaml.YAMLError as error:
@@ -169,21 +171,21 @@ def _mapping(document: bytes) -> Mapping[str, Any]:
 
 
 def _user(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the user section in use, which the library has found before us."""
+    """Return the user section of the current context, which the library has found before."""
     current = content["current-context"]
-    context = next(one["context"] for one in content["contexts"] if one["name"] == current)
+    context = next(entry["context"] for entry in content["contexts"] if entry["name"] == current)
     named = context.get("user")
     users: list[Mapping[str, Any]] = [
-        one["user"] or {} for one in content.get("users") or [] if one["name"] == named
+        entry["user"] or {} for entry in content.get("users") or [] if entry["name"] == named
     ]
     return users[0] if users else {}
 
 
 def _expiry(loader: object, configuration: Configuration) -> datetime | None:
-    """Return when a plugin's token expires, or else its certificate."""
-    told = getattr(loader, "exec_plugin_expiry", None)
-    if isinstance(told, datetime):
-        return told if told.tzinfo else told.replace(tzinfo=UTC)
+    """Return the expiry of a plugin's token, or else of its certificate."""
+    expiry = getattr(loader, "exec_plugin_expiry", None)
+    if isinstance(expiry, datetime):
+        return expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)
     if configuration.api_key or not configuration.cert_file:
         return None
     certificate = x509.load_pem_x509_certificate(Path(configuration.cert_file).read_bytes())

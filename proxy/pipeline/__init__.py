@@ -1,1 +1,1 @@
-"""The request path: every request passes `pipeline.py` from top to bottom."""
+"""The request path: every request is processed by `pipeline.py`, top to bottom."""

@@ -1,7 +1,7 @@
-"""THE REQUEST PATH: what happens to every request, top to bottom, and the only error boundary.
+"""THE REQUEST PATH: the stages of every request, top to bottom, and the only error boundary.
 
-Each stage returns a value that the next one needs. Forwarding takes an Admission, which only the
-decision core makes, so there is no way down that skips the decision.
+Each stage returns a value that the next one needs. Forwarding takes a `Permit`, which only the
+decision core builds, so no path can skip the decision.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ from proxy.wire.exchange import ClientExchange
 
 log = logging.getLogger(__name__)
 
-_MOST_NOTES = 32
+_MAX_NOTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCache:
-    """A walk to the end, and what of it is the same for every equal request of a connection.
+    """Cached results of a request, reused for byte-identical requests on the same connection.
 
-    It permits nothing: who is calling is asked again, and so is whether that caller may.
+    It holds no authority: authentication and authorization are checked again on every use.
     """
 
     request_info: RequestInfo
@@ -56,7 +56,7 @@ class RequestCache:
 
 
 class Pipeline:
-    """The walk of a request through the rooms."""
+    """Runs the stages of every request, and turns errors into responses."""
 
     def __init__(
         self,
@@ -71,23 +71,23 @@ class Pipeline:
         self._recorder = recorder
         self._authenticator = authenticator
         self._in_flight = in_flight
-        # The same for as long as we are: who decides otherwise is another pipeline.
+        # Never replaced: a reload that changes the rules builds a new pipeline.
         self._decisions = decisions
         self.audit_backpressure: BackpressureProtocol | None = None
         self._forwarder = forwarder
         self._tasks = tasks
 
     def handle(self, exchange: ClientExchange) -> None:
-        """Serve a request; at once if nothing has to be waited for."""
+        """Serve a request; without a task if nothing has to be awaited."""
         notes = exchange.request.notes
         if notes is not None:
-            walk = notes.get(self)
-            if isinstance(walk, RequestCache) and self._replay(exchange, walk):
+            cache = notes.get(self)
+            if isinstance(cache, RequestCache) and self._replay(exchange, cache):
                 return
         self._start(exchange, self._serve(exchange))
 
     def reject(self, exchange: ClientExchange, error: StatusError) -> None:
-        """Answer a request that could not even be read."""
+        """Send an error for a request that could not be parsed."""
         self._send_error(exchange, self._begin_audit(exchange, None), error)
 
     def _start(self, exchange: ClientExchange, work: Coroutine[Any, Any, None]) -> None:
@@ -96,10 +96,10 @@ class Pipeline:
             exchange.on_disconnect(task.cancel)
 
     def _replay(self, exchange: ClientExchange, cache: RequestCache) -> bool:
-        """Walk once more, if each answer on the way is at hand; else do nothing and say so.
+        """Serve a request on the fast path; return False, without any effect, if it cannot be.
 
-        The head is equal to one that was walked with, byte for byte, and the caller is the very
-        same value. So all that is left to ask is what time, other requests or a reload may have
+        The head is byte-identical to one that was processed before, and the caller is the same
+        object. So the only checks left are of state that time, other requests or a reload may have
         changed.
         """
         permit = self._cached_permit(cache)
@@ -121,22 +121,22 @@ class Pipeline:
                 is_anonymous = cache.caller.user.name == ANONYMOUS
                 exchange.mark_authenticated(is_anonymous=is_anonymous)
                 self._start(exchange, self._forward(exchange, permit, audit))
-        except TooManyRequests as refusal:
-            # Where it stands on the whole way it is known who is calling, and not more.
+        except TooManyRequests as error:
+            # At this point of the slow path the request info and the caller are known, not more.
             audit.set_request_info(cache.request_info)
             audit.set_caller(cache.caller)
-            self._send_error(exchange, audit, refusal)
+            self._send_error(exchange, audit, error)
         except Exception as error:  # noqa: BLE001 - the boundary, see _fail
             self._fail(exchange, audit, error)
         return True
 
     def _cached_permit(self, cache: RequestCache) -> Permit | None:
-        """Return the permit of an equal request if nothing has changed; None in any doubt."""
+        """Return the permit of an equal request if nothing has changed, else None."""
         if self.audit_backpressure is not None and not self.audit_backpressure.has_capacity():
             return None
         try:
             caller = cache.cached_caller()
-        except Exception:  # noqa: BLE001 - whoever fails here is told so on the whole way
+        except Exception:  # noqa: BLE001 - the slow path fails as well, and reports it
             return None
         return (
             self._decisions.authorizer.reauthorize(cache.decision)
@@ -163,13 +163,13 @@ class Pipeline:
         request = exchange.request
         try:
             audit = self._begin_audit(exchange, request.headers.memoize(client_audit_id))
-        except StatusError as refusal:
-            self.reject(exchange, refusal)
+        except StatusError as error:
+            self.reject(exchange, error)
             return
         try:
             await self._process(exchange, audit)
         except asyncio.CancelledError:
-            # The connection has ended the wait of a caller that is not authenticated.
+            # The connection has cancelled the request of an unauthenticated caller.
             if exchange.error is not None and exchange.is_open:
                 self._send_error(exchange, audit, exchange.error)
             raise
@@ -179,7 +179,7 @@ class Pipeline:
     def _fail(
         self, exchange: ClientExchange, audit: AuditContextProtocol, error: Exception
     ) -> None:
-        """The one boundary: a bug of ours is a 500 and a log line."""
+        """Send the error; an unexpected exception is a bug, logged and sent as 500."""
         if not isinstance(error, StatusError):
             log.error(
                 "request failed", exc_info=error, extra=fields(audit_id=audit.audit_id.decode())
@@ -199,7 +199,7 @@ class Pipeline:
         )
         exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)
         try:
-            request_info = self._whole_action(outline, exchange, audit)
+            request_info = self._complete_request_info(outline, exchange, audit)
         finally:
             audit.set_caller(caller)
         self._in_flight.acquire(exchange, request_info, caller)
@@ -225,10 +225,10 @@ class Pipeline:
         if request.notes is not None and not is_long_running:
             self._update_cache(exchange, request_info, caller, wanted_user)
 
-    def _whole_action(
+    def _complete_request_info(
         self, outline: Outline, exchange: ClientExchange, audit: AuditContextProtocol
     ) -> RequestInfo:
-        """Return all that the request does: long selectors are read for known callers only."""
+        """Return the complete request info; long selectors are parsed after authentication only."""
         if outline.is_whole:
             return outline.request_info
         request, most_terms = exchange.request, self._decisions.selector_terms
@@ -245,7 +245,7 @@ class Pipeline:
         caller: Caller,
         wanted_user: UserInfo | None,
     ) -> None:
-        """Remember a walk that was made to its end, if one like it can be made more easily."""
+        """Cache the results of a forwarded request if equal requests can reuse them."""
         request = exchange.request
         decision = self._decisions.authorizer.reusable_decision(caller, wanted_user, request_info)
         if request.notes is None:
@@ -253,10 +253,10 @@ class Pipeline:
         if decision is None or request.headers.memoize(client_audit_id) is not None:
             request.notes.pop(self, None)
         else:
-            if len(request.notes) >= _MOST_NOTES:
-                request.notes.clear()  # of rooms that a reload has replaced long ago
-            recall_caller = self._authenticator.cached_caller_lookup(exchange.peer, request.headers)
-            request.notes[self] = RequestCache(request_info, caller, recall_caller, decision)
+            if len(request.notes) >= _MAX_NOTES:
+                request.notes.clear()  # entries of components that a reload has replaced
+            cached_caller = self._authenticator.cached_caller_lookup(exchange.peer, request.headers)
+            request.notes[self] = RequestCache(request_info, caller, cached_caller, decision)
 
     def _begin_audit(
         self, exchange: ClientExchange, audit_id: bytes | None
@@ -270,8 +270,8 @@ class Pipeline:
     def _send_error(
         self, exchange: ClientExchange, audit: AuditContextProtocol, error: StatusError
     ) -> None:
-        # Its frames refer to the trail, which refers to the refusal: a cycle that would keep the
-        # head, up to 1 MB, until the garbage collector comes.
+        # The traceback's frames refer to the audit context, which refers to the error. This cycle
+        # would keep the head, up to 1 MB, in memory until the garbage collector runs.
         error.__traceback__ = None
         audit.set_error(error)
         if exchange.has_started:

@@ -1,4 +1,4 @@
-"""What the request path needs of the rooms: each stage as a promise, and no room by its name."""
+"""Protocols of the stages that the pipeline needs; their implementations are in other packages."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,98 +16,98 @@ from proxy.wire.http1.message import RequestHead
 
 
 class AuditContextProtocol(Protocol):
-    """The record of one request; told each fact once, as soon as it is known."""
+    """The record of one request; each fact is set once, as soon as it is known."""
 
     audit_id: bytes
 
     @property
     def observer(self) -> ExchangeObserver | None:
-        """Who is to hear what passes, if anybody."""
+        """Return the observer of the exchange, if any."""
         ...
 
     def set_request_info(self, request_info: RequestInfo) -> None:
-        """Learn what the request does."""
+        """Record the request info."""
         ...
 
     def set_caller(self, caller: Caller) -> None:
-        """Learn who is calling."""
+        """Record the caller."""
         ...
 
     def add_reviews(self, count: int) -> None:
-        """Learn how many reviews the decision took, if it took any."""
+        """Record how many access reviews the decision needed, if any."""
         ...
 
     def set_permit(self, permit: Permit) -> None:
-        """Learn who the request becomes."""
+        """Record the permit, and so the user the request is forwarded as."""
         ...
 
     def set_cached_permit(self, request_info: RequestInfo, caller: Caller, permit: Permit) -> None:
-        """Learn all of that at once."""
+        """Record request info, caller and permit at once."""
         ...
 
     def set_error(self, error: StatusError) -> None:
-        """Learn why the request goes no further."""
+        """Record why the request is rejected."""
         ...
 
     def finish(self, outcome: ExchangeOutcome) -> None:
-        """Learn how it ended, and write it down."""
+        """Record the outcome, and write the record."""
         ...
 
 
 class RecorderProtocol(Protocol):
-    """Keeps the trails."""
+    """Starts the audit contexts."""
 
     @property
     def captures_bodies(self) -> bool:
-        """Tell whether its trails may want to hear what passes."""
+        """Return whether audit contexts may capture bodies."""
         ...
 
     def begin(
         self, request: RequestHead, peer: Peer, audit_id: bytes | None
     ) -> AuditContextProtocol:
-        """Start a trail under the client's id or a new one."""
+        """Start an audit context with the client's audit ID, or a new one."""
         ...
 
 
 class AuthenticatorProtocol(Protocol):
-    """Stage: who is calling?"""
+    """Stage: authenticate the caller."""
 
     async def authenticate(
         self, peer: Peer, headers: HeaderList, *, target: bytes, upgrade: bytes | None
     ) -> Caller:
-        """Return the caller or refuse."""
+        """Return the caller; raise a StatusError if the request is rejected."""
         ...
 
     def cached_caller_lookup(self, peer: Peer, headers: HeaderList) -> Callable[[], Caller | None]:
-        """Return who tells the caller of equal plain requests if nobody has to be asked for it.
+        """Return a function that looks up the caller of a repeated request in the cache.
 
-        It answers None in doubt.
+        It returns None if the request has to be authenticated again.
         """
         ...
 
 
 class InFlightProtocol(Protocol):
-    """Stage: is there a place for one more?"""
+    """Stage: limit the requests in flight."""
 
     def acquire(self, exchange: ClientExchange, request_info: RequestInfo, caller: Caller) -> None:
-        """Take a place until the exchange ends, or refuse."""
+        """Take a slot until the exchange ends; raise a StatusError if there is none."""
         ...
 
 
 class BackpressureProtocol(Protocol):
-    """Stage: can what happens be written down? Comes first: all that follows may be an event."""
+    """Stage: audit backpressure. It comes first, because all later stages may write events."""
 
     def has_capacity(self) -> bool:
-        """Tell whether nobody has to wait."""
+        """Return whether no request has to wait."""
         ...
 
     async def wait(self) -> None:
-        """Return when the request may go on, or refuse."""
+        """Return when the request may proceed; raise a StatusError if it is rejected."""
         ...
 
 
 class AuthorizerProtocol(Protocol):
-    """Stage: may the caller act as that identity, for this action?"""
+    """Stage: authorize the impersonation of the wanted user for this request."""
 
     async def authorize(
         self,
@@ -118,32 +118,32 @@ class AuthorizerProtocol(Protocol):
         is_upgrade: bool,
         witness: AuditContextProtocol,
     ) -> Permit:
-        """Return the permit to forward or refuse."""
+        """Return the permit to forward; raise a StatusError if the request is rejected."""
         ...
 
     def reusable_decision(
         self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
     ) -> ReusableDecision | None:
-        """Return by what an equal plain request can be admitted again, if at all."""
+        """Return the decision that an equal request can reuse, if any; never for an upgrade."""
         ...
 
     def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit to forward if it would come out the same; None in doubt."""
+        """Return the permit for an equal request if a new decision would be the same, else None."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ImpersonationStage:
-    """How requests are judged; replaced as a whole when the rules change."""
+    """How requests are authorized; replaced as a whole when the rules change."""
 
     parse_headers: Callable[[Sequence[Header]], UserInfo | None]
     authorizer: AuthorizerProtocol
     selector_terms: int = DEFAULT_SELECTOR_TERMS
-    """How many requirements and values the selectors of one request may have together."""
+    """The largest total of requirements and values in the selectors of one request."""
 
 
 class ForwarderProtocol(Protocol):
-    """Stage: carry it out."""
+    """Stage: forward the request."""
 
     async def forward(
         self,
@@ -154,7 +154,7 @@ class ForwarderProtocol(Protocol):
         is_long_running: bool,
         refuse: Callable[[StatusError], None],
     ) -> None:
-        """Start relaying; the answer flows without the pipeline."""
+        """Start relaying; the response bypasses the pipeline."""
         ...
 
     def forward_at_once(
@@ -165,5 +165,5 @@ class ForwarderProtocol(Protocol):
         audit_id: bytes,
         refuse: Callable[[StatusError], None],
     ) -> bool:
-        """Start relaying a request that takes not long, unless something has to be waited for."""
+        """Start relaying a short request; return False if something has to be awaited."""
         ...

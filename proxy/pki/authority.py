@@ -1,8 +1,8 @@
-"""Making certificates: an authority of our own, and what it vouches for.
+"""A certificate authority, and the certificates that it issues.
 
-The sandbox mints whole casts with it; `understudy act` and `understudy certificate` what they serve
-by. An authority lives as long as its object: its key is never written, so what it has signed is all
-it will ever sign.
+The sandbox issues the certificates of its users with it. `understudy act` and
+`understudy certificate` issue their serving certificates. The key of an authority is never written,
+so it can sign nothing after its object is gone.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 UID_ATTRIBUTE = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
 CLIENT_USAGE = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER_USAGE = ExtendedKeyUsageOID.SERVER_AUTH
-_LONGEST_COMMON_NAME = 64
+_MAX_COMMON_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """When a certificate holds, counted from the moment it is issued."""
+    """The validity period of a certificate, relative to the time of issue."""
 
     starts_in: timedelta = timedelta(hours=-1)
     lasts: timedelta = 30 * DAY
@@ -56,7 +56,7 @@ class CertificateAuthority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _subject(name)
         certificate = (
-            _draft(self._name, self._name, self._key.public_key(), validity)
+            _builder(self._name, self._name, self._key.public_key(), validity)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
             .add_extension(self._own_key_identifier(), critical=False)
@@ -73,11 +73,11 @@ class CertificateAuthority:
         validity: Validity = USUAL_VALIDITY,
         usages: Sequence[x509.ObjectIdentifier] = (CLIENT_USAGE,),
     ) -> KeyPair:
-        """Certify a user: the name as CN, each group as an O, the uid in its own attribute."""
+        """Issue a user certificate: name as CN, each group as an O, uid in its own attribute."""
         return self._issue(_subject(name, groups, uid), validity=validity, usages=usages)
 
     def issue_node(self, node: str) -> KeyPair:
-        """Certify a kubelet as the Node authorizer expects it."""
+        """Issue a kubelet certificate, as the Node authorizer expects it."""
         return self.issue_client(f"system:node:{node}", groups=("system:nodes",))
 
     def issue_server(
@@ -86,7 +86,7 @@ class CertificateAuthority:
         validity: Validity = USUAL_VALIDITY,
         usages: Sequence[x509.ObjectIdentifier] = (SERVER_USAGE,),
     ) -> KeyPair:
-        """Certify a server for these DNS names and addresses; the first is its CN too, if short."""
+        """Issue a server certificate for DNS names and addresses; the first is the CN, if short."""
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         return self._issue(
             _server_subject(names[0]), validity=validity, usages=usages, extensions=[alternatives]
@@ -104,11 +104,11 @@ class CertificateAuthority:
         extensions: Iterable[x509.ExtensionType] = (),
     ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
-        draft = (
-            _draft(subject, self._name, key.public_key(), validity)
+        builder = (
+            _builder(subject, self._name, key.public_key(), validity)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
-            # Python 3.13 and later refuse a certificate that does not name its issuer's key.
+            # Python 3.13 and later reject a certificate that does not name its issuer's key.
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
                     self._own_key_identifier()
@@ -117,21 +117,21 @@ class CertificateAuthority:
             )
         )
         if usages:
-            draft = draft.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         for extension in extensions:
-            draft = draft.add_extension(extension, critical=False)
-        certificate = draft.sign(self._key, hashes.SHA256())
+            builder = builder.add_extension(extension, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), private_pem(key))
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that nobody but us may read, not even for a moment."""
+    """Write a file that only its owner can read, from its creation on."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600, exist_ok=False)
     path.write_bytes(content)
 
 
-def _draft(
+def _builder(
     subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, validity: Validity
 ) -> x509.CertificateBuilder:
     start = datetime.now(UTC) + validity.starts_in
@@ -151,13 +151,13 @@ def _subject(name: str, groups: Iterable[str] = (), uid: str | None = None) -> x
     attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
     if uid is not None:
         attributes.append(x509.NameAttribute(UID_ATTRIBUTE, uid))
-    # Each attribute is a relative name of its own, as openssl and kubeadm write them.
+    # Each attribute is a separate RDN, as openssl and kubeadm write them.
     return x509.Name([x509.RelativeDistinguishedName([attribute]) for attribute in attributes])
 
 
 def _server_subject(name: str) -> x509.Name:
-    # Clients read the alternative names; a CN is for people, and has room for so much.
-    return _subject(name if len(name) <= _LONGEST_COMMON_NAME else "server")
+    # Clients read the subject alternative names. The CN is informational and of limited length.
+    return _subject(name if len(name) <= _MAX_COMMON_NAME else "server")
 
 
 def _general_name(name: str) -> x509.GeneralName:

@@ -1,4 +1,4 @@
-"""Who may see us, and what is shown of whom: the parts that the admin port is built from."""
+"""Builders for the admin port: metrics authorization, tracing and client gauges."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,35 +24,38 @@ from proxy.wire.exchange import ClientExchange
 
 try:
     VERSION = version("kube-understudy")
-except PackageNotFoundError:  # run from its source
+except PackageNotFoundError:  # run from a source tree
     VERSION = "unknown"
 
 
 class _CurrentReviewer:
-    """Asks with the client that serves in the moment of asking: a reload may bring another."""
+    """Sends reviews with the client that is current at the time of the review.
+
+    A reload may replace the client.
+    """
 
     def __init__(self, client: Callable[[], ApiClient]) -> None:
         self._client = client
 
-    async def owner(self, token: str) -> UserInfo | None:
-        """Return the token's owner, which is one for the API server, as with every component."""
+    async def review_token(self, token: str) -> UserInfo | None:
+        """Return the token's user by a TokenReview for the API server's own audiences."""
         return await KubernetesTokenReviewer(self._client()).review(token)
 
-    async def answer(self, check: AccessCheck) -> CheckResult:
-        """Return what somebody may do."""
+    async def review_access(self, check: AccessCheck) -> CheckResult:
+        """Return the result of a SubjectAccessReview."""
         return await KubernetesAccessReviewer(self._client()).review(check)
 
 
 def build_metrics_authorizer(
     client: Callable[[], ApiClient], *, clock: Callable[[], float]
 ) -> MetricsAuthorizer:
-    """Return who decides about scrapers, asking as the reviewer of the moment."""
-    asking = _CurrentReviewer(client)
-    return MetricsAuthorizer(asking.owner, asking.answer, clock=clock)
+    """Return an authorizer for scrapers that reviews with the current reviewer client."""
+    reviewer = _CurrentReviewer(client)
+    return MetricsAuthorizer(reviewer.review_token, reviewer.review_access, clock=clock)
 
 
 async def start_tracing_from(settings: TracingSettings) -> Tracing | None:
-    """Return what makes spans of requests; None if nobody collects them. TracingError: cannot."""
+    """Return the tracer of requests, or None without a configured collector; TracingError."""
     if settings.endpoint is None:
         return None
     rate = settings.sampling_rate_per_million
@@ -66,21 +69,21 @@ async def start_tracing_from(settings: TracingSettings) -> Tracing | None:
 
 
 def trace_header_injector(tracing: Tracing | None) -> HeadDecorator | None:
-    """Return what tells the API server of a request's span, if there are any."""
+    """Return a decorator that adds the request's span to the upstream head, if tracing is on."""
     if tracing is None:
         return None
 
-    def dress(exchange: ClientExchange, audit_id: bytes, head: bytes, permit: Permit) -> bytes:
+    def inject(exchange: ClientExchange, audit_id: bytes, head: bytes, permit: Permit) -> bytes:
         groups = permit.caller.user.groups
         return tracing.inject_headers((audit_id, id(exchange.request)), head, groups)
 
-    return dress
+    return inject
 
 
 def register_client_gauges(
     metrics: ServingMetrics, listener: Listener, in_flight: MaxInFlightLimiter
 ) -> None:
-    """Let the metrics show who is being served."""
+    """Register the gauges of client connections and of requests in flight."""
 
     def count(kind: ExchangeKind) -> int:
         exchanges = (connection.exchange for connection in listener.connections)

@@ -1,4 +1,4 @@
-"""Settings in, audit backends out; what has not changed stays the backend that it is."""
+"""Builders for the audit backends. A backend whose settings have not changed is reused."""
 
 import logging
 from collections.abc import Callable
@@ -32,9 +32,9 @@ def build_audit_backends(
     *,
     current: tuple[AuditSettings, AuditBackends] | None = None,
 ) -> AuditBackends:
-    """Return where audit events go; whoever is not among the `current` ones is yet to be started.
+    """Return the audit backends; those that are not in `current` have to be started.
 
-    A backend whose file or receiver stays the same goes on, with what it has yet to store.
+    A backend whose file or receiver stays the same is reused, with its queued events.
     """
     old, backends = current or (_NO_BACKENDS, None)
     file, receiver = (backends.log, backends.webhook) if backends else (None, None)
@@ -46,7 +46,7 @@ def build_audit_backends(
 
 
 def apply_buffer_limits(settings: AuditSettings, backends: AuditBackends) -> None:
-    """Hold every backend to what these settings let it keep in memory."""
+    """Apply the buffer limits of these settings to every backend."""
     if backends.log is not None:
         backends.log.backlog.limit(_limits(settings.log))
     if backends.webhook is not None:
@@ -54,7 +54,7 @@ def apply_buffer_limits(settings: AuditSettings, backends: AuditBackends) -> Non
 
 
 def event_limits(settings: AuditSettings) -> EventLimits:
-    """Return how long the values of events may be."""
+    """Return the maximum length of values in events."""
     limits = settings.limits
     return EventLimits(
         uri_bytes=limits.uri_bytes,
@@ -66,7 +66,8 @@ def event_limits(settings: AuditSettings) -> EventLimits:
 
 def _is_same_file(old: AuditLogSettings, new: AuditLogSettings) -> bool:
     if old.path == new.path == STANDARD_OUTPUT:
-        return True  # which has no other settings, and two writers would mix up their lines
+        # Standard output has no other settings, and two writers would interleave their lines.
+        return True
     limits = {"mode": new.mode, "buffer_size": new.buffer_size, "buffer_bytes": new.buffer_bytes}
     return old.model_copy(update=limits) == new
 
@@ -93,10 +94,10 @@ def _open_audit_log(
     def failed(reason: str, error: OSError) -> None:
         metrics.backend_failed("log", reason)
         text = error.strerror or str(error)
-        log.warning("audit file not rotated", extra=fields(step=reason, reason=text))
+        log.warning("audit log not rotated", extra=fields(step=reason, reason=text))
 
-    keeping = RetentionPolicy(settings.max_age_days, settings.max_backups, settings.compress)
-    old_files = LogRetention(path, keeping, when_failed=partial(failed, "tidy"))
+    retention = RetentionPolicy(settings.max_age_days, settings.max_backups, settings.compress)
+    old_files = LogRetention(path, retention, when_failed=partial(failed, "tidy"))
     file = RotatingLogFile(
         path,
         most_bytes=settings.max_size_megabytes * _MEGABYTE,
@@ -104,7 +105,7 @@ def _open_audit_log(
         when_rotation_fails=partial(failed, "rotate"),
     )
     if path != STANDARD_OUTPUT:
-        old_files.apply()  # what a predecessor could not finish
+        old_files.apply()  # finish the work of a previous process
     return file
 
 

@@ -1,4 +1,4 @@
-"""Settings in, the parts of each room out: who is built from what, and nothing that runs."""
+"""Builders that turn settings into components. They start nothing."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ from proxy.telemetry.metrics.impersonation import ImpersonationMetrics, ShadowMe
 
 
 def decision_rules(settings: ImpersonationSettings) -> ImpersonationRules:
-    """Return the switches that change a decision."""
+    """Return the settings that affect an impersonation decision."""
     return ImpersonationRules(
         constrained=settings.constrained,
         legacy=LegacyPolicy(
@@ -76,7 +76,7 @@ def decision_rules(settings: ImpersonationSettings) -> ImpersonationRules:
 
 
 def impersonation_limits(settings: ImpersonationSettings) -> ImpersonationLimits:
-    """Return how much identity one request may ask for."""
+    """Return the limits on the impersonation headers of one request."""
     limits = settings.limits
     return ImpersonationLimits(
         groups=limits.groups,
@@ -94,24 +94,24 @@ _TOO_MANY_REVIEWS = "too many access reviews for this caller, please try again l
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What parts need besides their settings."""
+    """Dependencies of components besides their settings."""
 
     clock: Callable[[], float]
     now: Callable[[], datetime]
     tasks: TaskSet
     client: ApiClient
-    """For our own calls."""
+    """Sends the proxy's own requests, such as reviews."""
     metrics: ImpersonationMetrics
     token_metrics: TokenMetrics
     breaker: CircuitBreaker
-    """Whether access reviews are answered at all; whatever the rules are."""
+    """Fails access reviews at once while the API server does not answer them."""
     shadow_metrics: ShadowMetrics
 
 
 def build_authenticator(
     settings: Settings, context: BuildContext, trust: ClientTrustReloader
 ) -> Authenticator:
-    """Return what finds out who is calling."""
+    """Return the authenticator of callers."""
     reviews = settings.authentication.token_review
     rate_limit = RateLimit(reviews.per_address_per_second, reviews.per_address_burst)
     queue = TokenReviewQueue(
@@ -138,7 +138,7 @@ def build_authenticator(
 
 
 def anonymous_policy(settings: Settings) -> AnonymousPolicy:
-    """Return where nobody in particular may call."""
+    """Return which paths anonymous callers may request."""
     anonymous = settings.authentication.anonymous
     return AnonymousPolicy(anonymous.enabled, frozenset(anonymous.paths))
 
@@ -160,7 +160,7 @@ def trust_sources_from(settings: Settings) -> TrustSourceConfig:
 
 
 def forwarding_rules(trust: ClientTrust) -> ForwardingRules:
-    """Return which headers a client may not send on, besides those that nobody may."""
+    """Return the headers that are dropped in addition to those that are always dropped."""
     if trust.front_proxies is None:
         return NO_RULES
     headers = trust.front_proxies.headers
@@ -171,7 +171,7 @@ def forwarding_rules(trust: ClientTrust) -> ForwardingRules:
 
 
 def build_authorizer(settings: Settings, context: BuildContext) -> ImpersonationAuthorizer:
-    """Return what decides who may act as whom; it remembers nothing yet."""
+    """Return the impersonation authorizer, with empty caches."""
     impersonation = settings.impersonation
     reviews = impersonation.reviews
     rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)
@@ -203,10 +203,10 @@ def build_authorizer(settings: Settings, context: BuildContext) -> Impersonation
 def build_impersonation_stage(
     settings: Settings, authorizer: ImpersonationAuthorizer, context: BuildContext
 ) -> ImpersonationStage:
-    """Return how requests are judged."""
+    """Return the pipeline stage that authorizes impersonation."""
     impersonation = settings.impersonation
-    read_wanted = _wanted_reader(impersonation_limits(impersonation), impersonation.constrained)
-    deciding: Authorizer = authorizer
+    parse_headers = _header_parser(impersonation_limits(impersonation), impersonation.constrained)
+    decider: Authorizer = authorizer
     if impersonation.shadow.enabled:
         shadow = build_shadow(
             impersonation,
@@ -214,23 +214,23 @@ def build_impersonation_stage(
             metrics=context.shadow_metrics,
             tools=ShadowDependencies(context.clock, random.random, context.breaker, context.tasks),
         )
-        deciding = ShadowingAuthorizer(authorizer, shadow)
+        decider = ShadowingAuthorizer(authorizer, shadow)
     if settings.impersonation.bound_pod_lookup:
-        deciding = NodeResolver(deciding, _bound_pods(settings, context))
-    return ImpersonationStage(read_wanted, deciding, settings.serving.limits.selector_terms)
+        decider = NodeResolver(decider, _build_pod_node_resolver(settings, context))
+    return ImpersonationStage(parse_headers, decider, settings.serving.limits.selector_terms)
 
 
 @lru_cache(maxsize=8)
-def _wanted_reader(limits: ImpersonationLimits, constrained: bool) -> ImpersonationHeaderParser:  # noqa: FBT001 - a key
-    """Return the same reader for the same rules.
+def _header_parser(limits: ImpersonationLimits, constrained: bool) -> ImpersonationHeaderParser:  # noqa: FBT001 - a key
+    """Return the same parser for the same rules.
 
-    Connections remember what each reader found in their headers: a new one with every reload would
-    leave its traces there for as long as they stay open.
+    Connections cache results by parser. A new parser with every reload would leave unused entries
+    in these caches for as long as the connections stay open.
     """
     return partial(parse_impersonation_headers, limits=limits, constrained=constrained)
 
 
-def _bound_pods(settings: Settings, context: BuildContext) -> PodNodeResolver:
+def _build_pod_node_resolver(settings: Settings, context: BuildContext) -> PodNodeResolver:
     reviews = settings.impersonation.reviews
     rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)
     return PodNodeResolver(
@@ -244,7 +244,10 @@ def _bound_pods(settings: Settings, context: BuildContext) -> PodNodeResolver:
 
 
 def base_restrictions(settings: Settings) -> IdentityRestrictions:
-    """Return what holds for every identity, but for our own name: the API server tells that."""
+    """Return the restrictions of every impersonation, without the proxy's own user names.
+
+    The API server returns these names later.
+    """
     return IdentityRestrictions(
         protected_groups=frozenset(settings.impersonation.protected_groups),
         adds_original_user=settings.upstream.original_user_extra,
@@ -261,7 +264,7 @@ def _extra_policy(settings: Settings) -> ExtraPolicy | None:
 
 
 def certificate_files(settings: Settings) -> CertificateFiles:
-    """Return where what clients meet in the handshake is read from."""
+    """Return the files that the TLS handshake with clients uses."""
     return CertificateFiles(
         settings.serving.certificate_file,
         settings.serving.key_file,
@@ -270,7 +273,7 @@ def certificate_files(settings: Settings) -> CertificateFiles:
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
-    """Return what clients are held to."""
+    """Return the limits of client connections."""
     limits = settings.serving.limits
     return ConnectionLimits(
         handshake_seconds=limits.handshake_timeout_seconds,
@@ -290,19 +293,19 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
 
 
 def files_beside_clients(settings: Settings) -> int:
-    """Return how many files the admin port and reviews may need at a time."""
+    """Return how many file descriptors the admin port and reviews may need concurrently."""
     impersonation = settings.impersonation
     return (
         settings.admin.limits.connections
         + settings.authentication.token_review.in_flight
-        # Reviews and look-ups of pods have a limit each, of the same number.
+        # Access reviews and pod lookups have a limit each, with the same value.
         + impersonation.reviews.in_flight * 2
         + impersonation.shadow.in_flight
     )
 
 
 def drain_times(settings: Settings) -> DrainTimes:
-    """Return how long each part of a shutdown takes."""
+    """Return the duration of each phase of a shutdown."""
     shutdown = settings.serving.shutdown
     return DrainTimes(
         shutdown.delay_seconds, shutdown.watch_window_seconds, shutdown.grace_period_seconds
@@ -316,10 +319,10 @@ def build_shadow(
     metrics: ShadowMetrics,
     tools: ShadowDependencies,
 ) -> ShadowEvaluator:
-    """Return what judges by these settings.
+    """Return the evaluator that applies these settings in shadow mode.
 
-    Client and breaker are shared with real decisions. A failure here cannot open the breaker: a
-    probe does, which asks for neither.
+    Client and breaker are shared with real decisions. A failed shadow review alone cannot open the
+    breaker: only a failed probe does, and a probe is part of neither kind of decision.
     """
     reviews, limits = settings.reviews, settings.shadow
     rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)

@@ -1,8 +1,8 @@
-"""Everything that is built from one state of the config file, so that it can be replaced as one.
+"""The components built from one state of the config file, replaced together on a reload.
 
-A request is served by one generation from its head to its end. A part is kept when nothing that it
-is built from has changed; otherwise a new one is built beside it, and whatever can fail has failed
-before anything of the old one is touched.
+One generation of components serves a request from its head to its end. A component is reused if
+nothing that it is built from has changed. Otherwise a new one is built alongside the old one.
+Every step that can fail is done before any old component is changed.
 """
 
 import asyncio
@@ -58,14 +58,14 @@ from proxy.upstream.session import UpstreamSession, open_session
 
 
 class NullSink:
-    """Takes the events of requests that were begun before auditing was switched off."""
+    """Discards the events of requests that began before auditing was switched off."""
 
     def write(self, line: bytes) -> None:
-        """Forget it."""
+        """Discard an event."""
 
 
 class MetricsSet:
-    """What is counted, whichever generation counts it; each series is registered once."""
+    """All metrics, shared by every generation; each series is registered once."""
 
     def __init__(self, *, kep_names: bool) -> None:
         self.registry = CollectorRegistry()
@@ -83,7 +83,7 @@ class MetricsSet:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The parts that serve by one state of the config file."""
+    """The components of one state of the config file."""
 
     settings: Settings
     upstream: UpstreamSession
@@ -99,7 +99,7 @@ class Components:
 
 
 class ComponentFactory:
-    """Builds generations, and has what all of them share."""
+    """Builds generations of components, and owns the state that all of them share."""
 
     def __init__(
         self, counters: MetricsSet, clocks: Clocks, *, tasks: TaskSet, on_failure: Failure
@@ -108,8 +108,8 @@ class ComponentFactory:
         self.clocks = clocks
         self.tasks = tasks
         self._on_failure = on_failure
-        # One for all generations: events of a request that lasts follow the sink of the moment,
-        # so that a backend which is gone is not written to.
+        # Shared by all generations: events of a long-running request go to the current sink, so
+        # that a backend which was closed is not written to.
         self.state = AuditState(
             NullSink(),
             AuditPolicy([]),
@@ -120,22 +120,22 @@ class ComponentFactory:
         self._audited = AuditRecorder(time.time_ns, self.state, counter=counters.requests)
         self._unaudited = RequestRecorder(time.time_ns, counter=counters.requests)
         self.in_flight = MaxInFlightLimiter(reads=0, writes=0, counter=counters.serving)
-        # One for every listener there is; `Proxy` holds it to the settings in force.
+        # Shared by every listener; `Proxy` applies the limits of the settings in force.
         unauthenticated = counters.serving.unauthenticated
         budget = self.budget = UnauthenticatedMemoryBudget(0, 0, counter=unauthenticated)
         unauthenticated.watch_budget(lambda: budget.used_bytes, lambda: budget.limit_bytes)
-        # Whether reviews are answered is a matter of an API server, not of the rules.
+        # One breaker per API server: whether reviews are answered does not depend on the rules.
         self._breakers = WeakKeyDictionary[UpstreamSession, CircuitBreaker]()
-        # Hears of each change of what is known of ourselves.
+        # Called whenever the proxy's own identity becomes known or changes.
         self.on_identity_known: Callable[[], None] = lambda: None
 
     def apply_tracing(self, new: Components) -> None:
-        """Make spans as a generation does; those of requests under way end with another."""
+        """Use a generation's tracing; requests in flight end their spans with the new one."""
         self._audited.tracing = self._unaudited.tracing = new.tracing
         new.upstream.side.forwarder.decorate_head = trace_header_injector(new.tracing)
 
     async def check_files(self, settings: Settings) -> None:
-        """Raise InvalidConfigFiles with everything that is wrong with the files of new settings."""
+        """Raise InvalidConfigFiles with every problem of the files that the settings name."""
         problems = await asyncio.to_thread(find_file_problems, settings)
         if any(problem.startswith("audit.policyFile: ") for problem in problems):
             self.counters.policy.audit_policy_read(used=False)
@@ -145,10 +145,10 @@ class ComponentFactory:
     async def build(
         self, settings: Settings, current: Components | None = None, *, forgets: bool = True
     ) -> Components:
-        """Return what serves by these settings, or OperatorError, and nothing was changed.
+        """Build the components for these settings; on OperatorError nothing was changed.
 
-        Without `forgets` decisions are remembered if no setting has to do with them. An API server
-        side that is to replace another one is proven, and runs.
+        Without `forgets`, cached decisions are kept if no setting that affects them has changed. An
+        upstream session that replaces another one is verified and running.
         """
         async with AsyncExitStack() as undo:
             policy = await asyncio.to_thread(load_audit_policy, settings.audit.policy_file)
@@ -160,11 +160,11 @@ class ComponentFactory:
             undo.pop_all()
         # Nothing can fail from here on.
         context = self.build_context_for(upstream)
-        if current is not None and _authenticates_alike(settings, trust, current):
+        if current is not None and _has_same_authentication(settings, trust, current):
             authenticator = current.authenticator
         else:
             authenticator = build_authenticator(settings, context, trust)
-        if current is not None and not forgets and _decides_alike(settings, upstream, current):
+        if current is not None and not forgets and _has_same_rules(settings, upstream, current):
             authorizer, decisions = current.authorizer, current.decisions
         else:
             authorizer = build_authorizer(settings, context)
@@ -192,24 +192,24 @@ class ComponentFactory:
         )
 
     async def discard(self, unused: Components, *, current: Components) -> None:
-        """Let go of what was built and is not used."""
+        """Close components that were built and are not used."""
         await unused.audit.close(0.0, beside=current.audit)
         if unused.tracing is not None and unused.tracing is not current.tracing:
             await asyncio.to_thread(unused.tracing.stop)
         if unused.upstream is not current.upstream:
-            self._announce(current.upstream, unused.upstream)
+            self._publish_credentials(current.upstream, unused.upstream)
             await unused.upstream.close()
 
     def forget_metrics_of(self, old: Components, *, by: Components) -> None:
-        """Show nothing any more of what is gone."""
+        """Remove the metrics of components that are no longer in use."""
         if old.upstream is not by.upstream:
-            self._announce(by.upstream, old.upstream)
-        for name in {one.name for one in old.audit.backlogs}:
-            if name not in {one.name for one in by.audit.backlogs}:
+            self._publish_credentials(by.upstream, old.upstream)
+        for name in {backlog.name for backlog in old.audit.backlogs}:
+            if name not in {backlog.name for backlog in by.audit.backlogs}:
                 self.counters.audit.remove_queue(name)
 
     def build_context_for(self, upstream: UpstreamSession) -> BuildContext:
-        """Return what parts need besides their settings."""
+        """Return the dependencies of components besides their settings."""
         return BuildContext(
             self.clocks.monotonic,
             self.clocks.now,
@@ -224,9 +224,9 @@ class ComponentFactory:
     def _breaker_for(self, upstream: UpstreamSession) -> CircuitBreaker:
         breaker = self._breakers.get(upstream)
         if breaker is None:
-            probing = upstream.side.reachability
-            breaker = self._breakers[upstream] = CircuitBreaker(probing.request_probe)
-            probing.add_listener(breaker.on_probe)
+            reachability = upstream.side.reachability
+            breaker = self._breakers[upstream] = CircuitBreaker(reachability.request_probe)
+            reachability.add_listener(breaker.on_probe)
         return breaker
 
     async def _upstream(
@@ -242,13 +242,13 @@ class ComponentFactory:
         )
         undo.push_async_callback(upstream.close)
         if current is not None:
-            undo.callback(self._announce, current.upstream, upstream)
+            undo.callback(self._publish_credentials, current.upstream, upstream)
             upstream.start(self.on_identity_known)
             await upstream.verify()
         return upstream
 
-    def _announce(self, staying: UpstreamSession, leaving: UpstreamSession) -> None:
-        """Show the credentials that are in use, and none of those that are not."""
+    def _publish_credentials(self, staying: UpstreamSession, leaving: UpstreamSession) -> None:
+        """Publish the metrics of credentials in use, and remove those of the others."""
         roles = {account.role for account in staying.side.accounts}
         for account in leaving.side.accounts:
             if account.role not in roles:
@@ -259,19 +259,19 @@ class ComponentFactory:
     async def _trust(
         self, settings: Settings, upstream: UpstreamSession, current: Components | None
     ) -> ClientTrustReloader:
-        where = trust_sources_from(settings)
+        sources = trust_sources_from(settings)
         if (
             current is not None
             and upstream is current.upstream
-            and where == trust_sources_from(current.settings)
+            and sources == trust_sources_from(current.settings)
         ):
             await current.trust.reload()
             return current.trust
-        source = TrustLoader(where, upstream.side.reviewer.client)
-        trust = ClientTrustReloader(source, counter=self.counters.serving)
+        loader = TrustLoader(sources, upstream.side.reviewer.client)
+        trust = ClientTrustReloader(loader, counter=self.counters.serving)
         await trust.load()
         if current is not None and not trust.trust.is_known:
-            raise ClientCAError("authentication: the cluster does not tell its client CAs")
+            raise ClientCAError("authentication: the cluster does not publish its client CAs")
         return trust
 
     async def _audit(
@@ -300,17 +300,19 @@ async def _certificates(settings: Settings, current: Components | None) -> Loade
     return await asyncio.to_thread(load_again, files, current.certificates)
 
 
-def _authenticates_alike(
+def _has_same_authentication(
     settings: Settings, trust: ClientTrustReloader, current: Components
 ) -> bool:
-    """Tell whether callers are found out as before: then tokens need not be reviewed again."""
+    """Return whether authentication has not changed, so that reviewed tokens stay cached."""
     return trust is current.trust and settings.authentication == current.settings.authentication
 
 
-def _decides_alike(settings: Settings, upstream: UpstreamSession, current: Components) -> bool:
-    """Tell whether nothing that a decision depends on has changed."""
-    return upstream is current.upstream and _decided_by(settings) == _decided_by(current.settings)
+def _has_same_rules(settings: Settings, upstream: UpstreamSession, current: Components) -> bool:
+    """Return whether nothing that a decision depends on has changed."""
+    return upstream is current.upstream and _decision_settings(settings) == _decision_settings(
+        current.settings
+    )
 
 
-def _decided_by(settings: Settings) -> tuple[object, ...]:
+def _decision_settings(settings: Settings) -> tuple[object, ...]:
     return settings.impersonation, settings.authentication, settings.serving.limits.selector_terms

@@ -1,6 +1,6 @@
-"""The files that a config names: whether each could be used, told together and by its setting.
+"""Checks of the files that a config names. All problems are reported together, by setting.
 
-Nothing is changed by looking: no file is made, and no credential plugin is run.
+The checks change nothing: they create no file and run no credential plugin.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ class InvalidConfigFiles(OperatorError):
 
     @property
     def lines(self) -> list[str]:
-        """Each problem, with the setting that names the file."""
+        """One line per problem, with the setting that names the file."""
         return self.problems
 
 
 def find_file_problems(settings: Settings) -> list[str]:
-    """Return a line for each file that could not be used. Blocks on files."""
+    """Return one line for each file that cannot be used. Blocks on file I/O."""
     return [
         *_serving_problems(settings),
         *_authentication_problems(settings),
@@ -72,7 +72,7 @@ def _serving_problems(settings: Settings) -> Iterator[str]:
 
 
 def _authentication_problems(settings: Settings) -> Iterator[str]:
-    """Each CA alone, and then both: some are good, but not together."""
+    """Check each CA alone and then both: two valid CAs may not be valid together."""
     clients = settings.authentication.client_certificate.ca_file
     front_proxy = settings.authentication.front_proxy
     alone: list[str] = []
@@ -128,7 +128,7 @@ def _credential_check(file: Path, endpoints: tuple[tuple[str, int], ...]) -> Cal
 
 
 def _can_be_read(source: KubeconfigSource, file: Path) -> bool:
-    """Tell whether a credential can be looked at without running a program."""
+    """Return whether a credential can be read without running a program."""
     try:
         return not uses_exec_plugin(file)
     except (OSError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""The config file, followed while we run: new contents are used whole, or not at all.
+"""The config file watcher: new contents are applied as a whole, or not at all.
 
-It is read by its path at every look, so that a symbolic link may be turned to a new file, as the
-kubelet does with a mounted ConfigMap.
+Every check opens the file by its path. A symbolic link may therefore be switched to a new file, as
+the kubelet does with a mounted ConfigMap.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from proxy.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
 
-# Somebody may be writing the file: half of it may be good settings, too, just not the wanted ones.
+# Another process may be writing the file. A partial file may be valid, but is not the intended one.
 SETTLING_SECONDS = 1.0
 
 
@@ -31,13 +31,13 @@ class LoadedConfig:
 
     settings: Settings
     digest: str
-    """The SHA-256 of the file, as `sha256sum` tells it."""
+    """The SHA-256 of the file, as `sha256sum` prints it."""
     watched: str
-    """Equal as long as nothing that is looked at has changed."""
+    """Equal as long as no watched file has changed."""
 
 
 def load_config(file: Path) -> LoadedConfig:
-    """Read and check a config file, or ConfigError. Blocks on files."""
+    """Read and validate a config file; raise ConfigError. Blocks on file I/O."""
     text = read_text(file)
     settings = parse_settings(text, file=file)
     digest = _digest(text.encode())
@@ -45,31 +45,31 @@ def load_config(file: Path) -> LoadedConfig:
 
 
 class ConfigCounter(Protocol):
-    """Learns what is in force, and what became of new contents."""
+    """Records the config in force and the outcomes of reloads."""
 
     def config_is(self, digest: str, at: float) -> None:
-        """Tell which file is in force, and since when in seconds since 1970."""
+        """Record which file is in force, and since when in seconds since 1970."""
         ...
 
     def config_used(self) -> None:
-        """Count contents that were used."""
+        """Count a reload that was applied."""
         ...
 
     def config_rejected(self, outcome: str) -> None:
-        """Count contents that were not used; `outcome` is refused or restart."""
+        """Count a reload that was not applied; `outcome` is refused or restart."""
         ...
 
 
 class ReloadCallback(Protocol):
-    """Whoever is to use new settings."""
+    """Applies new settings."""
 
     def __call__(self, settings: Settings, *, forgets: bool) -> Awaitable[None]:
-        """Use them; OperatorError if they cannot be used, and nothing was changed."""
+        """Apply the settings; on OperatorError nothing was changed."""
         ...
 
 
 class ConfigWatcher:
-    """Looks at the file from time to time, and at once when it is told to."""
+    """Checks the file periodically, and at once when `trigger` is called."""
 
     def __init__(
         self,
@@ -81,82 +81,82 @@ class ConfigWatcher:
         now: Callable[[], float],
         tasks: TaskSet,
     ) -> None:
-        """`apply` was given the `active` settings already."""
+        """The `active` settings were applied already."""
         self._file = file
         self._apply = apply
         self._counter = counter
         self._now = now
         self._tasks = tasks
-        self._is_told = asyncio.Event()
-        self._complained: list[str] = []
-        self._take(active)
+        self._triggered = asyncio.Event()
+        self._logged_problems: list[str] = []
+        self._set_active(active)
 
     def trigger(self) -> None:
-        """Read everything again, changed or not, and forget what was decided before."""
-        self._is_told.set()
+        """Reload everything, changed or not, and discard cached decisions."""
+        self._triggered.set()
 
     async def run(self) -> None:
-        """Look again and again."""
+        """Check the file until cancelled."""
         while True:
             is_told = await self._wait()
-            self._is_told.clear()
-            # A task of its own, so that not even a bug in one look ends the looking.
+            self._triggered.clear()
+            # A separate task, so that an exception in one check does not end the watcher.
             await asyncio.wait([self._tasks.start(self.check(is_told=is_told))])
 
     async def check(self, *, is_told: bool) -> None:
-        """Use what the file says now, if it is new (or we are told to) and all good."""
+        """Apply the file if it has changed (or `is_told` forces it) and is valid."""
         try:
-            if not is_told and not await self._has_settled_news():
+            if not is_told and not await self._has_stable_change():
                 return
             config = await asyncio.to_thread(load_config, self._file)
             changes = changed_paths(self._active.settings, config.settings)
             await self._apply(config.settings, forgets=is_told)
         except OperatorError as error:
-            self._refuse(error, is_told=is_told)
+            self._reject(error, is_told=is_told)
             return
-        self._complained = []
-        self._take(config)
+        self._logged_problems = []
+        self._set_active(config)
         self._counter.config_used()
         log.info("config reloaded", extra=fields(hash=config.digest, changed=changes))
 
-    async def _has_settled_news(self) -> bool:
-        """Tell whether there is something new that nobody is writing any more."""
+    async def _has_stable_change(self) -> bool:
+        """Return whether the file has changed, after waiting until it stops changing."""
         policy = self._active.settings.audit.policy_file
-        seen = await asyncio.to_thread(_look_at, self._file, policy)
+        seen = await asyncio.to_thread(_read_watched, self._file, policy)
         if seen == self._active.watched:
-            self._complained = []
+            self._logged_problems = []
             return False
         while True:
             await asyncio.sleep(SETTLING_SECONDS)
-            again = await asyncio.to_thread(_look_at, self._file, policy)
+            again = await asyncio.to_thread(_read_watched, self._file, policy)
             if again == seen:
                 return True
             seen = again
 
-    def _take(self, config: LoadedConfig) -> None:
+    def _set_active(self, config: LoadedConfig) -> None:
         self._active = config
         self._counter.config_is(config.digest, self._now())
 
-    def _refuse(self, error: OperatorError, *, is_told: bool) -> None:
+    def _reject(self, error: OperatorError, *, is_told: bool) -> None:
         is_restart = isinstance(error, RestartRequired)
         self._counter.config_rejected("restart" if is_restart else "refused")
         problems = error.lines
-        if is_told or problems != self._complained:  # once, not at every look
-            message = "config needs a restart" if is_restart else "config not reloaded"
+        if is_told or problems != self._logged_problems:  # log once, not at every check
+            message = "config reload requires restart" if is_restart else "config not reloaded"
             in_force = self._active.digest
             log.error(message, extra=fields(problems=problems, hash_in_force=in_force))
-        self._complained = problems
+        self._logged_problems = problems
 
     async def _wait(self) -> bool:
-        """Wait for the next time to look; tell whether somebody told us to."""
+        """Wait for the next check; return whether it was triggered."""
         seconds = self._active.settings.config_refresh_seconds
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds or None):
-                await self._is_told.wait()
-        return self._is_told.is_set()
+                await self._triggered.wait()
+        return self._triggered.is_set()
 
 
-def _look_at(file: Path, policy: Path | None) -> str:
+def _read_watched(file: Path, policy: Path | None) -> str:
     return _watched(_digest(read_text(file).encode()), policy)
 
 
@@ -164,7 +164,7 @@ def _watched(digest: str, policy: Path | None) -> str:
     try:
         content = policy.read_bytes() if policy is not None else b""
     except OSError:
-        content = b"missing"  # which is told when the policy is loaded
+        content = b"missing"  # reported when the policy is loaded
     return f"{digest} {policy} {_digest(content)}"
 
 

@@ -1,4 +1,4 @@
-"""A running proxy: what starts and stops, in which order, and what is done meanwhile."""
+"""The running proxy: start, reload and shutdown order, and periodic maintenance."""
 
 import asyncio
 import itertools
@@ -52,20 +52,20 @@ log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
 _SWEEPS_PER_DEAD_PEER_SEARCH = 10
-_FIRST_LESSON_SECONDS = 3.0
-_SILENCE_SECONDS = 30.0
-_LEAST_FLUSH_SECONDS = 1.0
-# Asked twice at every request, so without a function of our own.
+_IDENTITY_WAIT_SECONDS = 3.0
+_MAX_SILENCE_SECONDS = 30.0
+_MIN_FLUSH_SECONDS = 1.0
+# Called twice per request: a partial avoids the cost of a Python function.
 _wall_clock: Callable[[], datetime] = partial(datetime.now, UTC)
 
 
 class ReloadRejected(OperatorError):
-    """The config file cannot be taken now."""
+    """The config file cannot be applied now."""
 
 
 @asynccontextmanager
 async def run_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
-    """Run the proxy for the time of the context."""
+    """Run the proxy while the context is open."""
     factory = ComponentFactory(
         MetricsSet(kep_names=settings.admin.kep_metric_names),
         Clocks(asyncio.get_running_loop().time, _wall_clock),
@@ -81,7 +81,7 @@ async def run_proxy(settings: Settings) -> AsyncIterator["Proxy"]:
 
 
 class Proxy:
-    """The rooms, wired together, and the order in which they start and stop."""
+    """The components, wired together, and the order in which they start and stop."""
 
     def __init__(self, factory: ComponentFactory, first: Components) -> None:
         counters = factory.counters
@@ -93,9 +93,9 @@ class Proxy:
         self._components = first
         self._is_accepting = False
         self._reloading = asyncio.Lock()
-        self._keeping: list[asyncio.Task[None]] = []
-        self._retirement = RetiringComponents(self._tasks, on_failure=_report_failure)
-        self._heartbeat = EventLoopHeartbeat(self._clock, silence_seconds=_SILENCE_SECONDS)
+        self._refresh_tasks: list[asyncio.Task[None]] = []
+        self._retiring = RetiringComponents(self._tasks, on_failure=_report_failure)
+        self._heartbeat = EventLoopHeartbeat(self._clock, silence_seconds=_MAX_SILENCE_SECONDS)
         self._watchdog = LoopWatchdog(counters.blocked_loop, time.monotonic)
         guard = build_metrics_authorizer(lambda: self._upstream.reviewer.client, clock=self._clock)
         self._admin = AdminPort(
@@ -105,21 +105,23 @@ class Proxy:
                 live=[HealthCheck("event-loop", self._heartbeat.health_error)],
                 ready=[
                     HealthCheck("shutdown", lambda: "draining" if self.drain.has_started else None),
-                    HealthCheck("listener", lambda: None if self._is_accepting else "not open yet"),
-                    self._check(
+                    HealthCheck(
+                        "listener", lambda: None if self._is_accepting else "not listening yet"
+                    ),
+                    self._component_check(
                         "upstream", lambda now: now.upstream.side.reachability.health_error()
                     ),
-                    self._check(
+                    self._component_check(
                         "proxy-identity", lambda now: now.upstream.side.knowledge.health_error()
                     ),
-                    self._check(
+                    self._component_check(
                         "proxy-credential", lambda now: now.upstream.side.credential_error()
                     ),
-                    self._check(
+                    self._component_check(
                         "canary", lambda now: now.upstream.side.knowledge.canary.health_error()
                     ),
-                    self._check("client-cas", lambda now: now.trust.health_error()),
-                    self._check("audit", lambda now: now.audit.health_error()),
+                    self._component_check("client-cas", lambda now: now.trust.health_error()),
+                    self._component_check("audit", lambda now: now.audit.health_error()),
                 ],
             ),
             counter=counters.serving,
@@ -139,14 +141,14 @@ class Proxy:
         self.drain = Drain(self._listener, drain_times(first.settings), clock=self._clock)
         register_client_gauges(counters.serving, self._listener, factory.in_flight)
         self._apply_audit(first)
-        self._take_limits(first.settings)
+        self._apply_limits(first.settings)
         factory.apply_tracing(first)
         first.trust.subscribe(self._apply_client_trust)
         factory.on_identity_known = self._apply_identity_restrictions
 
     @property
     def registry(self) -> CollectorRegistry:
-        """Where everything is counted."""
+        """The registry of all metrics."""
         return self._counters.registry
 
     @property
@@ -167,7 +169,7 @@ class Proxy:
         return self._factory.build_context_for(self._components.upstream)
 
     async def start(self) -> None:
-        """Listen, and keep house."""
+        """Listen, and start periodic maintenance."""
         settings = self.settings
         self._watchdog.watch(settings.admin.blocked_loop_seconds)
         refresh_seconds = settings.serving.certificate_refresh_seconds
@@ -175,48 +177,48 @@ class Proxy:
         self.address = await self._listener.bind(*settings.serving.address)
         upstream = self._components.upstream
         upstream.start(self._factory.on_identity_known)
-        # Beside another instance on the same port clients come with the first moment of listening,
-        # and nobody is admitted before our name is known. An API server that is slow to tell it
-        # does not keep us from saying so to them.
-        await upstream.wait_for_identity(_FIRST_LESSON_SECONDS)
+        # With another instance on the same port, clients connect as soon as this one listens. No
+        # request is authorized before the proxy knows its own user names. The wait is bounded: if
+        # the API server is slow, clients receive an error instead of waiting for a connection.
+        await upstream.wait_for_identity(_IDENTITY_WAIT_SECONDS)
         await self._listener.accept()
         self._is_accepting = True
         self._tasks.start_background(self._run_maintenance())
-        self._keep_fresh()
+        self._restart_refresh_tasks()
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))
 
     async def stop(self) -> None:
-        """Close everything, clients first; whoever is to leave in peace was drained before."""
+        """Close everything, clients first; call `drain` before for a graceful shutdown."""
         self._watchdog.stop()
         await self._listener.stop()
         self._upstream.pool.close()
         await self._tasks.stop()
         await self._components.upstream.close()
         await self._admin.stop()
-        # Last, when every exchange has ended and so every event was handed over.
-        seconds = max(self.drain.remaining_seconds(), _LEAST_FLUSH_SECONDS)
-        await self._retirement.end(seconds)
+        # Last: every exchange has ended, so every event was passed to the backends.
+        seconds = max(self.drain.remaining_seconds(), _MIN_FLUSH_SECONDS)
+        await self._retiring.end(seconds)
         await self._components.audit.close(seconds)
         if self._components.tracing is not None:
             await asyncio.to_thread(self._components.tracing.stop)
 
     def skip_grace_period(self) -> None:
-        """Wait for nobody from now on, neither for clients nor for audit backends."""
+        """Stop waiting for clients and for audit backends."""
         self.drain.skip_grace_period()
         self._components.audit.skip_flush()
-        self._retirement.skip_grace_period()
+        self._retiring.skip_grace_period()
 
     async def reload(self, settings: Settings, *, forgets: bool = True) -> None:
-        """Serve by these settings from the next request on; or OperatorError, and nothing changes.
+        """Apply these settings from the next request on; on OperatorError nothing changes.
 
-        Whatever can fail is done before; then everything is replaced in one step. Requests that
-        are being served end with what they began with. Nothing that was allowed under old rules is
-        allowed by memory under new ones; with `forgets` nothing is, whatever has changed.
+        Every step that can fail is done first; then everything is replaced in one step. Requests
+        in flight end with the components they began with. No decision that was cached under old
+        rules is used under new ones. With `forgets` no cached decision is kept at all.
         """
         async with self._reloading:
             check_reloadable(self.settings, settings)
             await self._factory.check_files(settings)
-            # What was read again since: the files may have changed more than once.
+            # The certificates loaded last: the files may have changed since the last reload.
             current = replace(self._components, certificates=self._certificates.loaded)
             new = await self._factory.build(settings, current, forgets=forgets)
             if self.drain.has_started:
@@ -225,13 +227,13 @@ class Proxy:
             self._activate(new)
 
     def _activate(self, new: Components) -> None:
-        """Replace everything at once: nothing here waits, and nothing can fail."""
+        """Replace all components in one step: nothing here waits, and nothing can fail."""
         old, self._components = self._components, new
         settings = new.settings
         self._apply_audit(new)
         self._counters.policy.audit_policy_read(used=True)
         self._counters.core.use_kep_names(use=settings.admin.kep_metric_names)
-        self._take_limits(settings)
+        self._apply_limits(settings)
         self._factory.apply_tracing(new)
         self._tasks.start_background(self._admin.reload_certificate(settings.admin))
         self._listener.set_limits(self._fitting_limits(settings))
@@ -243,7 +245,7 @@ class Proxy:
             self._apply_identity_restrictions()
             log.info("decisions reloaded")
         self._listener.set_handler(new.pipeline)
-        self._keep_fresh()
+        self._restart_refresh_tasks()
         self._retire(old)
 
     def _apply_audit(self, new: Components) -> None:
@@ -257,7 +259,7 @@ class Proxy:
         for backlog in audit.backlogs:
             metrics.watch_waiting(backlog.name, backlog.__len__)
 
-    def _take_limits(self, settings: Settings) -> None:
+    def _apply_limits(self, settings: Settings) -> None:
         limits = settings.serving.limits
         self._factory.budget.limit(
             limits.unauthenticated_bytes, limits.unauthenticated_address_percent
@@ -269,18 +271,18 @@ class Proxy:
         )
 
     def _fitting_limits(self, settings: Settings) -> ConnectionLimits:
-        """Return what clients are held to, with no more connections than open files suffice for."""
+        """Return the connection limits, reduced to what the open file limit allows."""
         reserved = files_beside_clients(settings)
         limits = fit_open_files(connection_limits(settings), reserved=reserved)
         self._counters.serving.connections_limited(limits.connections)
         return limits
 
-    def _keep_fresh(self) -> None:
-        """Follow certificates and CAs as often as the settings say."""
-        for task in self._keeping:
+    def _restart_refresh_tasks(self) -> None:
+        """Restart the periodic reload of certificates and CAs with the current interval."""
+        for task in self._refresh_tasks:
             task.cancel()
         seconds = self.settings.serving.certificate_refresh_seconds
-        self._keeping = [
+        self._refresh_tasks = [
             self._tasks.start(self._certificates.run(seconds)),
             self._tasks.start(self._trust.keep_fresh(seconds)),
         ]
@@ -288,46 +290,46 @@ class Proxy:
     def _retire(self, old: Components) -> None:
         new = self._components
         self._factory.forget_metrics_of(old, by=new)
-        self._retirement.retire_audit(old.audit, beside=new.audit)
+        self._retiring.retire_audit(old.audit, beside=new.audit)
         if old.upstream is not new.upstream:
-            self._retirement.retire_upstream(old.upstream, old.settings)
+            self._retiring.retire_upstream(old.upstream, old.settings)
         if old.tracing is not None and old.tracing is not new.tracing:
-            self._retirement.retire_tracing(old.tracing)
+            self._retiring.retire_tracing(old.tracing)
 
-    def _check(self, name: str, fault: Callable[[Components], str | None]) -> HealthCheck:
-        """Return a check of whoever serves in the moment of asking."""
+    def _component_check(self, name: str, fault: Callable[[Components], str | None]) -> HealthCheck:
+        """Return a check of the components that are current at the time of the check."""
         return HealthCheck(name, lambda: fault(self._components))
 
     async def _run_maintenance(self) -> None:
-        """Close who is late, idle or dead, and show that the event loop turns."""
-        freed = None
+        """Close late, idle and unreachable connections, and beat the heartbeat, until cancelled."""
+        trimmer = None
         with _failure_logged():
-            freed = await asyncio.to_thread(memory_trimmer, self._clock)
-        for turn in itertools.count(1):
+            trimmer = await asyncio.to_thread(memory_trimmer, self._clock)
+        for sweep in itertools.count(1):
             asleep_since = self._clock()
             await asyncio.sleep(_SWEEP_SECONDS)
             self._heartbeat.beat()
             self._counters.serving.loop_lagged(self._clock() - asleep_since - _SWEEP_SECONDS)
-            for chore in self._chores(turn):
+            for task in self._maintenance_tasks(sweep):
                 with _failure_logged():
-                    chore()
-            if freed is not None:
+                    task()
+            if trimmer is not None:
                 with _failure_logged():
-                    await asyncio.to_thread(freed.trim_if_due)
+                    await asyncio.to_thread(trimmer.trim_if_due)
 
-    def _chores(self, turn: int) -> list[Callable[[], None]]:
-        """Return what is done in this turn; the failure of one keeps no other from being done."""
+    def _maintenance_tasks(self, sweep: int) -> list[Callable[[], None]]:
+        """Return the tasks of this sweep; the failure of one does not prevent the others."""
         listener, pool = self._listener, self._upstream.pool
-        chores: list[Callable[[], None]] = [listener.close_expired, pool.close_old]
-        if turn % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
-            chores += (listener.close_unreachable, pool.close_unreachable)
-            chores.append(self._retirement.close_unreachable)
-        return [*chores, self._count_turned_away]
+        tasks: list[Callable[[], None]] = [listener.close_expired, pool.close_old]
+        if sweep % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
+            tasks += (listener.close_unreachable, pool.close_unreachable)
+            tasks.append(self._retiring.close_unreachable)
+        return [*tasks, self._count_rejected_connections]
 
-    def _count_turned_away(self) -> None:
-        if turned_away := self._listener.take_rejected_count():
-            self._counters.serving.connections_turned_away(turned_away)
-            log.warning("too many connections", extra=fields(turned_away=turned_away))
+    def _count_rejected_connections(self) -> None:
+        if rejected := self._listener.take_rejected_count():
+            self._counters.serving.connections_turned_away(rejected)
+            log.warning("client connections rejected", extra=fields(count=rejected))
 
     def _apply_client_trust(self, trust: ClientTrust) -> None:
         self._upstream.forwarder.rules = forwarding_rules(trust)
@@ -338,7 +340,7 @@ class Proxy:
         )
 
     def _apply_identity_restrictions(self) -> None:
-        # Of the settings in force: our name may become known only after a reload.
+        # With the settings in force: the proxy's user names may become known after a reload.
         knowledge = self._upstream.knowledge
         if knowledge.usernames:
             self._components.authorizer.restrictions = replace(
@@ -350,10 +352,10 @@ class Proxy:
 
 @contextmanager
 def _failure_logged() -> Iterator[None]:
-    """Log what one part of the housekeeping raises, and go on.
+    """Log an exception of one maintenance task, and continue.
 
-    Without it one fault would end every deadline, and the heartbeat: the kubelet would then end a
-    process that serves.
+    Otherwise one exception would end the enforcement of every deadline, and the heartbeat. The
+    kubelet would then restart a process that serves requests.
     """
     try:
         yield
@@ -363,5 +365,5 @@ def _failure_logged() -> Iterator[None]:
 
 def _report_failure(error: BaseException) -> None:
     if isinstance(error, StatusError):
-        return  # An answer for whoever awaits the task, not a fault of it.
-    log.error("background work failed", exc_info=error)
+        return  # The result for the awaiting caller, not a failure of the task.
+    log.error("background task failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""What a reload has replaced, until the last who needs it has left."""
+"""Components that a reload has replaced, kept until the last request that uses them has ended."""
 
 import asyncio
 from datetime import timedelta
@@ -9,25 +9,25 @@ from proxy.settings.model import Settings
 from proxy.telemetry.tracing import Tracing
 from proxy.upstream.session import UpstreamSession
 
-# A request that is being decided goes on with what it began with. What it may wait for is bounded
-# by settings; this is for what they leave open: turns, several reviews in a row.
-_DECIDING_SECONDS = timedelta(minutes=1).total_seconds()
+# A request that is being authorized continues with the components it began with. Settings bound
+# most of its waits. This covers the others: queueing, and several reviews in sequence.
+_AUTHORIZATION_SECONDS = timedelta(minutes=1).total_seconds()
 _FLUSH_SECONDS = 30.0
 
 
 class RetiringComponents:
-    """Parts that take nothing new, and end when nobody uses them."""
+    """Components that accept no new requests, and are closed when they are unused."""
 
     def __init__(self, tasks: TaskSet, *, on_failure: Failure) -> None:
         self._tasks = tasks
         self._upstreams: list[UpstreamSession] = []
         self._audits: list[AuditBackends] = []
-        # Of our own, for they are not to be cancelled at the end, but waited for.
+        # A separate task set: at shutdown these tasks are awaited, not cancelled.
         self._closing_tasks = TaskSet(on_failure)
         self._closing: set[asyncio.Task[None]] = set()
 
     def retire_audit(self, old: AuditBackends, *, beside: AuditBackends) -> None:
-        """Let backends store what they have, and end; those that are `beside` us go on."""
+        """Flush and close backends, except those that are also in `beside`."""
         closing = self._closing_tasks.start(old.close(_FLUSH_SECONDS, beside=beside))
         self._audits.append(old)
         self._closing.add(closing)
@@ -35,44 +35,46 @@ class RetiringComponents:
         closing.add_done_callback(lambda _: self._audits.remove(old))
 
     def retire_tracing(self, old: Tracing) -> None:
-        """Send the spans that are left, for a moment."""
+        """Send the remaining spans, and stop."""
         closing = self._closing_tasks.start(asyncio.to_thread(old.stop))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
     def retire_upstream(self, old: UpstreamSession, settings: Settings) -> None:
-        """Let exchanges end; who is being decided may still ask and be forwarded for a while."""
+        """Let exchanges end; requests being authorized may use the session for a bounded time."""
         old.retire()
         self._upstreams.append(old)
         seconds = (
-            _DECIDING_SECONDS
+            _AUTHORIZATION_SECONDS
             + settings.authentication.token_review.timeout_seconds
             + settings.impersonation.reviews.timeout_seconds
             + settings.upstream.connect_timeout_seconds
         )
-        self._tasks.start_background(self._dismiss(old, seconds))
+        self._tasks.start_background(self._close_later(old, seconds))
 
     def close_unreachable(self) -> None:
-        """Break off what is under way with an API server that is gone; called now and then."""
+        """Abort exchanges with an unreachable API server; called periodically."""
         for upstream in self._upstreams:
             upstream.side.pool.close_unreachable()
         self._upstreams = [
-            one for one in self._upstreams if not (one.is_dismissed and one.side.pool.is_empty)
+            upstream
+            for upstream in self._upstreams
+            if not (upstream.is_dismissed and upstream.side.pool.is_empty)
         ]
 
     def skip_grace_period(self) -> None:
-        """Wait no longer for what is yet to be stored."""
+        """Stop waiting for events that are not stored yet."""
         for audit in self._audits:
             audit.skip_flush()
 
     async def end(self, seconds: float) -> None:
-        """End everything; events are waited for that long."""
+        """Close everything; wait up to `seconds` for queued events."""
         for upstream in self._upstreams:
             await upstream.close()
         if self._closing:
             await asyncio.wait(self._closing, timeout=seconds)
         await self._closing_tasks.stop()
 
-    async def _dismiss(self, upstream: UpstreamSession, seconds: float) -> None:
+    async def _close_later(self, upstream: UpstreamSession, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await upstream.close_idle()

@@ -1,13 +1,13 @@
-"""A small synchronous client of an API server, for the tour and the tests.
+"""A small synchronous client of an API server, for the demo and the tests.
 
     client = ApiClient(server.url, ca_pem=server.ca_pem, credential=alice)
     answer = client.request("GET", "/api/v1/pods?watch=0", headers=[("Impersonate-User", "bob")])
     answer.status, answer.header("Content-Type"), answer.json()
     pod = client.call("GET", "/api/v1/namespaces/default/pods/p")   # raises unless 2xx
 
-It sends what it is given: the target and the headers go out byte for byte, in order, odd ones
-included, and a header is never added twice behind the test's back. One connection per request,
-unless a test asks for one to keep: `with client.connect() as connection: connection.request(...)`.
+It sends the target and the headers byte for byte and in order, invalid ones included. A default
+header is not added if the caller gives one of that name. Each request uses a new connection, except
+within `with client.connect() as connection: connection.request(...)`.
 """
 
 import json
@@ -28,7 +28,7 @@ from proxy.sandbox.identities import BearerToken, Credential, KeyPair
 
 Text = str | bytes
 Headers = Sequence[tuple[Text, Text]]
-# A Kubernetes object as JSON: its shape is the API server's affair, not ours.
+# A Kubernetes object as JSON; the API server validates its fields.
 Manifest = Mapping[str, Any]
 
 TIMEOUT_SECONDS = 30.0
@@ -36,14 +36,14 @@ TIMEOUT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class APIResponse:
-    """What came back. Header order and duplicates are kept."""
+    """A response. Header order and duplicates are kept."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """Return the first header of that name, in any case of letters."""
+        """Return the first header of that name, ignoring case."""
         wanted = name.lower()
         return next((value for key, value in self.headers if key.lower() == wanted), None)
 
@@ -53,7 +53,7 @@ class APIResponse:
 
 
 class ApiConnection:
-    """One TLS connection, for requests one after the other."""
+    """One TLS connection, for sequential requests."""
 
     def __init__(self, stream: ssl.SSLSocket, *, authority: str, token: str | None) -> None:
         self._stream = stream
@@ -79,7 +79,7 @@ class ApiConnection:
         headers: Headers = (),
         body: Manifest | bytes | None = None,
     ) -> APIResponse:
-        """Send one request and read its whole answer."""
+        """Send one request and read its whole response."""
         content, lines = self._head(headers, body)
         start = b"%s %s HTTP/1.1" % (method.encode(), _raw(target))
         self._stream.sendall(b"\r\n".join([start, *lines, b"", b""]) + content)
@@ -88,17 +88,17 @@ class ApiConnection:
             return APIResponse(response.status, tuple(response.getheaders()), response.read())
 
     def _head(self, headers: Headers, body: Manifest | bytes | None) -> tuple[bytes, list[bytes]]:
-        """Return the body's bytes and the header lines, the given ones last and untouched."""
+        """Return the body's bytes and the header lines, the given ones last and unchanged."""
         given = {_raw(name).lower() for name, _ in headers}
-        ours: list[tuple[Text, Text]] = [("Host", self._authority)]
+        defaults: list[tuple[Text, Text]] = [("Host", self._authority)]
         if self._token is not None:
-            ours.append(("Authorization", f"Bearer {self._token}"))
+            defaults.append(("Authorization", f"Bearer {self._token}"))
         content = b""
         if body is not None:
             content = body if isinstance(body, bytes) else json.dumps(body).encode()
-            ours.append(("Content-Type", "application/json"))
-            ours.append(("Content-Length", str(len(content))))
-        pairs = [pair for pair in ours if _raw(pair[0]).lower() not in given] + list(headers)
+            defaults.append(("Content-Type", "application/json"))
+            defaults.append(("Content-Length", str(len(content))))
+        pairs = [pair for pair in defaults if _raw(pair[0]).lower() not in given] + list(headers)
         return content, [b"%s: %s" % (_raw(name), _raw(value)) for name, value in pairs]
 
 
@@ -113,7 +113,7 @@ class ApiClient:
         credential: Credential = None,
         source: str | None = None,
     ) -> None:
-        """`source` is the address to connect from, if any other than the system's choice."""
+        """`source` is the local address to connect from; None leaves it to the system."""
         parts = urlsplit(url)
         if parts.hostname is None or parts.port is None:
             raise ValueError(f"not a server URL with a port: {url}")
@@ -124,11 +124,11 @@ class ApiClient:
         self._token = credential.value if isinstance(credential, BearerToken) else None
 
     def connect(self) -> ApiConnection:
-        """Open a connection to keep; close it by leaving its `with` block."""
+        """Open a persistent connection; leaving its `with` block closes it."""
         plain = socket.create_connection(
             (self._host, self._port), TIMEOUT_SECONDS, source_address=self._source
         )
-        # A failed handshake closes the socket: wrapping takes it over before it starts.
+        # A failed handshake closes the socket: wrapping takes ownership before the handshake.
         stream = self._context.wrap_socket(plain, server_hostname=self._host)
         return ApiConnection(stream, authority=self._authority, token=self._token)
 
@@ -140,7 +140,7 @@ class ApiClient:
         headers: Headers = (),
         body: Manifest | bytes | None = None,
     ) -> APIResponse:
-        """Send one request on a connection of its own, whatever the answer's status."""
+        """Send one request on a new connection; every status is returned."""
         with self.connect() as connection:
             return connection.request(method, target, headers=headers, body=body)
 
@@ -152,22 +152,22 @@ class ApiClient:
         headers: Headers = (),
         body: Manifest | bytes | None = None,
     ) -> Any:
-        """Return the JSON answer of a request that must succeed; raise SandboxError otherwise."""
+        """Return the JSON response of a request that must succeed; raise SandboxError otherwise."""
         try:
             response = self.request(method, target, headers=headers, body=body)
         except (OSError, HTTPException) as error:
-            raise SandboxError(f"{method} {target!s} got no answer: {error}") from error
+            raise SandboxError(f"{method} {target!s} received no response: {error}") from error
         if not 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's own definition of success
             message = response.body.decode(errors="replace").strip()
-            raise SandboxError(f"{method} {target!s} was answered {response.status}: {message}")
+            raise SandboxError(f"{method} {target!s} returned {response.status}: {message}")
         return response.json()
 
 
 def client_context(ca_pem: bytes, credential: Credential = None) -> ssl.SSLContext:
-    """Return a TLS context that trusts one authority and shows the credential's certificate."""
+    """Return a TLS context that trusts one CA and presents the credential's certificate."""
     context = ssl.create_default_context(cadata=ca_pem.decode("ascii"))
     if isinstance(credential, KeyPair):
-        # The standard library reads certificates from files only; ours is private and gone at once.
+        # The standard library reads certificates from files only. This file is removed at once.
         with tempfile.TemporaryDirectory() as directory:
             certificate, key = credential.write(Path(directory), "client")
             context.load_cert_chain(os.fspath(certificate), os.fspath(key))

@@ -1,4 +1,4 @@
-"""One kube-apiserver: what can be chosen about it, its command line, its life."""
+"""One kube-apiserver: its options, its command line and its process."""
 
 import time
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ POLL_SECONDS = 0.05
 
 
 def webhook_authorization(kubeconfig: Path) -> tuple[str, ...]:
-    """Return the flags that leave every decision to a webhook, none of them remembered."""
+    """Return the flags that delegate every decision to a webhook, without caching."""
     return (
         "--authorization-mode=Webhook",
         f"--authorization-webhook-config-file={kubeconfig}",
@@ -33,30 +33,30 @@ def webhook_authorization(kubeconfig: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServerOptions:
-    """What sets one API server apart from its neighbours on the same etcd."""
+    """The options in which API servers on the same etcd may differ."""
 
     name: str = "kube-apiserver"
-    """Names its directory, so it must be new for each server of a control plane."""
+    """The name of its directory, so it must be unique within a control plane."""
     constrained_impersonation: bool | None = None
-    """None leaves the gate to the (emulated) version: on since 1.36."""
+    """None uses the feature gate's default in the (emulated) version: on since 1.36."""
     emulated_version: str | None = None
     """Major and minor, such as `1.34`; None is the binary's own version."""
     authorization: tuple[str, ...] = NODE_AND_RBAC
-    """Flags: `NODE_AND_RBAC`, `webhook_authorization(...)`, or your own."""
+    """Flags: `NODE_AND_RBAC`, `webhook_authorization(...)`, or others."""
     audit_policy: str = METADATA_POLICY
     etcd_prefix: str = "/registry"
     """Servers with the same prefix share every object."""
     port: int = 0
-    """0 takes any free port."""
+    """0 selects a free port."""
     extra_flags: tuple[str, ...] = ()
-    """Come last, so they win over ours."""
+    """Appended last, so they override the other flags."""
 
 
 class ApiServer:
-    """A kube-apiserver with its own port, audit log and directory. It can be stopped and started.
+    """A kube-apiserver with its own port, audit log and directory. It can be stopped and restarted.
 
-    `url` and `ca_file` (or `ca_pem`) reach it, `audit_log` is a file of JSON lines, `admin` is a
-    client with every right.
+    `url` and `ca_file` (or `ca_pem`) are for clients, `audit_log` is a file of JSON lines, and
+    `admin` is a client with all permissions.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class ApiServer:
 
     @property
     def process(self) -> ChildProcess:
-        """The running program, for signals; raises SandboxError while it is stopped."""
+        """The running process, for signals; raises SandboxError while it is stopped."""
         if self._process is None:
             raise SandboxError(f"{self.options.name} is not running")
         return self._process
 
     def client(self, credential: Credential = None) -> ApiClient:
-        """Return a client that shows this credential, or none."""
+        """Return a client with this credential, or without one."""
         return ApiClient(self.url, ca_pem=self.ca_pem, credential=credential)
 
     def kubeconfig_for(self, credential: Credential, *, name: str = "kubeconfig") -> Path:
@@ -104,11 +104,11 @@ class ApiServer:
         return write_kubeconfig(path, url=self.url, ca_pem=self.ca_pem, credential=credential)
 
     def launch(self) -> None:
-        """Start the program without waiting until it serves."""
+        """Start the process without waiting until it is ready."""
         self._process = start_child(self._command, log_file=self.log_file)
 
     def wait_until_ready(self) -> None:
-        """Wait until /readyz says ok; raise SandboxError if the program ends or takes too long."""
+        """Wait until /readyz is ok; raise SandboxError if the process exits or times out."""
         deadline = time.monotonic() + READY_SECONDS
         while not self.is_ready():
             self.process.ensure_running()
@@ -117,20 +117,20 @@ class ApiServer:
             time.sleep(POLL_SECONDS)
 
     def is_ready(self) -> bool:
-        """Ask /readyz once; no answer counts as not ready."""
+        """Return whether /readyz is ok; no response means not ready."""
         try:
             return self.admin.request("GET", "/readyz").status == 200  # noqa: PLR2004 - HTTP's OK
         except (OSError, HTTPException):
             return False
 
     def stop(self) -> None:
-        """End the program if it runs; its port stays ours, so `launch` brings it back."""
+        """Stop the process if it runs; its port stays reserved, so `launch` can restart it."""
         if self._process is not None:
             self._process.stop()
             self._process = None
 
     def close(self) -> None:
-        """End the program and give its port back."""
+        """Stop the process and release its port."""
         self.stop()
         self._port.release()
 

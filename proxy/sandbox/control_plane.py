@@ -6,14 +6,14 @@
             ApiServerOptions(name="plain", constrained_impersonation=False),
         )
         alice = control_plane.clients.issue_client("alice", groups=("dev",))
-        plain.client(alice).request("GET", "/api")          # any answer
+        plain.client(alice).request("GET", "/api")          # any status
         plain.admin.call("GET", "/api/v1/namespaces")       # system:masters, must succeed
         plain.kubeconfig_for(alice, name="alice")           # for kubectl
         apply(plain.admin, {...}), create_namespace(...), token_for(...)   # see objects.py
 
-There is no controller-manager, scheduler or kubelet: `objects.py` does by hand what they would.
-Everything listens on 127.0.0.1, lives in a temporary directory, and ends with this process,
-however that ends.
+There is no controller-manager, scheduler or kubelet: `objects.py` sets what they would set.
+Everything listens on 127.0.0.1, is stored in a temporary directory, and stops with this process,
+even if that is killed.
 """
 
 import http.client
@@ -47,11 +47,12 @@ FRONT_PROXY_NAME = "front-proxy-client"
 
 
 class ControlPlane:
-    """An etcd and the authorities its API servers share. Use it as a context manager.
+    """An etcd and the CAs that its API servers share. Use it as a context manager.
 
-    `clients` signs client certificates, `servers` serving certificates (the API servers' own, and
-    a kubelet's), `front_proxies` those that may speak through X-Remote-* headers. `admin` holds
-    every right. `token_users` is fixed at the start: the API server reads its token file once.
+    `clients` signs client certificates and `servers` serving certificates, those of the API servers
+    and of kubelets. `front_proxies` signs certificates of clients that may send X-Remote-* headers.
+    `admin` has all permissions. `token_users` is fixed at the start: the API server reads its token
+    file once.
     """
 
     def __init__(self, binaries: Binaries, *, token_users: Iterable[TokenUser] = ()) -> None:
@@ -86,16 +87,16 @@ class ControlPlane:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Last started, first stopped: no API server ever misses its etcd.
+        # Stopped in reverse order: no API server runs without its etcd.
         self._cleanup.close()
 
     def start_api_server(self, options: ApiServerOptions | None = None) -> ApiServer:
-        """Start one API server and return it when it is ready."""
+        """Start one API server, and return it when it is ready."""
         (server,) = self.start_api_servers(options or ApiServerOptions())
         return server
 
     def start_api_servers(self, *options: ApiServerOptions) -> tuple[ApiServer, ...]:
-        """Start several API servers at the same time and return them when all are ready."""
+        """Start several API servers concurrently, and return them when all are ready."""
         servers = tuple(self._prepare(each) for each in options)
         for server in servers:
             server.launch()
@@ -154,7 +155,7 @@ def _fixed_flags() -> list[str]:
     return [
         f"--bind-address={LOOPBACK}",
         f"--advertise-address={LOOPBACK}",
-        # Servers that share a prefix would fight over the endpoints of the `kubernetes` Service.
+        # Servers with the same prefix would overwrite the endpoints of the `kubernetes` Service.
         "--endpoint-reconciler-type=none",
         "--service-cluster-ip-range=10.0.0.0/24",
         f"--service-account-issuer={ISSUER}",
@@ -165,7 +166,7 @@ def _fixed_flags() -> list[str]:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         "--kubelet-preferred-address-types=InternalIP",
         "--allow-privileged=true",
-        # As in every real cluster, beside the Node authorizer: a node changes only its own.
+        # As in production clusters, with the Node authorizer: a node changes only its own objects.
         "--enable-admission-plugins=NodeRestriction",
     ]
 
@@ -184,7 +185,7 @@ def _start_etcd(
         f"--initial-advertise-peer-urls={peer_url}",
         f"--initial-cluster=sandbox={peer_url}",
         "--socket-reuse-port=true",
-        # The data is worth nothing after this process, so no disk needs to be waited for.
+        # The data is not needed after this process, so writes need not reach the disk.
         "--unsafe-no-fsync",
         "--log-level=warn",
     ]

@@ -1,7 +1,7 @@
-"""What goes wrong while a control plane is found, built, started or asked."""
+"""Errors of the sandbox: finding, building, starting or calling a control plane."""
 
 from proxy.core.errors import OperatorError
 
 
 class SandboxError(OperatorError):
-    """The sandbox cannot do what was asked; the message is meant for a person as it stands."""
+    """An operation of the sandbox failed; the message can be shown to the operator unchanged."""

@@ -1,13 +1,13 @@
-"""Minting who someone is: certificate authorities, client and serving certificates, tokens.
+"""Credentials of the sandbox: CAs, client and serving certificates, and tokens.
 
-    authority = Authority("clients")
+    authority = CertificateAuthority("clients")
     alice = authority.issue_client("alice", groups=("dev", "ops"), uid="42")
     late = authority.issue_client("bob", validity=Validity(starts_in=-2 * DAY, lasts=DAY))
     agent = authority.issue_node("node-1")
     serving = authority.issue_server("127.0.0.1", "localhost")
 
-A `Credential` is what a client shows: a `KeyPair`, a `BearerToken`, or None for nobody.
-`write_kubeconfig` hands one to kubectl. Keys here protect throw-away clusters on this machine.
+A `Credential` is a `KeyPair`, a `BearerToken`, or None for an anonymous client. `write_kubeconfig`
+writes one for kubectl. Keys here protect only temporary clusters on this machine.
 """
 
 import base64
@@ -57,7 +57,7 @@ ADMIN_GROUP = "system:masters"
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """A token as it stands in an Authorization header."""
+    """A token of an Authorization header."""
 
     value: str = field(repr=False)
 
@@ -76,7 +76,7 @@ class TokenUser:
 
 
 def write_token_file(path: Path, users: Iterable[TokenUser]) -> None:
-    """Write the file behind `--token-auth-file`, readable by us alone."""
+    """Write the file of `--token-auth-file`, readable only by the current user."""
     write_secret(path, b"")
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
@@ -85,14 +85,14 @@ def write_token_file(path: Path, users: Iterable[TokenUser]) -> None:
 
 
 def write_signing_key(path: Path) -> None:
-    """Write a fresh key for service-account tokens; its public half is read from the same file."""
+    """Write a new key for service account tokens; the API server derives its public key."""
     write_secret(path, private_pem(ec.generate_private_key(ec.SECP256R1())))
 
 
 def write_kubeconfig(
     path: Path, *, url: str, ca_pem: bytes, credential: Credential, namespace: str = "default"
 ) -> Path:
-    """Write a kubeconfig that needs no other file, and return its path."""
+    """Write a self-contained kubeconfig, and return its path."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

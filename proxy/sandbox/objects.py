@@ -1,6 +1,6 @@
-"""Putting objects into a cluster that has no controllers, and asking for tokens.
+"""Creation of objects and tokens in a cluster without controllers.
 
-Each function takes a client with the right to do so, usually `server.admin`.
+Each function takes a client with the necessary permissions, usually `server.admin`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ TOKEN_SECONDS = 3600
 
 
 def apply(client: ApiClient, manifest: Manifest) -> Any:
-    """Make the object what the manifest says, whether it exists or not, and return it."""
+    """Create or update an object by server-side apply, and return it."""
     target = f"{path_of(manifest)}?{FIELD_MANAGER}"
     return client.call("PATCH", target, headers=APPLY, body=manifest)
 
 
 def set_status(client: ApiClient, manifest: Manifest, status: Manifest) -> None:
-    """Merge into the status of an existing object, as its controller would."""
+    """Merge into the status of an existing object, as its controller does."""
     client.call("PATCH", f"{path_of(manifest)}/status", headers=MERGE, body={"status": status})
 
 
@@ -36,7 +36,7 @@ def path_of(manifest: Manifest) -> str:
 
 
 def create_namespace(client: ApiClient, name: str) -> None:
-    """Create a namespace and its default ServiceAccount, which a controller makes elsewhere."""
+    """Create a namespace and its default ServiceAccount, which a controller usually creates."""
     apply(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     create_service_account(client, name, "default")
 
@@ -48,7 +48,7 @@ def create_service_account(client: ApiClient, namespace: str, name: str) -> None
 
 
 def create_node(client: ApiClient, name: str, *, kubelet_port: int | None = None) -> None:
-    """Register a ready Node at 127.0.0.1, whose kubelet may listen on a port."""
+    """Register a ready Node at 127.0.0.1, optionally with a kubelet port."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     status: dict[str, object] = {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
@@ -69,7 +69,7 @@ def create_pod(
     service_account: str = "default",
     labels: Mapping[str, str] | None = None,
 ) -> Any:
-    """Create a Pod that counts as running on a Node, and return it."""
+    """Create a Pod with the phase Running on a Node, and return it."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -93,7 +93,7 @@ def token_for(
     pod: Manifest | None = None,
     audiences: Sequence[str] = (),
 ) -> BearerToken:
-    """Request a service account's token, bound to a Pod (as `create_pod` returned it) or to none.
+    """Request a service account token, optionally bound to a Pod that `create_pod` returned.
 
     A token bound to a Pod on an existing Node carries the node's name and uid as extras.
     """
@@ -107,7 +107,7 @@ def token_for(
             "name": pod["metadata"]["name"],
             "uid": pod["metadata"]["uid"],
         }
-    answer = client.call(
+    response = client.call(
         "POST",
         f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token",
         body={
@@ -116,11 +116,11 @@ def token_for(
             "spec": specification,
         },
     )
-    return BearerToken(answer["status"]["token"])
+    return BearerToken(response["status"]["token"])
 
 
 def grant(client: ApiClient, name: str, *, rules: Sequence[Manifest], to: Manifest) -> None:
-    """Give a subject a ClusterRole of these rules, cluster-wide; the name serves both objects."""
+    """Bind a subject to a ClusterRole with these rules; role and binding have the same name."""
     subject = dict(to)
     if subject["kind"] != "ServiceAccount":
         subject.setdefault("apiGroup", "rbac.authorization.k8s.io")
@@ -143,7 +143,7 @@ def grant(client: ApiClient, name: str, *, rules: Sequence[Manifest], to: Manife
 
 
 def _plural(kind: str) -> str:
-    """Return a built-in kind's resource name, by the rules English gives them."""
+    """Return the resource name of a built-in kind, by the rules of English plurals."""
     singular = kind.lower()
     if singular.endswith("y"):
         return f"{singular[:-1]}ies"

@@ -1,10 +1,10 @@
-"""Understudy itself, run as its users run it: `understudy serve` with a config file.
+"""Understudy as a child process: `understudy serve` with a config file.
 
     with ProxyProcess(control_plane, api_server) as understudy:
         understudy.client(alice).request("GET", "/version")
         understudy.kubeconfig_for(alice, name="alice")      # for kubectl
 
-Its own identities, one for reviews and one for forwarding, hold exactly the rights of `own_rules`.
+Its reviewer and its forwarder have exactly the permissions in `proxy_rbac.py`.
 """
 
 import sys
@@ -34,14 +34,14 @@ from proxy.sandbox.proxy_rbac import (
     forwarder_rules,
 )
 
-# Nobody is to be led elsewhere, and whoever stops a sandbox does not want to wait.
+# No load balancer has to remove the sandbox's proxy, so its shutdown need not wait.
 QUICK_SHUTDOWN: Mapping[str, str] = MappingProxyType(
     {"delay": "0s", "watchWindow": "0s", "gracePeriod": "4s"}
 )
 
 
 class ProxyProcess:
-    """A proxy before one API server. Use it as a context manager."""
+    """A proxy in front of one API server. Use it as a context manager."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class ProxyProcess:
         components: Sequence[str] = (),
         code: Path | None = None,
     ) -> None:
-        """`settings` are sections of the config file; each of their keys replaces the usual one.
+        """`settings` are sections of the config file; each of their keys replaces the default.
 
-        `components` are those of the manifests that the forwarder's rights consist of, beside the
-        base. `code` is a directory to take the program from, if not this one.
+        `components` are manifest components that extend the forwarder's permissions. `code` is the
+        directory of another source tree to run.
         """
         self._control_plane = control_plane
         self._api_server = api_server
@@ -77,7 +77,7 @@ class ProxyProcess:
             self.config_file = self._write_config(port.number)
             self.log_file = self.directory / "understudy.log"
             self.process = self._start(cleanup)
-            self._wait_until(self._answers)
+            self._wait_until(self._responds)
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -92,7 +92,7 @@ class ProxyProcess:
     def start_successor(self) -> ChildProcess:
         """Start a second instance on the same port, and return the first one, which still runs.
 
-        It has a log file of its own, where it says that it serves: the port does not tell who does.
+        Its separate log file shows when it serves; the shared port does not show which one does.
         """
         predecessor = self.process
         self.log_file = self.directory / "successor.log"
@@ -101,7 +101,7 @@ class ProxyProcess:
         return predecessor
 
     def client(self, credential: Credential = None) -> ApiClient:
-        """Return a client that shows this credential to the proxy, or none."""
+        """Return a client of the proxy with this credential, or without one."""
         return ApiClient(self.url, ca_pem=self.ca_pem, credential=credential)
 
     def kubeconfig_for(self, credential: Credential, *, name: str = "kubeconfig") -> Path:
@@ -111,8 +111,8 @@ class ProxyProcess:
 
     def _write_config(self, port: int) -> Path:
         control_plane, directory = self._control_plane, self.directory
-        reviewer = self._own_kubeconfig("reviewer", REVIEWER_NAME, REVIEWER_RULES)
-        forwarder = self._own_kubeconfig(
+        reviewer = self._identity_kubeconfig("reviewer", REVIEWER_NAME, REVIEWER_RULES)
+        forwarder = self._identity_kubeconfig(
             "forwarder", forwarder_name(self._components), forwarder_rules(self._components)
         )
         certificate, key = control_plane.servers.issue_server(LOOPBACK, "localhost").write(
@@ -120,7 +120,7 @@ class ProxyProcess:
         )
         client_ca = directory / "client-ca.crt"
         client_ca.write_bytes(control_plane.clients.certificate_pem)
-        usual: dict[str, dict[str, Any]] = {
+        defaults: dict[str, dict[str, Any]] = {
             "serving": {
                 "address": f"{LOOPBACK}:{port}",
                 "certificateFile": str(certificate),
@@ -133,8 +133,8 @@ class ProxyProcess:
                 "reviewer": {"kubeconfig": str(reviewer)},
             },
         }
-        sections = usual | {
-            name: {**usual.get(name, {}), **section} for name, section in self._settings.items()
+        sections = defaults | {
+            name: {**defaults.get(name, {}), **section} for name, section in self._settings.items()
         }
         document = {
             "apiVersion": "kube-understudy.io/v1alpha1",
@@ -145,9 +145,9 @@ class ProxyProcess:
         path.write_text(yaml.safe_dump(document, sort_keys=False))
         return path
 
-    def _own_kubeconfig(self, file: str, name: str, rules: Sequence[Rule]) -> Path:
-        """Grant one of the proxy's own identities its rights, and write who it is."""
-        # The manifests have roles of these names, too, for their own accounts.
+    def _identity_kubeconfig(self, file: str, name: str, rules: Sequence[Rule]) -> Path:
+        """Grant one of the proxy's identities its permissions, and write its kubeconfig."""
+        # The prefix avoids a collision: the manifests contain roles of these names, too.
         subject = {"kind": "User", "name": name}
         grant(self._api_server.admin, f"sandbox-{name}", rules=rules, to=subject)
         return write_kubeconfig(
@@ -171,11 +171,11 @@ class ProxyProcess:
         while not is_serving():
             self.process.ensure_running()
             if time.monotonic() > deadline:
-                raise SandboxError(f"the proxy does not serve, see {self.log_file}")
+                raise SandboxError(f"the proxy is not ready, see {self.log_file}")
             time.sleep(POLL_SECONDS)
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         try:
-            return self.client().request("GET", "/version").status == 401  # noqa: PLR2004 - nobody
+            return self.client().request("GET", "/version").status == 401  # noqa: PLR2004 - unauthenticated
         except (OSError, HTTPException):
             return False

@@ -1,7 +1,7 @@
-"""The rights of the proxy's own identities, as its manifests grant them (a contract test holds it).
+"""The permissions of the proxy's own identities, equal to the manifests by a contract test.
 
-Every proxy of the sandbox runs with exactly these: reviews by one identity, forwarded requests by
-another. Components are granted on top, and only to who asks for them.
+Every proxy of the sandbox runs with exactly these permissions: the reviewer sends reviews, the
+forwarder forwards requests. Permissions of components are granted in addition, if requested.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ FORWARDER_RULES: tuple[Rule, ...] = (
 ALL_EXTRAS = "all-extras"
 ORIGINAL_USER = "original-user"
 COMPONENTS: dict[str, tuple[Rule, ...]] = {
-    # RBAC has no pattern for "any extra key" but the star; `userextras/*` would match nothing.
+    # RBAC's only pattern for "any extra key" is `*`; `userextras/*` would match nothing.
     ALL_EXTRAS: ({"apiGroups": [_AUTHENTICATION], "resources": ["*"], "verbs": ["impersonate"]},),
     ORIGINAL_USER: (
         {
@@ -58,10 +58,10 @@ COMPONENTS: dict[str, tuple[Rule, ...]] = {
 
 
 def forwarder_name(components: Sequence[str] = ()) -> str:
-    """Return who forwards with these components: who has more is somebody else."""
+    """Return the forwarder's user name; it differs by components, and so do the permissions."""
     return "-".join((_FORWARDER, *components))
 
 
 def forwarder_rules(components: Sequence[str] = ()) -> list[Rule]:
-    """Return what the forwarder may do with these components."""
+    """Return the forwarder's rules with these components."""
     return [*FORWARDER_RULES, *(rule for name in components for rule in COMPONENTS[name])]

@@ -4,7 +4,7 @@
         console.send("hello")
         console.receive()
 
-Messages of one frame only, which is all that an echo needs; anything else is an error, not a guess.
+It supports messages of a single frame, which is sufficient for an echo. Anything else is an error.
 """
 
 import base64
@@ -28,18 +28,18 @@ TWO_MORE_BYTES, EIGHT_MORE_BYTES = 126, 127
 
 
 class UpgradeRejected(Exception):
-    """The server answered the upgrade with something else."""
+    """The server rejected the upgrade."""
 
     def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"the upgrade was answered {status}: {body.decode(errors='replace')}")
+        super().__init__(f"the upgrade returned {status}: {body.decode(errors='replace')}")
         self.status = status
         self.body = body
 
 
 class WebSocket:
-    """One upgraded connection. Raises UpgradeRejected on entering when the server says no.
+    """One upgraded connection. Entering it raises UpgradeRejected if the server rejects it.
 
-    `protocol` is then the subprotocol that the server chose.
+    Afterwards `protocol` is the subprotocol that the server selected.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class WebSocket:
         self._headers = [("Sec-WebSocket-Protocol", protocol), *headers]
         self.protocol: str | None = None
         self._stream: ssl.SSLSocket | None = None
-        # Kept whole: a response that nobody holds closes the buffer behind it.
+        # A reference is kept: an unreferenced response closes its buffer.
         self._response: HTTPResponse | None = None
 
     def __enter__(self) -> Self:
@@ -81,7 +81,7 @@ class WebSocket:
         self.close()
 
     def close(self) -> None:
-        """Close the connection without ceremony."""
+        """Close the connection without a close frame."""
         for resource in (self._response, self._stream):
             if resource is not None:
                 resource.close()
@@ -109,7 +109,7 @@ class WebSocket:
         raise SandboxError(f"unexpected WebSocket frame {first:#x} {content!r}")
 
     def _upgrade(self, stream: ssl.SSLSocket) -> None:
-        """Ask for the upgrade; what the server sends after its answer stays in the same buffer."""
+        """Request the upgrade; data after the response stays in the response's buffer."""
         target = self._target
         lines = [
             f"GET {target.path}{'?' + target.query if target.query else ''} HTTP/1.1",
@@ -129,10 +129,10 @@ class WebSocket:
 
     def _read(self, count: int) -> bytes:
         assert self._response is not None
-        # Not the response's own read, which knows that an answer of 101 has no body.
+        # Not the response's own `read`: it returns nothing, because a 101 has no body.
         content = self._response.fp.read(count)
         if len(content) < count:
-            raise SandboxError("the WebSocket ended")
+            raise SandboxError("the WebSocket was closed")
         return content
 
 

@@ -1,4 +1,4 @@
-"""The listening side: client connections, their limits and their end.
+"""Client side of the data path: connections, their limits, and shutdown.
 
-Knows bytes and time, never who may do what.
+It handles bytes and time. It makes no authorization decision.
 """

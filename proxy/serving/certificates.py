@@ -1,8 +1,7 @@
-"""The TLS settings clients meet: our certificate, and whether theirs is asked for.
+"""Serving certificate and key, with reload, and whether a client certificate is requested.
 
-The files are looked at again and again. New contents are loaded into a new context, which is used
-if everything in it is good, and not at all otherwise. Whom a client's certificate stands for is
-decided with each request, elsewhere.
+The files are checked periodically. New contents are loaded into a new context, which is used only
+if all of it is valid. Client certificates are verified with each request, in `authentication`.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ class CertificateError(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Where certificate and key are, and whether clients are asked for theirs."""
+    """Paths of certificate and key, and whether a client certificate is requested."""
 
     certificate: Path
     key: Path
@@ -47,37 +46,37 @@ class CertificateFiles:
 
 @dataclass(frozen=True, slots=True)
 class LoadedCertificates:
-    """A context, the files it came from, and what they held."""
+    """A context, its files, and the digests of their contents."""
 
     files: CertificateFiles
     context: SSL.Context
     digests: tuple[bytes, ...]
     expires_at: float
-    """When our certificate ends, in seconds since 1970."""
+    """Expiry of the serving certificate, in seconds since 1970."""
 
 
 class Listening(Protocol):
-    """Where clients are met."""
+    """A listener whose TLS context can be replaced."""
 
     def set_tls_context(self, context: SSL.Context) -> None:
-        """Meet new clients by this context."""
+        """Use this context for new connections."""
         ...
 
 
 class ReloadCounter(Protocol):
-    """Learns what is in use, and what became of new contents."""
+    """Records the expiry in use, and the results of reloads."""
 
     def certificate_expires(self, at: float) -> None:
-        """Tell when the certificate in use ends, in seconds since 1970."""
+        """Record the expiry of the certificate in use, in seconds since 1970."""
         ...
 
     def certificates_read(self, *, used: bool) -> None:
-        """Count new contents, used or refused."""
+        """Count new contents, used or rejected."""
         ...
 
 
 class ServingCertificates:
-    """Keeps a listener's context the one that the files describe."""
+    """Keeps a listener's TLS context in step with the files."""
 
     def __init__(
         self, loaded: LoadedCertificates, *, listening: Listening, counter: ReloadCounter
@@ -85,37 +84,37 @@ class ServingCertificates:
         self._loaded = loaded
         self._listening = listening
         self._counter = counter
-        # One look at a time: an older one must not overtake a newer one.
-        self._turn = asyncio.Lock()
-        self._told: str | None = None
+        # One reload at a time: an older result must not replace a newer one.
+        self._reload_lock = asyncio.Lock()
+        self._logged_problem: str | None = None
         counter.certificate_expires(loaded.expires_at)
 
     async def run(self, every_seconds: float) -> None:
-        """Look at the files again and again."""
+        """Reload the files periodically."""
         while True:
             await asyncio.sleep(every_seconds)
             await self.reload()
 
     @property
     def loaded(self) -> LoadedCertificates:
-        """What is in use."""
+        """The certificates in use."""
         return self._loaded
 
     async def reload(self) -> None:
-        """Use what the files hold now, if it is new and all good."""
-        async with self._turn:
+        """Use the current contents of the files, if they are new and valid."""
+        async with self._reload_lock:
             current = self._loaded
             try:
                 loaded = await asyncio.to_thread(load_again, current.files, current)
             except CertificateError as error:
-                self._refuse(str(error))
+                self._reject(str(error))
                 return
-            self._told = None
-            if current is self._loaded:  # or else other files were chosen meanwhile
+            self._logged_problem = None
+            if current is self._loaded:  # otherwise other files were configured meanwhile
                 self.use(loaded)
 
     def use(self, loaded: LoadedCertificates) -> None:
-        """Use what was loaded, and follow its files from now on."""
+        """Use the loaded certificates, and follow their files from now on."""
         is_new, self._loaded = loaded.context is not self._loaded.context, loaded
         if is_new:
             self._listening.set_tls_context(loaded.context)
@@ -123,85 +122,87 @@ class ServingCertificates:
             self._counter.certificate_expires(loaded.expires_at)
             log.info("certificates reloaded")
 
-    def _refuse(self, problem: str) -> None:
+    def _reject(self, problem: str) -> None:
         self._counter.certificates_read(used=False)
-        if problem != self._told:  # once, not at every look
+        if problem != self._logged_problem:  # once, not at every reload
             log.warning("certificates not reloaded", extra=fields(error=problem))
-        self._told = problem
+        self._logged_problem = problem
 
 
 def load_certificates(files: CertificateFiles) -> LoadedCertificates:
-    """Read the files, both of them good, or raise CertificateError."""
-    contents = _read(files)
-    own, *others = _certificates(contents[0], files.certificate)
-    context = _context(own, others, _key(contents[1], files.key), files)
+    """Load certificate and key, or raise CertificateError."""
+    contents = _read_files(files)
+    own, *others = _parse_certificates(contents[0], files.certificate)
+    context = _build_context(own, others, _parse_key(contents[1], files.key), files)
     expires_at = own.not_valid_after_utc.timestamp()
-    return LoadedCertificates(files, context, _digests(contents), expires_at)
+    return LoadedCertificates(files, context, _hash_contents(contents), expires_at)
 
 
 def read_certificate(file: Path) -> None:
-    """Raise CertificateError unless this file alone could be used."""
-    _certificates(_read_file(file), file)
+    """Raise CertificateError unless this file has usable certificates."""
+    _parse_certificates(_read_file(file), file)
 
 
 def read_key(file: Path) -> None:
-    """Raise CertificateError unless this file alone could be used."""
-    _key(_read_file(file), file)
+    """Raise CertificateError unless this file has a usable key."""
+    _parse_key(_read_file(file), file)
 
 
 def context_of(certificate_pem: bytes, key_pem: bytes) -> SSL.Context:
-    """Return a context that shows this certificate and asks for none; or raise CertificateError.
+    """Return a context with this certificate that requests none; or raise CertificateError.
 
-    For one that is in no file.
+    For a certificate that is not in a file.
     """
     files = CertificateFiles(Path("certificate"), Path("key"), requests_client_certificate=False)
-    own, *others = _certificates(certificate_pem, files.certificate)
-    return _context(own, others, _key(key_pem, files.key), files)
+    own, *others = _parse_certificates(certificate_pem, files.certificate)
+    return _build_context(own, others, _parse_key(key_pem, files.key), files)
 
 
-def _context(
+def _build_context(
     own: x509.Certificate, others: list[x509.Certificate], key: _Key, files: CertificateFiles
 ) -> SSL.Context:
     context = server_context(asks_for_certificate=files.requests_client_certificate)
     try:
         context.use_certificate(own)
-        for one in others:
-            context.add_extra_chain_cert(one)
+        for certificate in others:
+            context.add_extra_chain_cert(certificate)
         context.use_privatekey(key)
         context.check_privatekey()
     except SSL.Error as error:
         names = f"{files.certificate} and {files.key}"
-        raise CertificateError(f"cannot use {names}: {_reason(error)}") from error
+        raise CertificateError(f"cannot use {names}: {_first_reason(error)}") from error
     return context
 
 
-def _certificates(content: bytes, file: Path) -> list[x509.Certificate]:
+def _parse_certificates(content: bytes, file: Path) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(content)
     except ValueError as error:
-        raise CertificateError(f"cannot use {file}: not certificates in PEM") from error
+        raise CertificateError(f"cannot use {file}: not PEM certificates") from error
 
 
-def _key(content: bytes, file: Path) -> _Key:
+def _parse_key(content: bytes, file: Path) -> _Key:
     try:
         key = serialization.load_pem_private_key(content, None)
     except (TypeError, UnsupportedAlgorithm, ValueError) as error:
-        # A TypeError: the key is encrypted. Nobody is asked for a password.
-        raise CertificateError(f"cannot use {file}: not a plain private key in PEM") from error
+        # TypeError: the key is encrypted. Passwords are not supported.
+        raise CertificateError(f"cannot use {file}: not an unencrypted PEM private key") from error
     if not isinstance(key, _Key):
-        raise CertificateError(f"cannot use {file}: a key of this kind serves no TLS")
+        raise CertificateError(f"cannot use {file}: unsupported key type for TLS")
     return key
 
 
 def load_again(files: CertificateFiles, current: LoadedCertificates) -> LoadedCertificates:
-    """Load what the files hold now; the context stays the same one if that is what is in use."""
-    asks_as_before = files.requests_client_certificate == current.files.requests_client_certificate
-    if asks_as_before and _digests(_read(files)) == current.digests:
+    """Load the current contents; keep the context if they equal those in use."""
+    requests_as_before = (
+        files.requests_client_certificate == current.files.requests_client_certificate
+    )
+    if requests_as_before and _hash_contents(_read_files(files)) == current.digests:
         return replace(current, files=files)
     return load_certificates(files)
 
 
-def _read(files: CertificateFiles) -> tuple[bytes, bytes]:
+def _read_files(files: CertificateFiles) -> tuple[bytes, bytes]:
     return _read_file(files.certificate), _read_file(files.key)
 
 
@@ -212,11 +213,11 @@ def _read_file(file: Path) -> bytes:
         raise CertificateError(f"cannot read {file}: {error.strerror}") from error
 
 
-def _digests(contents: tuple[bytes, ...]) -> tuple[bytes, ...]:
+def _hash_contents(contents: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(hashlib.sha256(content).digest() for content in contents)
 
 
-def _reason(error: SSL.Error) -> str:
-    """Return the first of OpenSSL's reasons, which is the one that says most."""
+def _first_reason(error: SSL.Error) -> str:
+    """Return the first of OpenSSL's reasons, which is the most specific one."""
     reasons = error.args[0] if error.args else []
     return str(reasons[0][-1]) if reasons else "no reason given"

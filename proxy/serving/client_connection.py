@@ -1,7 +1,7 @@
-"""One client connection: TLS, then request after request, one at a time.
+"""One client connection: TLS, then one request at a time.
 
-Bytes that arrive before anybody can take them wait in one buffer. It is bounded: past the limit
-the socket is not read. No request is looked at while the client has yet to take earlier answers.
+Bytes that cannot be processed yet wait in one buffer. It is bounded: above the limit the socket is
+not read. No request is parsed while the client has not read earlier responses.
 """
 
 import asyncio
@@ -36,17 +36,17 @@ from proxy.wire.http1.message import (
 )
 from proxy.wire.http1.request_parser import CachingRequestParser
 
-_WAITING_BYTES = 64 * 1024
-# A head that waits for its caller to be authenticated is held as its lines, as its token, as that
-# token's text and as the body of its review: measured in docs/decisions/0015.
+_MAX_WAITING_BYTES = 64 * 1024
+# A head that waits for authentication is held as its lines, its token, that token's text, and the
+# body of its review: measured in docs/decisions/0015.
 _HEAD_COPIES = 4
-# What the TLS buffer of a connection has grown to by one large read, and keeps.
+# The size to which one large read grows the TLS buffer of a connection, for good.
 _TLS_BUFFER_BYTES = 96 * 1024
 _LINGER_SECONDS = 2.0
-_HEADS_A_TURN = 16
-# An unfinished head is checked when it has grown past a multiple of this. Not with each read,
+_MAX_HEADS_PER_ITERATION = 16
+# An incomplete head is checked when it has grown past a multiple of this. Not with each read,
 # because reads may be small.
-_CHECKED_EVERY_BYTES = 64 * 1024
+_CHECK_INTERVAL_BYTES = 64 * 1024
 
 
 class ClientConnection(ClientTransport):
@@ -60,7 +60,7 @@ class ClientConnection(ClientTransport):
         "_is_lingering",
         "_is_parsing",
         "_on_lost",
-        "_reader",
+        "_parser",
         "_searched",
         "_waiting_head_bytes",
         "handler",
@@ -83,96 +83,96 @@ class ClientConnection(ClientTransport):
         self._on_lost = on_lost
         self._buffer = bytearray()
         self._searched = self._waiting_head_bytes = 0
-        self._reader = CachingRequestParser()
+        self._parser = CachingRequestParser()
         self._exchange: ServerExchange | None = None
         self._body: BodyReader | None = None
         self._is_parsing = self._is_lingering = self.has_received_request = False
-        # Two sides that may be too slow: the client takes no answer, the upstream takes no body.
+        # Backpressure: the client reads no response, or the upstream reads no request body.
         self.is_write_blocked = self._is_body_blocked = False
         self.retires_at = math.inf
 
     @property
     def exchange(self) -> ServerExchange | None:
-        """The request that is being served."""
+        """The exchange in progress."""
         return self._exchange
 
-    # --- the event loop's side -------------------------------------------------------------
+    # --- asyncio protocol methods ---------------------------------------------------------
 
     def plaintext_received(self, data: bytes) -> None:
-        """Take a piece of a body, or bytes that have to wait."""
+        """Process a part of a body, or buffer bytes that have to wait."""
         exchange = self._exchange
         if exchange is None:
             if not self._buffer and not self.is_write_blocked:
-                request = self._reader.parse_cached(data)
+                request = self._parser.parse_cached(data)
                 if request is not None:
                     self._serve(request, len(data))
                     return
             self._buffer += data
             if self.is_write_blocked and not self.is_authenticated:
-                self._hold_waiting()
+                self._reserve_waiting()
             self._read_heads()
         elif exchange.receiver is not None and self._body is not None:
             self._body_received(data)
         else:
             self._buffer += data
             if exchange.receiver is None and not exchange.is_authenticated:
-                self._hold_waiting()
-            self._pace()
+                self._reserve_waiting()
+            self._update_reading()
 
     def close_notify_received(self) -> None:
-        """A client that ends its side has left: HTTP clients that wait keep theirs open."""
+        """Close: HTTP clients that await a response keep their side open."""
         self.close()
 
     def connection_truncated(self, _error: Exception) -> None:
-        """So has one whose stream broke."""
+        """Close: the client's stream broke."""
         self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell whoever works for this client that it is gone."""
+        """Report the disconnect to the exchange and the listener."""
         super().connection_lost(error)
-        self._drop_head()
-        self._leave_exchange()
+        self._drop_buffered()
+        self._disconnect_exchange()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
-        """The client reads too slowly: stop the source."""
+        """Stop the source of the response: the client reads too slowly."""
         self.is_write_blocked = True
         exchange = self._exchange
         if exchange is not None and exchange.receiver is not None:
             exchange.receiver.pause_response()
         elif not self.is_authenticated:
-            self._hold_waiting()
+            self._reserve_waiting()
         if exchange is None:
-            # Answers may leave after their turn, when nobody else looks at the pace.
-            self._pace()
+            # Batched responses may be sent after their exchange. Nothing else updates reading then.
+            self._update_reading()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Resume the source of the response: the client has caught up."""
         self.is_write_blocked = False
         exchange = self._exchange
         if exchange is None:
-            if self._holding is not None:
-                self._hold(0)
+            if self._reservation is not None:
+                self._reserve(0)
             self._read_heads()
         elif exchange.receiver is not None:
             exchange.receiver.resume_response()
-        elif self._holding is not None:
-            self._hold_waiting()
+        elif self._reservation is not None:
+            self._reserve_waiting()
 
-    # --- the exchange's side ---------------------------------------------------------------
+    # --- called by the exchange -----------------------------------------------------------
 
     def pause_body(self) -> None:
-        """Take no more of the request's body."""
+        """Stop reading the request body."""
         self._is_body_blocked = True
-        self._pace()
+        self._update_reading()
 
     def resume_body(self) -> None:
-        """Take it again."""
+        """Continue reading the request body."""
         self._is_body_blocked = False
-        self._pace()
+        self._update_reading()
 
     def deliver_body(self) -> None:
-        """Give the receiver what waits in the buffer, and everything after it as it comes."""
+        """Deliver the buffered body to the receiver, and all later data as it arrives."""
         exchange = self._exchange
         if exchange is None or exchange.receiver is None:
             return
@@ -184,18 +184,18 @@ class ClientConnection(ClientTransport):
         self._buffer.clear()
         if waiting:
             self._body_received(waiting)
-        self._pace()
+        self._update_reading()
 
     def release_idle_memory(self) -> None:
-        """Keep no more than a stream needs on which nothing happens: there may be thousands."""
-        self._reader.clear()
-        self._handshake.release_buffers()
+        """Free memory that an idle stream does not need; there may be thousands of streams."""
+        self._parser.clear()
+        self._server_tls.release_buffers()
 
     def open_tunnel(self) -> None:
-        """Take everything that comes from now on as the body, until either side ends.
+        """Treat all following bytes as the body, until either side ends.
 
-        What came before the switch was sent before the client could know of it: no client of
-        Kubernetes does that, and whoever does must not have it read as anything at all.
+        Bytes received before the switch were sent before the client could know of it. No Kubernetes
+        client does that. Such bytes must not be interpreted in any way, so the exchange ends.
         """
         if self._exchange is None:
             return
@@ -203,19 +203,19 @@ class ClientConnection(ClientTransport):
             self._exchange.disconnected()
             return
         self._body = UntilCloseReader()
-        self._pace()
+        self._update_reading()
 
     def exchange_ended(self, ending: ConnectionReuse) -> None:
-        """Go on to the next request, or close in the way that fits."""
+        """Continue with the next request, or close as `ending` requires."""
         exchange, self._exchange = self._exchange, None
         if self._is_closing:
             return
         if not self.is_authenticated:
-            self._settle_unauthenticated()
-        elif self._holding is not None:
-            # A request that waited and was refused. Its connection may go on, and the next request
-            # must not be cut for what this one held.
-            self._hold(0)
+            self._release_unauthenticated()
+        elif self._reservation is not None:
+            # A waiting request that was rejected. Its connection may continue, and the next request
+            # must not be rejected for what this one held.
+            self._reserve(0)
         if ending is ConnectionReuse.REUSABLE:
             self.deadline = self._clock() + self._idle_seconds
             self._searched = 0
@@ -224,57 +224,57 @@ class ClientConnection(ClientTransport):
             if self._buffer:
                 self._read_heads()
             elif self.is_write_blocked or not self._is_reading:
-                self._pace()
+                self._update_reading()
         else:
-            self._end(ending, exchange)
+            self._close_after_response(ending, exchange)
 
-    def close(self, *, says_goodbye: bool = True) -> None:
-        """Close, as soon as what was written is sent."""
+    def close(self, *, sends_close_notify: bool = True) -> None:
+        """Close after sending written data."""
         exchange = self._exchange
         if (
             exchange is not None
             and exchange.has_started
             and exchange.kind is not ExchangeKind.TUNNEL
         ):
-            # For a body that only the connection delimits a goodbye would be its regular end. What
-            # is in a tunnel has an end of its own.
-            says_goodbye = False
+            # For a body delimited by the connection, close_notify would be its regular end. Data in
+            # a tunnel has its own end.
+            sends_close_notify = False
         self._is_lingering = False
-        super().close(says_goodbye=says_goodbye)
-        self._drop_head()
-        self._leave_exchange()
+        super().close(sends_close_notify=sends_close_notify)
+        self._drop_buffered()
+        self._disconnect_exchange()
 
     def reject_pending(self) -> None:
-        """Let go of what is held here, tell the client, and close."""
+        """Free the memory held here, send an error to the client, and close."""
         exchange = self._exchange
         if self.is_authenticated and exchange is not None and exchange.receiver is not None:
-            # Its place in flight bounds what it holds. What is counted was held by an earlier one.
-            self._hold(0)
+            # The limit of requests in flight bounds its memory. The count is of an earlier request.
+            self._reserve(0)
             return
-        # Not counted from here on: the connection closes, and the next largest must stay.
+        # Not counted from here on: the connection closes, and the next largest must not be evicted.
         self._certificate_bytes = 0
-        # Nothing was forwarded, so nothing happened: the client may safely come again.
+        # Nothing was forwarded, so the client can safely retry.
         error = TooManyRequests(
-            "too much is held for unauthenticated callers, please try again later",
+            "too much memory is held for unauthenticated requests, please try again later",
             retry_after_seconds=1,
         )
-        if not self._handshake.is_ready or self.is_write_blocked or self._is_closing:
+        if not self._server_tls.is_ready or self.is_write_blocked or self._is_closing:
             self.evict()
         elif exchange is not None and exchange.reject_waiting(error):
             self._buffer.clear()
         elif exchange is None and self._buffer:
-            self._refuse_unread(error)
+            self._reject_unparsed(error)
         else:
             self.evict()
 
     def expire(self) -> None:
-        """Close a client that is late; one that does not even take our goodbye is cut off."""
+        """Close a late connection; abort it if it is already closing and its data is not read."""
         if self._is_closing and not self._is_lingering:
             self._abort()
         else:
             self.close()
 
-    # --- inside ----------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------
 
     def _body_received(self, data: bytes) -> None:
         exchange, body = self._exchange, self._body
@@ -283,8 +283,8 @@ class ClientConnection(ClientTransport):
         receiver = exchange.receiver
         try:
             payload, rest = body.feed(data)
-        except BodyError as refusal:
-            receiver.request_failed(refusal)
+        except BodyError as error:
+            receiver.request_failed(error)
             return
         if rest is not None:
             self._body = None
@@ -295,88 +295,88 @@ class ClientConnection(ClientTransport):
         if rest is not None:
             receiver.request_ended()
 
-    def _pace(self) -> None:
-        """Read from the socket only while what comes has somewhere to go."""
+    def _update_reading(self) -> None:
+        """Pause or resume the socket, so that it is read only while data can be processed."""
         exchange = self._exchange
         if exchange is None:
             reads = not self.is_write_blocked
         elif exchange.receiver is not None and self._body is not None:
             reads = not self._is_body_blocked
         else:
-            reads = len(self._buffer) <= _WAITING_BYTES
+            reads = len(self._buffer) <= _MAX_WAITING_BYTES
         self._set_reading(reads=reads)
 
     def _read_heads(self) -> None:
-        """Serve the requests in the buffer. A loop, so that pipelining cannot deepen the stack."""
+        """Serve the buffered requests in a loop, so that pipelining cannot deepen the stack."""
         self._is_parsing = True
-        turns = 0
+        parsed = 0
         try:
             while self._exchange is None and self._buffer and not self.is_write_blocked:
-                if turns == _HEADS_A_TURN or self._is_closing or not self._read_head():
+                if parsed == _MAX_HEADS_PER_ITERATION or self._is_closing or not self._read_head():
                     break
-                turns += 1
+                parsed += 1
         finally:
             self._is_parsing = False
-        if turns == _HEADS_A_TURN:
-            # Thousands sent at once must not keep everybody else waiting, so the rest has to.
+        if parsed == _MAX_HEADS_PER_ITERATION:
+            # Thousands of pipelined requests must not delay other connections, so the rest waits.
             self._set_reading(reads=False)
             asyncio.get_running_loop().call_soon(self._read_heads)
         else:
-            self._pace()
+            self._update_reading()
 
     def _read_head(self) -> bool:
         end = find_head_end(self._buffer, self._searched)
         if end < 0:
-            self._hold_unfinished()
+            self._await_rest_of_head()
             return False
         if self._searched:
-            self._hold(0)
+            self._reserve(0)
         head = bytes(memoryview(self._buffer)[:end])
         del self._buffer[:end]
-        return self._take_head(head)
+        return self._process_head(head)
 
-    def _hold_unfinished(self) -> None:
-        """Wait for the rest of a head, unless what there is of it is too much already."""
+    def _await_rest_of_head(self) -> None:
+        """Wait for the rest of a head, unless the received part is already unacceptable."""
         searched, self._searched = self._searched, len(self._buffer)
         try:
-            self._check_unfinished(searched)
-        except StatusError as refusal:
-            self._hold(0)
-            self._refuse_unread(refusal, unfinished_request(self._buffer))
+            self._check_incomplete_head(searched)
+        except StatusError as error:
+            self._reserve(0)
+            self._reject_unparsed(error, unfinished_request(self._buffer))
             return
         if searched == 0:
             self.deadline = self._clock() + self._limits.head_seconds
-        self._hold(self._searched + min(self._searched, _TLS_BUFFER_BYTES))
+        self._reserve(self._searched + min(self._searched, _TLS_BUFFER_BYTES))
 
-    def _check_unfinished(self, searched: int) -> None:
-        """Refuse an unfinished head that no further byte can make acceptable.
+    def _check_incomplete_head(self, searched: int) -> None:
+        """Reject an incomplete head that no further byte can make acceptable.
 
-        Reading and decrypting the rest of 1 MB would cost more than everything else about it.
+        Reading and decrypting the rest of 1 MB would cost more than all other processing of it.
         """
         buffer, limits = self._buffer, self._limits
         if len(buffer) > MAX_HEAD_BYTES:
             raise HeadTooLarge
-        if len(buffer) // _CHECKED_EVERY_BYTES == searched // _CHECKED_EVERY_BYTES:
+        if len(buffer) // _CHECK_INTERVAL_BYTES == searched // _CHECK_INTERVAL_BYTES:
             return
         if b"\n" in buffer:
             check_header_lines(buffer, most_bytes=limits.header_line_bytes)
-        elif searched <= limits.target_bytes + _CHECKED_EVERY_BYTES:
-            # Once or twice: the query of an exec may fill the head, and passed the first check.
+        elif searched <= limits.target_bytes + _CHECK_INTERVAL_BYTES:
+            # Once or twice: the query of an exec may fill the head, and has passed the first check.
             request = unfinished_request(buffer)
             check_target_length(request.method, request.target, most_bytes=limits.target_bytes)
 
-    def _take_head(self, head: bytes) -> bool:
-        """Begin to serve one request, whose head is whole; tell whether it could be read."""
+    def _process_head(self, head: bytes) -> bool:
+        """Start serving a request with a complete head; return whether it could be parsed."""
         limits, request = self._limits, UNREAD_HEAD
         try:
             if len(head) > MAX_HEAD_BYTES or count_header_lines(head) > limits.header_lines:
                 raise HeadTooLarge
             if len(head) > limits.header_line_bytes:
                 check_header_lines(head, most_bytes=limits.header_line_bytes)
-            request = self._reader.parse(head)
+            request = self._parser.parse(head)
             check_target_length(request.method, request.target, most_bytes=limits.target_bytes)
-        except StatusError as refusal:
-            self._refuse_unread(refusal, request)
+        except StatusError as error:
+            self._reject_unparsed(error, request)
             return False
         self._serve(request, len(head))
         return True
@@ -389,90 +389,92 @@ class ClientConnection(ClientTransport):
         exchange = self._exchange = ServerExchange(self, request, self._peer)
         self.has_received_request = True
         self.handler.handle(exchange)
-        # A request that is forwarded has a receiver; one that is answered is not ours any more.
+        # A forwarded request has a receiver. A request with a response is no longer in progress.
         if (
             exchange.receiver is None
             and not exchange.is_authenticated
             and self._exchange is exchange
         ):
             self._waiting_head_bytes = head_bytes
-            self._door.renew(self)
-            self._hold_waiting()
+            self._limiter.renew(self)
+            self._reserve_waiting()
 
-    def _hold_waiting(self) -> None:
-        """Count what waits: a head for its caller to be known, what came behind it, and answers.
+    def _reserve_waiting(self) -> None:
+        """Reserve memory for waiting data: an unauthenticated head, bytes after it, responses.
 
-        A request whose caller is known counts nothing here: its place in flight bounds it.
+        An authenticated request counts nothing here: the limit of requests in flight bounds it.
         """
         exchange, head_bytes = self._exchange, 0
         if exchange is not None:
             if exchange.receiver is not None or exchange.is_authenticated:
-                self._hold(0)
+                self._reserve(0)
                 return
             head_bytes = self._waiting_head_bytes
         behind = len(self._buffer)
         buffers = behind + min(head_bytes + behind, _TLS_BUFFER_BYTES)
-        self._hold(self._unsent_bytes() + head_bytes * _HEAD_COPIES + buffers)
+        self._reserve(self._unsent_bytes() + head_bytes * _HEAD_COPIES + buffers)
 
     def _unsent_bytes(self) -> int:
-        """Return how much an unauthenticated client has yet to take, if it is slow to take it."""
+        """Return the unsent bytes of an unauthenticated client that reads slowly."""
         transport = self._transport
         if transport is None or self.is_authenticated or not self.is_write_blocked:
             return 0
         return transport.get_write_buffer_size()
 
-    def _settle_unauthenticated(self) -> None:
-        """Keep no more of a request that was refused than an idle connection needs."""
+    def _release_unauthenticated(self) -> None:
+        """Free the memory of a rejected request that an idle connection does not need."""
         self._waiting_head_bytes = 0
-        self._reader.clear()
-        self._handshake.release_buffers()
-        self._door.renew(self)
+        self._parser.clear()
+        self._server_tls.release_buffers()
+        self._limiter.renew(self)
         if self.is_write_blocked:
-            self._hold_waiting()
-        elif self._holding is not None:
-            self._hold(0)
+            self._reserve_waiting()
+        elif self._reservation is not None:
+            self._reserve(0)
 
-    def _refuse_unread(self, error: StatusError, request: RequestHead = UNREAD_HEAD) -> None:
-        """Answer a head that cannot be read, and close: where the next one starts is unknown."""
+    def _reject_unparsed(self, error: StatusError, request: RequestHead = UNREAD_HEAD) -> None:
+        """Reject a head that cannot be parsed, and close: the start of the next one is unknown."""
         exchange = self._exchange = ServerExchange(self, request, self._peer)
         exchange.body_is_read = False
         self.handler.reject(exchange, error)
 
-    def _drop_head(self) -> None:
+    def _drop_buffered(self) -> None:
         self._buffer.clear()
         unsent = self._unsent_bytes()
-        if unsent or self._holding is not None:
-            # Until the client has taken its last answers, or is cut off, they are held.
-            self._hold(unsent)
+        if unsent or self._reservation is not None:
+            # The last responses are held until the client has read them, or is aborted.
+            self._reserve(unsent)
 
-    def _end(self, ending: ConnectionReuse, exchange: ServerExchange | None) -> None:
+    def _close_after_response(
+        self, ending: ConnectionReuse, exchange: ServerExchange | None
+    ) -> None:
         """Close after the last response."""
         if ending is ConnectionReuse.ABORT:
-            # No goodbye, for the same reason as in `close`.
-            self.close(says_goodbye=False)
-        elif self._buffer or exchange is None or _may_send_on(exchange):
+            # No close_notify, for the same reason as in `close`.
+            self.close(sends_close_notify=False)
+        elif self._buffer or exchange is None or _may_send_more(exchange):
             self._linger()
         else:
             self.close()
 
-    def _leave_exchange(self) -> None:
+    def _disconnect_exchange(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.disconnected()
 
     def _linger(self) -> None:
-        """Close our side at once; the client's is read and forgotten for a moment."""
+        """Close the write side now; input is read and discarded for _LINGER_SECONDS."""
         self._is_lingering = True
-        self._drop_head()
+        self._drop_buffered()
         self._body = None
         self.deadline = self._clock() + _LINGER_SECONDS
-        self._close_our_side()
+        self._close_write_side()
 
 
-def _may_send_on(exchange: ServerExchange) -> bool:
-    """Tell whether the client may be sending still, or may send more before it sees our end.
+def _may_send_more(exchange: ServerExchange) -> bool:
+    """Return whether the client may send more before it sees the end of the connection.
 
-    A client that asked for the end closes by itself, but what it sends before that must not reset
-    the connection, and its response with it (RFC 9112, 9.6).
+    A client that requested `close` closes by itself. Data it sends before that must not reset the
+    connection, because the response would be lost with it (RFC 9112, 9.6).
     """
     return not exchange.body_is_read or not exchange.request.keep_alive

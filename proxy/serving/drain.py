@@ -1,6 +1,6 @@
-"""Shutdown: clients are led elsewhere, so that none of them sees an error.
+"""Graceful shutdown: clients move to other instances without an error.
 
-The order and its times are in `drain_schedule`; here they meet the connections.
+`drain_schedule` defines the phases and their times. This module applies them to connections.
 """
 
 import asyncio
@@ -19,24 +19,24 @@ from proxy.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.05
-# The interpreter takes its time to end, too.
+_CHECK_INTERVAL_SECONDS = 0.05
+# The interpreter needs time to exit as well.
 _EXIT_SECONDS = 0.5
-# Clients take a watch that ends within its first second without an event for a faulty one, and
-# read everything anew instead of resuming.
-_YOUNGEST_SECONDS = 1.1
+# Clients treat a watch that ends within its first second without an event as failed, and list
+# again instead of resuming.
+_MIN_STREAM_AGE_SECONDS = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What was seen of a stream: when first, and how much it had sent the last time."""
+class _Observation:
+    """Observation of a stream: when it was first seen, and its bytes sent at the last check."""
 
     first_seen: float
     sent: int
 
 
 class Drain:
-    """Lets the clients of a listener go, in order."""
+    """Drains the connections of a listener."""
 
     def __init__(
         self, listener: Listener, times: DrainTimes, *, clock: Callable[[], float]
@@ -44,116 +44,131 @@ class Drain:
         self._listener = listener
         self._times = times
         self._clock = clock
-        self._looks: dict[ServerExchange, _Look] = {}
-        self._is_hurried = False
+        self._observations: dict[ServerExchange, _Observation] = {}
+        self._skips_grace_period = False
         self._ends = clock()
         self.has_started = False
 
     async def run(self) -> None:
-        """Return when nobody is waited for any more; who is left then ends with the listener."""
+        """Drain; return when no exchange is waited for. Remaining ones end with the listener."""
         self.has_started = True
         self._ends = self._clock() + self._times.grace_seconds
         schedule = DrainSchedule(self._times, self._clock())
         self._announce()
-        await self._wait_until(lambda: self._is_closing_time(schedule))
+        await self._wait_until(lambda: self._is_announcement_over(schedule))
         await self._listener.stop_accepting()
-        self._turn_away()
+        self._reject_new_requests()
         await self._wait_until(lambda: self._is_over(schedule))
-        self._give_up()
+        self._abandon_exchanges()
 
     def set_times(self, times: DrainTimes) -> None:
-        """Take this long for a shutdown that has not begun."""
+        """Set the times for a drain that has not started."""
         self._times = times
 
     def skip_grace_period(self) -> None:
-        """Wait for nobody from now on."""
-        self._is_hurried = True
+        """Stop waiting for connections from now on."""
+        self._skips_grace_period = True
 
     def remaining_seconds(self) -> float:
-        """Return what is left of the grace period for whatever comes after the clients."""
-        return 0.0 if self._is_hurried else max(0.0, self._ends - self._clock() - _EXIT_SECONDS)
+        """Return what is left of the grace period for the steps after the drain."""
+        return (
+            0.0
+            if self._skips_grace_period
+            else max(0.0, self._ends - self._clock() - _EXIT_SECONDS)
+        )
 
     async def _wait_until(self, is_done: Callable[[], bool]) -> None:
-        while not self._is_hurried and not is_done():  # noqa: ASYNC110 - the clock tells, nobody else
-            await asyncio.sleep(_LOOK_SECONDS)
+        while not self._skips_grace_period and not is_done():  # noqa: ASYNC110 - by the clock
+            await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
 
     def _announce(self) -> None:
-        log.info("draining", extra=fields(connections=len(self._listener.connections)))
+        log.info("drain started", extra=fields(connections=len(self._listener.connections)))
         self._listener.set_drain_handler(CloseAfterResponse(self._listener.handler))
         for exchange in self._exchanges():
-            # Once its head is sent, an answer cannot say any more that it is the last.
+            # A response whose head is sent can no longer announce that the connection closes.
             exchange.closes = exchange.closes or not exchange.has_started
 
-    def _turn_away(self) -> None:
-        """Serve only those who have not asked yet: they chose us before they could know better."""
+    def _reject_new_requests(self) -> None:
+        """Reject new requests, except on unused connections.
+
+        Those clients chose this instance before they could see that it shuts down.
+        """
         log.info(
             "stopped accepting connections",
             extra=fields(connections=len(self._listener.connections)),
         )
-        too_late = RejectWhileDraining(self._listener.handler)
+        rejecting = RejectWhileDraining(self._listener.handler)
         for connection in self._listener.connections:
             if connection.has_received_request:
-                connection.handler = too_late
+                connection.handler = rejecting
 
-    def _is_closing_time(self, schedule: DrainSchedule) -> bool:
+    def _is_announcement_over(self, schedule: DrainSchedule) -> bool:
         now = self._clock()
         if not schedule.is_announced(now):
             return True
-        self._look_at(self._streams(), now)
+        self._observe(self._streams(), now)
         return False
 
     def _is_over(self, schedule: DrainSchedule) -> bool:
         now = self._clock()
         streams = self._streams()
         ended, due = 0, schedule.streams_due(now, len(streams))
-        is_pressing = schedule.is_window_over(now)
+        is_window_over = schedule.is_window_over(now)
         for exchange in streams:
-            if ended < due and self._is_between_messages(exchange, now, is_pressing=is_pressing):
+            if ended < due and self._is_between_messages(
+                exchange, now, is_window_over=is_window_over
+            ):
                 ended += exchange.finish_early()
         schedule.streams_ended(ended)
-        self._look_at([exchange for exchange in streams if exchange.is_open], now)
-        return schedule.is_over(now, self._census())
+        self._observe([exchange for exchange in streams if exchange.is_open], now)
+        return schedule.is_over(now, self._count_connections())
 
-    def _look_at(self, streams: list[ServerExchange], now: float) -> None:
-        unknown = _Look(now, 0)
-        self._looks = {
-            one: _Look(self._looks.get(one, unknown).first_seen, one.body_bytes) for one in streams
+    def _observe(self, streams: list[ServerExchange], now: float) -> None:
+        first = _Observation(now, 0)
+        self._observations = {
+            stream: _Observation(
+                self._observations.get(stream, first).first_seen, stream.body_bytes
+            )
+            for stream in streams
         }
 
     def _is_between_messages(
-        self, exchange: ServerExchange, now: float, *, is_pressing: bool
+        self, exchange: ServerExchange, now: float, *, is_window_over: bool
     ) -> bool:
-        """Tell whether, as far as anybody who does not read them can know, no event is half-sent.
+        """Return whether no event is partly sent, as far as visible without parsing events.
 
-        The API server writes an event in one go, in chunks that follow each other at once: where
-        nothing came since the last look and the last byte ends a line (if they come in lines), an
-        event has ended. A stream that is never quiet gets along with either when its time is up.
+        The API server writes an event at once, in consecutive chunks. An event has ended if nothing
+        was sent since the last check and the last byte ends a line (for newline-delimited streams).
+        When the window is over, either condition is enough for a stream that is never idle.
         """
-        look = self._looks.get(exchange)
-        if look is None or now - look.first_seen < _YOUNGEST_SECONDS:
+        observation = self._observations.get(exchange)
+        if observation is None or now - observation.first_seen < _MIN_STREAM_AGE_SECONDS:
             return False
-        is_quiet = look.sent == exchange.body_bytes
-        if is_pressing:
-            return is_quiet or exchange.is_between_lines
-        return is_quiet and exchange.is_between_lines
+        is_idle = observation.sent == exchange.body_bytes
+        if is_window_over:
+            return is_idle or exchange.is_between_lines
+        return is_idle and exchange.is_between_lines
 
-    def _census(self) -> ConnectionCounts:
+    def _count_connections(self) -> ConnectionCounts:
         connections = self._listener.connections
         kinds = Counter(exchange.kind for exchange in self._exchanges())
         return ConnectionCounts(
             unused=sum(not connection.has_received_request for connection in connections),
-            ordinary=kinds[ExchangeKind.ORDINARY] + sum(one.is_sending for one in connections),
+            ordinary=kinds[ExchangeKind.ORDINARY]
+            + sum(connection.is_sending for connection in connections),
             streams=kinds[ExchangeKind.STREAM],
             tunnels=kinds[ExchangeKind.TUNNEL],
         )
 
-    def _give_up(self) -> None:
-        """Tell those whose answer has not begun, and cut the others so that they see it."""
-        left = [one for one in self._exchanges() if one.kind is not ExchangeKind.TUNNEL]
-        log.info("drained", extra=fields(given_up=len(left)))
-        for exchange in left:
-            # No Retry-After: the API server may have acted on the request.
-            exchange.fail(BadGateway("the proxy is shutting down before the answer came"))
+    def _abandon_exchanges(self) -> None:
+        """Fail exchanges without a response head, and abort the others visibly."""
+        remaining = [
+            exchange for exchange in self._exchanges() if exchange.kind is not ExchangeKind.TUNNEL
+        ]
+        log.info("drain finished", extra=fields(given_up=len(remaining)))
+        for exchange in remaining:
+            # No Retry-After: the API server may have processed the request.
+            exchange.fail(BadGateway("the proxy shut down before the response was received"))
 
     def _streams(self) -> list[ServerExchange]:
         return [exchange for exchange in self._exchanges() if exchange.kind is ExchangeKind.STREAM]

@@ -1,24 +1,25 @@
-"""The order of a shutdown and its times: pure, the clock's readings are passed in.
+"""Phases of a shutdown and their times. Pure: times are passed in.
 
-1. Announced: everything is served as ever, and each answer is its connection's last. Whoever
-   chooses among instances learns meanwhile that we are not ready.
-2. Closed: nobody new is accepted, requests on old connections are sent elsewhere, endless answers
-   end one after the other, and what is under way is waited for.
-3. Over: nothing is left, or the time is. Tunnels end here, for they alone cannot be resumed.
+1. Announced: requests are served as usual, and each response is its connection's last. Meanwhile
+   load balancers see that this instance is not ready.
+2. Closed: no connection is accepted. Requests on open connections are rejected with a retry.
+   Streams end one by one, and exchanges in progress are waited for.
+3. Over: no exchange is left, or the grace period has ended. Tunnels end here, because they alone
+   cannot be resumed.
 """
 
 from dataclasses import dataclass
 
 TEARDOWN_SECONDS = 2.0
-"""What closing itself may take of the grace period: last bytes, the admin port, the audit file."""
+"""The part of the grace period for teardown: last bytes, the admin port, the audit file."""
 
 FIRST_REQUEST_SECONDS = 3.0
-"""How long a client accepted at the last moment may take to shake hands and ask."""
+"""The time for the handshake and first request of a client that was accepted last."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainTimes:
-    """How long each part of a shutdown may take, in seconds."""
+    """The time for each phase of a shutdown, in seconds."""
 
     delay_seconds: float
     watch_window_seconds: float
@@ -27,7 +28,7 @@ class DrainTimes:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCounts:
-    """Who is there: connections that have never asked, and exchanges under way by their kind."""
+    """Connections without a request so far, and exchanges in progress by kind."""
 
     unused: int = 0
     ordinary: int = 0
@@ -36,45 +37,49 @@ class ConnectionCounts:
 
 
 class DrainSchedule:
-    """Says what is due when, from the moment of the signal on."""
+    """Computes what is due at a given time after the shutdown signal."""
 
-    def __init__(self, times: DrainTimes, begun: float) -> None:
-        self._closes = begun + times.delay_seconds
-        self._newcomers_expire = self._closes + FIRST_REQUEST_SECONDS
-        self._window_ends = self._closes + times.watch_window_seconds
-        self._gives_up = max(self._window_ends, begun + times.grace_seconds - TEARDOWN_SECONDS)
-        self._last_look = self._closes
-        self._owed = 0.0
+    def __init__(self, times: DrainTimes, started_at: float) -> None:
+        self._closes_at = started_at + times.delay_seconds
+        self._first_requests_expire = self._closes_at + FIRST_REQUEST_SECONDS
+        self._window_ends_at = self._closes_at + times.watch_window_seconds
+        self._deadline = max(
+            self._window_ends_at, started_at + times.grace_seconds - TEARDOWN_SECONDS
+        )
+        self._last_check = self._closes_at
+        self._due = 0.0
 
     def is_announced(self, now: float) -> bool:
-        """Tell whether new clients are still let in."""
-        return now < self._closes
+        """Return whether new connections are still accepted."""
+        return now < self._closes_at
 
     def is_window_over(self, now: float) -> bool:
-        """Tell whether the streams that are left have had their time."""
-        return now >= self._window_ends
+        """Return whether the time for ending streams is over."""
+        return now >= self._window_ends_at
 
     def is_over(self, now: float, counts: ConnectionCounts) -> bool:
-        """Tell whether nobody is waited for any more."""
-        if now >= self._gives_up:
+        """Return whether no exchange is waited for any more."""
+        if now >= self._deadline:
             return True
-        is_awaiting_newcomers = counts.unused > 0 and now < self._newcomers_expire
-        return not (is_awaiting_newcomers or counts.ordinary or counts.streams or counts.tunnels)
+        is_awaiting_first_requests = counts.unused > 0 and now < self._first_requests_expire
+        return not (
+            is_awaiting_first_requests or counts.ordinary or counts.streams or counts.tunnels
+        )
 
     def streams_due(self, now: float, streams: int) -> int:
-        """Return how many of the open streams should have ended by now; ask at each look, once.
+        """Return how many open streams should have ended by now; call once per check.
 
-        Each look owes the share of the open streams that its time is of the time left. While
-        nothing else ends them that is the same number in every second of the window; whoever joins
-        late is spread over what is left of it. What cannot be ended at this look stays owed.
+        Each check adds a share of the open streams: the elapsed time divided by the time left.
+        Unless streams end otherwise, that is the same number in every second of the window. Streams
+        that start late are spread over the rest of it. Streams that cannot end now stay due.
         """
-        left = self._window_ends - self._last_look
-        elapsed, self._last_look = now - self._last_look, now
+        left = self._window_ends_at - self._last_check
+        elapsed, self._last_check = now - self._last_check, now
         if elapsed >= left:
             return streams
-        self._owed += streams * elapsed / left
-        return min(int(self._owed), streams)
+        self._due += streams * elapsed / left
+        return min(int(self._due), streams)
 
     def streams_ended(self, count: int) -> None:
-        """Learn how many of those that were due could be ended."""
-        self._owed = max(0.0, self._owed - count)
+        """Record how many of the due streams were ended."""
+        self._due = max(0.0, self._due - count)

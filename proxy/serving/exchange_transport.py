@@ -1,33 +1,33 @@
-"""What an exchange and the connection below it agree on."""
+"""Interface between an exchange and its connection."""
 
 from enum import Enum, auto
 from typing import Protocol
 
 
 class ConnectionReuse(Enum):
-    """What an exchange leaves behind on its connection."""
+    """Whether the connection can be used after an exchange."""
 
     REUSABLE = auto()
     """Both messages are complete: another request may follow."""
 
     CLOSE = auto()
-    """The answer is complete and was the last one."""
+    """The response is complete and was the last one."""
 
     ABORT = auto()
-    """The answer was broken off, and the client must see it."""
+    """The response was aborted, and the client must be able to detect it."""
 
 
 class ExchangeKind(Enum):
-    """What an exchange is to someone who wants it to end."""
+    """How an exchange can end, as seen by a drain."""
 
     ORDINARY = auto()
-    """It has an end of its own, which is waited for."""
+    """It ends by itself, and is waited for."""
 
     STREAM = auto()
-    """A watch or the like: it ends with whoever ends it, and can be resumed."""
+    """A watch or similar: it ends only when one side ends it, and can be resumed."""
 
     TUNNEL = auto()
-    """Opaque both ways: it ends with whoever ends it, and cannot be resumed."""
+    """Opaque in both directions: it ends only when one side ends it, and cannot be resumed."""
 
 
 class ExchangeTransport(Protocol):
@@ -35,7 +35,7 @@ class ExchangeTransport(Protocol):
 
     @property
     def is_write_blocked(self) -> bool:
-        """Tell whether the client takes its answers too slowly."""
+        """Return whether the client reads its responses too slowly."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -43,29 +43,29 @@ class ExchangeTransport(Protocol):
         ...
 
     def deliver_body(self) -> None:
-        """Give the receiver what has already arrived of the body."""
+        """Deliver the buffered part of the body to the receiver."""
         ...
 
     def pause_body(self) -> None:
-        """Take no more of the request's body."""
+        """Stop reading the request body."""
         ...
 
     def resume_body(self) -> None:
-        """Take it again."""
+        """Continue reading the request body."""
         ...
 
     def release_idle_memory(self) -> None:
-        """Keep no more than a stream needs on which nothing happens: there may be thousands."""
+        """Free memory that an idle stream does not need; there may be thousands of streams."""
         ...
 
     def caller_authenticated(self, *, is_anonymous: bool) -> None:
-        """Learn that the request's caller is known, if only as anonymous."""
+        """Called when the caller is authenticated, possibly as anonymous."""
         ...
 
     def open_tunnel(self) -> None:
-        """Take everything that comes from now on as the body."""
+        """Treat all following bytes as the body."""
         ...
 
     def exchange_ended(self, ending: ConnectionReuse) -> None:
-        """Go on to the next request, or close in the way that fits."""
+        """Continue with the next request, or close as `ending` requires."""
         ...

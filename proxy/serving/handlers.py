@@ -1,4 +1,4 @@
-"""Who answers what connections read."""
+"""Request handlers of connections: the interface, and the handlers used while draining."""
 
 from typing import Protocol, cast
 
@@ -8,14 +8,14 @@ from proxy.wire.exchange import ClientExchange
 
 
 class RequestHandler(Protocol):
-    """What a connection does with its requests."""
+    """Handles the requests of a connection."""
 
     def handle(self, exchange: ClientExchange) -> None:
-        """Answer the exchange, now or later."""
+        """Respond to the exchange, now or later."""
         ...
 
     def reject(self, exchange: ClientExchange, error: StatusError) -> None:
-        """Answer a request that could not even be read."""
+        """Respond to a request that could not be parsed."""
         ...
 
 
@@ -23,26 +23,26 @@ _RETRY_AFTER_SECONDS = 1
 
 
 class CloseAfterResponse:
-    """Serves a request as ever, and its answer says that the connection ends with it."""
+    """Serves requests as usual; each response announces that the connection closes."""
 
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
 
     def handle(self, exchange: ClientExchange) -> None:
-        """Answer the exchange, and close after it."""
+        """Respond to the exchange, and close the connection afterwards."""
         _close_after(exchange)
         self._handler.handle(exchange)
 
     def reject(self, exchange: ClientExchange, error: StatusError) -> None:
-        """Answer a request that could not even be read."""
+        """Respond to a request that could not be parsed."""
         self._handler.reject(exchange, error)
 
 
 class RejectWhileDraining(CloseAfterResponse):
-    """Sends a request elsewhere: the client comes again, on a connection to whoever is there."""
+    """Rejects requests, so that clients retry on a connection to another instance."""
 
     def handle(self, exchange: ClientExchange) -> None:
-        """Refuse: it went nowhere, so that even a request that changes things may come again."""
+        """Reject the request; it was not forwarded, so even a mutation can be repeated."""
         _close_after(exchange)
         self.reject(
             exchange,
@@ -54,4 +54,4 @@ class RejectWhileDraining(CloseAfterResponse):
 
 
 def _close_after(exchange: ClientExchange) -> None:
-    cast("ServerExchange", exchange).closes = True  # connections make no other kind
+    cast("ServerExchange", exchange).closes = True  # connections create no other class

@@ -1,4 +1,4 @@
-"""The listening socket: accepts clients, watches their deadlines, and stops."""
+"""Listening socket: accepts connections, enforces their deadlines, and stops."""
 
 import asyncio
 import contextlib
@@ -19,47 +19,48 @@ from proxy.serving.limits.unauthenticated_memory import UnauthenticatedMemoryBud
 
 
 class ListeningSocket(Protocol):
-    """What either event loop shows of a socket it listens on."""
+    """The part of a listening socket that both event loops expose."""
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the file descriptor."""
         ...
 
 
 def accept_pending(listening: Iterable[ListeningSocket]) -> list[socket.socket]:
-    """Return every connection that is complete and not yet accepted.
+    """Return every established connection that is not accepted yet.
 
-    The kernel resets those when the socket is closed, although another instance may listen on the
-    same port: it has chosen ours for them. Close right after this, without a wait in between.
+    The kernel resets those when the socket is closed, even if another instance listens on the same
+    port. It has already assigned them to this socket. Close the socket immediately afterwards,
+    without awaiting in between.
     """
-    waiting: list[socket.socket] = []
-    for one in listening:
-        # The loop's own object cannot accept, on one of the loops; a second descriptor can.
-        with socket.socket(fileno=os.dup(one.fileno())) as queue:
+    pending: list[socket.socket] = []
+    for listening_socket in listening:
+        # On one of the event loops its own socket object cannot accept; a duplicate can.
+        with socket.socket(fileno=os.dup(listening_socket.fileno())) as queue:
             queue.settimeout(0)
-            waiting += _accepted(queue)
-    return waiting
+            pending += _accept_all(queue)
+    return pending
 
 
-def _accepted(queue: socket.socket) -> list[socket.socket]:
+def _accept_all(queue: socket.socket) -> list[socket.socket]:
     accepted: list[socket.socket] = []
     while True:
         try:
             connection, _ = queue.accept()
         except OSError:
-            return accepted  # Nobody waits any more, or there is no descriptor left for them.
+            return accepted  # None is pending, or no descriptor is left.
         connection.settimeout(0)
         accepted.append(connection)
 
 
-# Accepting costs about 0.1 ms a connection, so this adds at most a millisecond to a turn.
-_ACCEPTED_PER_TURN = 8
+# Accepting costs about 0.1 ms per connection, so this adds at most 1 ms to an iteration.
+_ACCEPTS_PER_ITERATION = 8
 
 
 async def handles_beside(
     server: asyncio.Server, new_connection: Callable[[], asyncio.BaseProtocol], *, backlog: int
 ) -> list[asyncio.Server]:
-    """Return more handles of a server's listening socket; they do not accept yet."""
+    """Return additional servers on the same listening socket; they do not accept yet."""
     loop = asyncio.get_running_loop()
     descriptor = server.sockets[0].fileno()
     return [
@@ -69,7 +70,7 @@ async def handles_beside(
             backlog=backlog,
             start_serving=False,
         )
-        for _ in range(_ACCEPTED_PER_TURN - 1)
+        for _ in range(_ACCEPTS_PER_ITERATION - 1)
     ]
 
 
@@ -82,7 +83,7 @@ class ListenError(OperatorError):
 
 
 class Listener:
-    """Accepts client connections and closes those that take too long to say what they want."""
+    """Accepts client connections and closes those that exceed their deadline."""
 
     def __init__(
         self,
@@ -96,28 +97,28 @@ class Listener:
         """`budget` may be shared with other listeners."""
         self._context = context
         self.handler = handler
-        self._last_request = CloseAfterResponse(handler)
+        self._closing_handler = CloseAfterResponse(handler)
         self._shared = ListenerState.of(limits, budget)
         self._progress = ResponseProgress()
         self.stalled_responses = 0
-        """How many responses were cut off so far because their client took too little of them."""
+        """Responses aborted so far because their client read too little."""
         self._clock = clock
         self._connections: set[ClientConnection] = set()
-        self._nobody_is_there = asyncio.Event()
-        self._nobody_is_there.set()
+        self._has_no_connections = asyncio.Event()
+        self._has_no_connections.set()
         self._server: asyncio.Server | None = None
         self._handles: list[asyncio.Server] = []
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return the address with the port that was taken."""
+        """Bind and accept; return the address with the bound port."""
         address = await self.bind(host, port)
         await self.accept()
         return address
 
     async def bind(self, host: str, port: int, *, shares: bool = True) -> tuple[str, int]:
-        """Take the address and return it with its port; clients are not sent here yet.
+        """Bind the address and return it with its port; connections are not accepted yet.
 
-        An address that is shared may be another instance's, too, of the same user: its successor's.
+        With `shares`, another instance of the same user, such as the successor, can bind it too.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -137,97 +138,100 @@ class Listener:
         return bound[0], bound[1]
 
     async def accept(self) -> None:
-        """Let clients in, at the address that was taken."""
+        """Accept connections on the bound address."""
         if self._server is not None:
             for handle in (self._server, *self._handles):
                 await handle.start_serving()
 
     @property
     def connections(self) -> list[ClientConnection]:
-        """Return the connections that are open now."""
+        """Return the open connections."""
         return list(self._connections)
 
     def close_expired(self) -> None:
         """Close every connection whose deadline has passed; called about once a second.
 
-        One that has grown old ends with its next answer: its client comes again, perhaps to an
-        instance that was started since.
+        A connection above its maximum age closes with its next response. Its client reconnects,
+        possibly to an instance that was started since.
         """
         now = self._clock()
         for connection in list(self._connections):
             if connection.deadline is not None and connection.deadline < now:
                 connection.expire()
             elif connection.retires_at < now and connection.handler is self.handler:
-                connection.handler = self._last_request
+                connection.handler = self._closing_handler
         seconds = self._shared.limits.response_progress_seconds
         for connection in self._progress.stalled(self._connections, now, timeout_seconds=seconds):
             self.stalled_responses += 1
             connection.cut_off()
 
     def set_handler(self, handler: RequestHandler) -> None:
-        """Let another handler have the requests that come from now on, in the same way.
+        """Use another handler for requests from now on.
 
-        A connection that has grown old still ends with its next answer.
+        A connection above its maximum age still closes with its next response.
         """
-        retiring, self._last_request = self._last_request, CloseAfterResponse(handler)
+        previous_closing_handler, self._closing_handler = (
+            self._closing_handler,
+            CloseAfterResponse(handler),
+        )
         self.handler = handler
         for connection in self._connections:
-            is_retiring = connection.handler is retiring
-            connection.handler = self._last_request if is_retiring else handler
+            is_closing = connection.handler is previous_closing_handler
+            connection.handler = self._closing_handler if is_closing else handler
 
     def set_limits(self, limits: ConnectionLimits) -> None:
-        """Hold clients to these limits; nobody who is here has to leave for that."""
+        """Apply these limits; open connections are not closed for them."""
         self._shared = self._shared.current_limits(limits)
         for connection in self._connections:
             connection.set_limits(limits)
 
     def set_drain_handler(self, handler: RequestHandler) -> None:
-        """Let another handler have every request from now on."""
+        """Use another handler for every request from now on, on aged connections as well."""
         self.handler = handler
         for connection in self._connections:
             connection.handler = handler
 
     async def stop_accepting(self) -> None:
-        """Accept nobody but those who already wait; every connection goes on."""
+        """Accept only connections that are already pending; open ones continue."""
         server, self._server = self._server, None
         if server is None:
             return
-        waiting = accept_pending(server.sockets)
+        pending = accept_pending(server.sockets)
         for handle in (server, *self._handles):
             handle.close()
-        for accepted in waiting:
+        for accepted in pending:
             await asyncio.get_running_loop().connect_accepted_socket(self._new_connection, accepted)
 
     def close_unreachable(self) -> None:
-        """Let go of clients that answer nothing on the level of TCP; called now and then."""
+        """Abort connections whose client does not respond at the TCP level; called periodically."""
         for connection in list(self._connections):
             connection.abort_if_unreachable()
 
     def set_tls_context(self, context: SSL.Context) -> None:
-        """Meet new clients by this context; whoever is here stays."""
+        """Use this context for new connections; open ones keep theirs."""
         self._context = context
 
     @property
     def handshake_failures(self) -> Mapping[str, int]:
-        """Return how many handshakes failed so far, by reason."""
+        """Return the failed handshakes so far, by reason."""
         return self._shared.failures.counts
 
     @property
     def evictions(self) -> Mapping[str, int]:
-        """Return how many connections were closed for a newcomer so far, by reason."""
+        """Return the connections evicted for new ones so far, by reason."""
         return self._shared.door.evictions
 
     @property
     def unauthenticated(self) -> int:
-        """Return how many connections have had no authenticated request."""
+        """Return the number of connections without an authenticated request."""
         return self._shared.door.unauthenticated
 
     def take_rejected_count(self) -> int:
-        """Return how many clients found no place since the last time of asking."""
+        """Return the connections rejected since the last call, and reset that count."""
         return self._shared.door.take_rejected_count()
 
     async def stop(self) -> None:
-        """Accept no more and close every connection; what was written is sent, for a moment."""
+        """Stop accepting and close every connection; written data is sent for up to a second."""
         if self._server is not None:
             for handle in (self._server, *self._handles):
                 handle.close()
@@ -235,7 +239,7 @@ class Listener:
             connection.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
-                await self._nobody_is_there.wait()
+                await self._has_no_connections.wait()
         for connection in list(self._connections):
             connection.expire()
 
@@ -245,16 +249,16 @@ class Listener:
             handler=self.handler,
             shared=self._shared,
             clock=self._clock,
-            on_lost=self._forget,
+            on_lost=self._remove_connection,
         )
-        # Not all at the same time: those of a storm of connections would come again as a storm.
+        # Jitter: connections that were opened together must not all reconnect together.
         age_seconds = self._shared.limits.age_seconds * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         connection.retires_at = self._clock() + age_seconds
         self._connections.add(connection)
-        self._nobody_is_there.clear()
+        self._has_no_connections.clear()
         return connection.as_protocol()
 
-    def _forget(self, connection: ClientConnection) -> None:
+    def _remove_connection(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
         if not self._connections:
-            self._nobody_is_there.set()
+            self._has_no_connections.set()

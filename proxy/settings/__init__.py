@@ -1,1 +1,1 @@
-"""The config file as frozen values, read once and checked whole."""
+"""Typed, frozen settings: the config file and the audit policy, validated as a whole."""

@@ -1,4 +1,4 @@
-"""The section `admin`: the port for operators and their tools."""
+"""The `admin` section: the port for probes and scrapers."""
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -12,48 +12,55 @@ from proxy.settings.types import (
 
 
 class AdminLimitSettings(StrictModel):
-    """How many connections the admin port has, and how long they may wait."""
+    """Connection limits and timeouts of the admin port."""
 
     connections: PositiveInt = 64
-    """Connections at a time. One more closes another: of the address with the most, the oldest."""
+    """Open connections. When exceeded, the oldest connection without an active request is closed,
+    of the address with the most connections."""
 
     head_timeout_seconds: Timeout = Field(default=10.0, alias="readHeaderTimeout")
-    """A new connection without a whole request by then is closed, TLS handshake included."""
+    """Deadline of the first complete request, including the TLS handshake. Afterwards the
+    connection is closed."""
 
     idle_timeout_seconds: Timeout = Field(default=90.0, alias="idleTimeout")
-    """A connection without a whole new request for this long after a response is closed."""
+    """Deadline of the next complete request after a response. Afterwards the connection is
+    closed."""
 
 
 class AdminSettings(StrictModel):
-    """The port for operators and their tools."""
+    """The admin port, for probes and scrapers."""
 
     address: Address | None = None
-    """Where /livez, /readyz, /healthz and /metrics are served. Absent: nowhere."""
+    """Listen address of /livez, /readyz, /healthz and /metrics. Absent: no admin port."""
 
     certificate_file: FilePath | None = None
-    """PEM certificate chain of this port, which then speaks TLS only. Absent: plain HTTP."""
+    """PEM certificate chain of this port, which then serves only HTTPS. Absent: HTTP."""
 
     key_file: FilePath | None = None
-    """PEM private key of that certificate."""
+    """PEM private key of the certificate."""
 
     metrics_require_authorization: bool = False
-    """On: /metrics is for bearer tokens whose owner may `get` the path /metrics; needs TLS."""
+    """true: /metrics needs a bearer token of a user that may `get` the path /metrics. Needs
+    certificateFile and keyFile."""
 
     kep_metric_names: bool = False
-    """On: durations also under the names of the KEP's text, which no server ever had."""
+    """true: also export durations under the metric names in the text of KEP-5284, which no server
+    has ever used."""
 
     limits: AdminLimitSettings = AdminLimitSettings()
-    """How many connections this port has, and how long they may wait."""
+    """Connection limits and timeouts of this port."""
 
     blocked_loop_seconds: Duration = Field(default=0.25, alias="blockedLoop")
-    """An event loop blocked for longer is counted, and logged with the code location. 0s: off."""
+    """Event-loop delay above which a blocked event loop is counted, and logged with the code
+    location. 0s: not measured."""
 
     @model_validator(mode="after")
-    def _tokens_are_not_sent_in_the_clear(self) -> "AdminSettings":
+    def _check_tls(self) -> "AdminSettings":
         if (self.certificate_file is None) != (self.key_file is None):
-            raise ValueError("certificateFile and keyFile belong together")
+            raise ValueError("certificateFile and keyFile must be set together")
         if self.metrics_require_authorization and self.certificate_file is None:
             raise ValueError(
-                "metricsRequireAuthorization needs certificateFile and keyFile: tokens are secret"
+                "metricsRequireAuthorization needs certificateFile and keyFile: tokens must not be "
+                "sent in plaintext"
             )
         return self

@@ -1,4 +1,4 @@
-"""Settings: what happened, for auditors."""
+"""The `audit` section: audit backends, policy file and size limits."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -29,104 +29,109 @@ def _read_log_path(value: object, info: ValidationInfo) -> Path:
 
 
 class AuditLogSettings(StrictModel):
-    """The audit trail as a file."""
+    """The log backend, which writes audit events to a file."""
 
     path: Annotated[Path, BeforeValidator(_read_log_path), PATH_TEXT] | None = None
-    """One audit.k8s.io/v1 event a line is appended here; `-` is standard output. A new file is
-    ours alone to read, 0600. Absent: no audit file."""
+    """File to which each audit.k8s.io/v1 event is appended as one line; `-` is standard output. A
+    new file has mode 0600. Absent: no audit file."""
 
     mode: AuditMode = "blocking"
-    """When the disk cannot keep up: batch loses what the buffer cannot hold; blocking lets
-    requests wait while it is slow, at most five seconds, and loses only while it fails;
-    blocking-strict lets them wait as well, and answers 500 while it fails."""
+    """Behaviour when the disk is slow or fails. batch: events are lost when the buffer is full.
+    blocking: requests also wait for up to five seconds while the disk is slow, and events are lost
+    only while writing fails. blocking-strict: requests wait as well, and the client receives 500
+    while writing fails."""
 
     buffer_size: PositiveInt = 10_000
-    """Events in memory that are not written yet; more are lost, and counted. In both blocking
-    modes requests wait from the half on."""
+    """Buffered events. When exceeded, further events are lost and counted. In both blocking modes
+    requests wait from half of it on."""
 
     buffer_bytes: PositiveInt = 64 * 1024 * 1024
     """The same in bytes."""
 
     max_size_megabytes: NonNegativeInt = Field(default=100, alias="maxSize")
-    """A file that would grow beyond this many megabytes is put aside under its name with the time
-    in it, and a new one begun. A bigger event has a file of its own. 0: never."""
+    """Megabytes of one file. Before it is exceeded, the file is renamed with a timestamp and a new
+    one is started. A larger event gets its own file. 0: no rotation."""
 
     max_age_days: NonNegativeInt = Field(default=366, alias="maxAge")
-    """Files put aside are deleted after this many days. 0: never."""
+    """Days after which rotated files are deleted. 0: never."""
 
     max_backups: NonNegativeInt = 100
-    """Of the files put aside only this many are kept. 0: all."""
+    """Number of rotated files; the oldest are deleted. 0: no limit."""
 
     compress: bool = False
-    """Files put aside are compressed with gzip."""
+    """true: compress rotated files with gzip."""
 
 
 class AuditWebhookSettings(StrictModel):
-    """The audit trail as calls of a receiver."""
+    """The webhook backend, which sends audit events to a receiver."""
 
     kubeconfig: FilePath | None = None
-    """URL, CA and credential of the receiver, in the form of a kubeconfig as kube-apiserver's
-    --audit-webhook-config-file. Read again once a minute and after failures. Absent: no calls."""
+    """URL, CA and credential of the receiver, in the kubeconfig format of kube-apiserver's
+    --audit-webhook-config-file. Reread once per minute and after failures. Absent: no webhook."""
 
     mode: AuditMode = "batch"
-    """When the receiver cannot keep up, as in `log`. Events are sent in batches in every mode."""
+    """Behaviour when the receiver is slow or fails, as in `log`. Events are sent in batches in
+    every mode."""
 
     buffer_size: PositiveInt = 10_000
-    """Events in memory that the receiver has not accepted yet; more are lost, and counted."""
+    """Buffered events that the receiver has not accepted. When exceeded, further events are lost
+    and counted."""
 
     buffer_bytes: PositiveInt = 64 * 1024 * 1024
     """The same in bytes."""
 
     batch_max_size: PositiveInt = 400
-    """Events sent in one call."""
+    """Events per call."""
 
     batch_max_wait_seconds: Duration = Field(default=30.0, alias="batchMaxWait")
-    """Longest time an event waits for others to fill its call."""
+    """Maximum time for which an event waits for its batch to fill."""
 
     throttle_qps: PositiveFloat = Field(default=10.0, alias="throttleQPS")
-    """Calls per second in the long run."""
+    """Sustained calls per second. When exceeded, further calls wait."""
 
     throttle_burst: PositiveInt = 15
-    """Calls at once after a quiet time."""
+    """Burst of calls."""
 
     initial_backoff_seconds: Timeout = Field(default=10.0, alias="initialBackoff")
-    """How long the first retry of a call waits; each further one half as long again, at most
-    a minute. Only calls that the receiver itself calls bad requests are given up, after five."""
+    """Delay of the first retry of a call. Each further delay is 1.5 times as long, at most one
+    minute. Only a call that the receiver rejects as a bad request is given up, after five
+    attempts."""
 
 
 LimitBytes = Annotated[int, Field(ge=512, le=1024 * 1024)]
 
 
 class AuditLimitSettings(StrictModel):
-    """How long the values of one event may be, in bytes of JSON. A longer one is cut and marked."""
+    """Size limits of the values of one event, in bytes of JSON. Longer ones are cut and marked."""
 
     uri_bytes: LimitBytes = 16384
-    """The requestURI."""
+    """Bytes of the requestURI."""
 
     user_bytes: LimitBytes = 65536
-    """The user, and the impersonatedUser: each with all groups and extras."""
+    """Bytes of user and impersonatedUser, each with all groups and extras."""
 
     message_bytes: LimitBytes = 8192
-    """The responseStatus with its message."""
+    """Bytes of the responseStatus with its message."""
 
     unauthenticated_bytes: LimitBytes = 1024
-    """Each of these in an event without an authenticated user, where it is less."""
+    """Bytes of each of these in an event without an authenticated user, if it is less."""
 
 
 class AuditSettings(StrictModel):
-    """What happened, for auditors."""
+    """Audit events. Each event goes to every configured backend."""
 
     log: AuditLogSettings = AuditLogSettings()
-    """The audit trail as a file."""
+    """The log backend, which writes audit events to a file."""
 
     webhook: AuditWebhookSettings = AuditWebhookSettings()
-    """The audit trail as calls of a receiver."""
+    """The webhook backend, which sends audit events to a receiver."""
 
     policy_file: FilePath | None = None
-    """An audit.k8s.io/v1 Policy. Absent: every request at Metadata, without RequestReceived."""
+    """File with an audit.k8s.io/v1 Policy. Absent: every request at level Metadata, without the
+    stage RequestReceived."""
 
     max_body_bytes: PositiveInt = 262144
-    """A request's or an answer's body that is longer is not recorded."""
+    """Bytes of a request or response body. When exceeded, the body is not recorded."""
 
     limits: AuditLimitSettings = AuditLimitSettings()
-    """How long the values of one event may be."""
+    """Size limits of the values of one event."""

@@ -1,7 +1,7 @@
-"""The audit policy file: `audit.k8s.io/v1` Policy, read strictly.
+"""The audit policy file: `audit.k8s.io/v1` Policy, parsed strictly.
 
-The API server takes a policy with unknown keys after a warning. We refuse it: a key that is spelled
-wrongly would leave something unrecorded that somebody wants to see.
+kube-apiserver accepts a policy with unknown keys and logs a warning. The proxy rejects it: a
+misspelled key would leave requests unrecorded that the operator wants to see.
 """
 
 from collections.abc import Iterable
@@ -22,15 +22,15 @@ from proxy.settings.loader import check_document, read_document
 from proxy.settings.types import StrictModel
 
 DEFAULT_POLICY = Path(__file__).with_name("audit_policy_default.yaml")
-"""Used when no file is configured."""
+"""The policy that applies when no file is configured."""
 
 
-def _none_is_empty(value: object) -> object:
-    # `users:` with nothing after it is null in YAML, which Go takes for an empty list.
+def _null_as_empty(value: object) -> object:
+    # `users:` without a value is null in YAML. Go decodes it as an empty list.
     return () if value is None else value
 
 
-def _some_rules(value: object) -> object:
+def _require_rules(value: object) -> object:
     if value is None or value == []:
         raise ValueError("a policy without rules would record nothing")
     return value
@@ -50,12 +50,12 @@ def _check_group(group: str) -> str:
     return group
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_none_is_empty), Field(strict=False)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_null_as_empty), Field(strict=False)]
 StageName = Literal["RequestReceived", "ResponseStarted", "ResponseComplete", "Panic"]
-Stages = Annotated[tuple[StageName, ...], BeforeValidator(_none_is_empty), Field(strict=False)]
+Stages = Annotated[tuple[StageName, ...], BeforeValidator(_null_as_empty), Field(strict=False)]
 URLs = Annotated[
     tuple[Annotated[str, AfterValidator(_check_url)], ...],
-    BeforeValidator(_none_is_empty),
+    BeforeValidator(_null_as_empty),
     Field(strict=False),
 ]
 
@@ -64,7 +64,7 @@ class GroupResourcesSettings(StrictModel):
     """Resources of one API group."""
 
     group: Annotated[str, AfterValidator(_check_group)] = ""
-    """The core group is empty; `*` is every group."""
+    """API group. Empty: the core group. `*`: every group."""
 
     resources: Texts = ()
     """`pods`, `pods/log`, `pods/*`, `*/scale` or `*`. Empty: all of the group."""
@@ -73,7 +73,7 @@ class GroupResourcesSettings(StrictModel):
     """Names of single objects. Empty: all."""
 
     @model_validator(mode="after")
-    def _names_need_resources(self) -> "GroupResourcesSettings":
+    def _check_resource_names(self) -> "GroupResourcesSettings":
         if self.resource_names and not self.resources:
             raise ValueError("using resourceNames requires at least one resource")
         return self
@@ -83,45 +83,45 @@ class AuditPolicyRuleSettings(StrictModel):
     """One rule. Every field that is set must match."""
 
     level: Literal["None", "Metadata", "Request", "RequestResponse"]
-    """How much is recorded."""
+    """Level of detail that is recorded."""
 
     users: Texts = ()
     """Names of authenticated users."""
 
     user_groups: Texts = ()
-    """Groups of the authenticated user, one of which is enough."""
+    """Groups of the authenticated user. One match is enough."""
 
     verbs: Texts = ()
-    """Kubernetes verbs; of other paths, methods in lower case."""
+    """Kubernetes verbs, or methods in lower case for non-resource paths."""
 
     resources: Annotated[
         tuple[GroupResourcesSettings, ...],
-        BeforeValidator(_none_is_empty),
+        BeforeValidator(_null_as_empty),
         Field(strict=False),
     ] = ()
     """Resources by API group."""
 
     namespaces: Texts = ()
-    """Namespaces; an empty name is what has none."""
+    """Namespaces. An empty name matches requests without a namespace."""
 
     non_resource_urls: URLs = Field(default=(), alias="nonResourceURLs")
-    """Other paths, with a `*` at the end at most."""
+    """Non-resource paths. A `*` is allowed only at the end."""
 
     omit_stages: Stages = ()
-    """Stages that leave no event."""
+    """Stages for which no event is recorded."""
 
     omit_managed_fields: bool | None = None
-    """Absent: as the policy says."""
+    """Absent: the value of the policy."""
 
     @model_validator(mode="after")
-    def _is_about_one_kind(self) -> "AuditPolicyRuleSettings":
+    def _check_one_kind(self) -> "AuditPolicyRuleSettings":
         if self.non_resource_urls and (self.resources or self.namespaces):
             raise ValueError("rules cannot apply to both regular resources and non-resource URLs")
         return self
 
 
 class AuditPolicySettings(StrictModel):
-    """The whole file."""
+    """The audit policy file."""
 
     api_version: Literal["audit.k8s.io/v1"]
     """The format of the file."""
@@ -130,22 +130,22 @@ class AuditPolicySettings(StrictModel):
     """The kind of the file."""
 
     metadata: dict[str, object] | None = None
-    """Not used, as natively."""
+    """Ignored, as kube-apiserver does."""
 
     rules: Annotated[
-        tuple[AuditPolicyRuleSettings, ...], BeforeValidator(_some_rules), Field(strict=False)
+        tuple[AuditPolicyRuleSettings, ...], BeforeValidator(_require_rules), Field(strict=False)
     ]
-    """The first that matches decides."""
+    """The first rule that matches applies."""
 
     omit_stages: Stages = ()
-    """Stages that leave no event, whatever the rule."""
+    """Stages for which no event is recorded, in addition to those of the rule."""
 
     omit_managed_fields: bool = False
-    """On: managedFields are left out of recorded bodies, unless a rule says otherwise."""
+    """true: managedFields are omitted from recorded bodies, unless a rule overrides it."""
 
 
 def load_audit_policy(file: Path | None) -> AuditPolicy:
-    """Read a policy file, or the default without one; ConfigError tells all that is wrong."""
+    """Load a policy file, or the default policy; raise ConfigError with every problem."""
     file = file or DEFAULT_POLICY
     settings = check_document(AuditPolicySettings, read_document(file), file=file)
     return AuditPolicy(
@@ -162,8 +162,8 @@ def _rule(settings: AuditPolicyRuleSettings) -> PolicyRule:
         user_groups=settings.user_groups,
         verbs=settings.verbs,
         resources=tuple(
-            GroupResources(each.group, each.resources, each.resource_names)
-            for each in settings.resources
+            GroupResources(item.group, item.resources, item.resource_names)
+            for item in settings.resources
         ),
         namespaces=settings.namespaces,
         non_resource_urls=settings.non_resource_urls,

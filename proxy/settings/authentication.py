@@ -1,4 +1,4 @@
-"""Settings: who is calling."""
+"""The `authentication` section: methods by which callers are authenticated."""
 
 import re
 
@@ -10,145 +10,150 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class FrontProxySettings(StrictModel):
-    """Callers that an authenticating proxy before us speaks for, in headers."""
+    """Request-header authentication by an authenticating front proxy."""
 
     ca_file: FilePath | None = None
-    """PEM bundle. Who shows a certificate it verifies may speak for anybody. Absent: nobody may,
-    and such headers say nothing."""
+    """PEM bundle of the front proxies' CA. A client with a certificate that it verifies may assert
+    any user. Absent: the headers below are ignored."""
 
     from_cluster: bool = False
-    """On: CA, names and headers as the cluster publishes them, in place of all others here."""
+    """true: use CA, names and headers that the API server publishes. No other key of this section
+    may then be set."""
 
     allowed_names: tuple[str, ...] = Field(default=(), strict=False)
-    """Common names a front proxy's certificate may have. Empty: any, so the CA must sign nothing
-    but front proxies."""
+    """Common names that a front proxy's certificate may have. Empty: any, so the CA must sign only
+    front proxies."""
 
     username_headers: tuple[str, ...] = Field(default=("X-Remote-User",), strict=False)
-    """The first of these that has a value names the user."""
+    """The first header with a value is the user name."""
 
     uid_headers: tuple[str, ...] = Field(default=("X-Remote-Uid",), strict=False)
-    """The first of these that has a value is the uid."""
+    """The first header with a value is the uid."""
 
     group_headers: tuple[str, ...] = Field(default=("X-Remote-Group",), strict=False)
-    """Each value of each of these is a group."""
+    """Each value of each of these headers is a group."""
 
     extra_header_prefixes: tuple[str, ...] = Field(default=("X-Remote-Extra-",), strict=False)
-    """What follows one of these in a header's name is the key of an extra."""
+    """The rest of the header name after the prefix is the key of an extra."""
 
     @field_validator("username_headers", "uid_headers", "group_headers", "extra_header_prefixes")
     @classmethod
-    def _are_headers(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_header_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if _HEADER_NAME.fullmatch(name) is None:
-                raise ValueError(f"{name!r} is not the name of a header")
+                raise ValueError(f"{name!r} is not a valid header name")
         return names
 
     @model_validator(mode="after")
-    def _has_one_source(self) -> "FrontProxySettings":
+    def _check_one_source(self) -> "FrontProxySettings":
         if self.from_cluster and self.model_fields_set - {"from_cluster"}:
-            raise ValueError("with fromCluster nothing else can be set: the cluster tells it all")
+            raise ValueError("fromCluster excludes every other key of this section")
         if not self.username_headers:
-            raise ValueError("usernameHeaders must name a header")
+            raise ValueError("usernameHeaders must not be empty")
         return self
 
 
 class AnonymousSettings(StrictModel):
-    """Callers without any credential: `system:anonymous`."""
+    """Requests without any credential, served as `system:anonymous`."""
 
     enabled: bool = False
-    """On: who shows no credential is served as `system:anonymous`. A bad credential is a 401."""
+    """true: serve requests without a credential as `system:anonymous`. A request with an invalid
+    credential still receives 401."""
 
     paths: tuple[str, ...] = Field(default=(), strict=False)
-    """Only these paths, exactly, such as /livez. Empty: all."""
+    """Exact paths that are served anonymously, such as /livez. Empty: all."""
 
     @model_validator(mode="after")
-    def _paths_need_it(self) -> "AnonymousSettings":
+    def _check_paths(self) -> "AnonymousSettings":
         if self.paths and not self.enabled:
-            raise ValueError("paths need enabled: true")
+            raise ValueError("paths needs enabled: true")
         if not all(path.startswith("/") for path in self.paths):
             raise ValueError("paths must begin with /")
         return self
 
 
 class TokenReviewSettings(StrictModel):
-    """Callers known by a bearer token, which the API server verifies for us."""
+    """Bearer tokens, which the API server verifies by TokenReview."""
 
     enabled: bool = True
-    """Off: a bearer token never authenticates anybody."""
+    """false: no bearer token is accepted."""
 
     audiences: tuple[str, ...] = Field(default=(), strict=False)
-    """Tokens must be meant for one of these. Empty: for the API server itself."""
+    """Accepted audiences; a token must have one of them. Empty: the API server's own."""
 
     success_ttl_seconds: Duration = Field(default=10.0, alias="successTTL")
-    """Longest time a revoked token keeps working here, on top of the API server's own memory."""
+    """Lifetime of a cached successful review. A revoked token works at most this long, in addition
+    to the API server's own cache."""
 
     timeout_seconds: Timeout = Field(default=10.0, alias="timeout")
-    """After this long without an answer the client is told 503, and 429 if the question had to
-    wait for others all the time."""
+    """Deadline of a review. Afterwards the client receives 503, or 429 if the review was never sent
+    because others were queued before it."""
 
     in_flight: PositiveInt = 64
-    """Reviews under way at a time, for all addresses together; more wait, address by address."""
+    """Concurrent reviews for all addresses. Further ones are queued, round-robin by address."""
 
     per_address_per_second: PositiveInt = 50
-    """Tokens one address may bring that are nobody's, per second in the long run; beyond it every
-    token from there that is not remembered is told 429."""
+    """Rate limit for invalid tokens per source address (IPv6: per /64 network): sustained tokens
+    per second. When exceeded, every uncached token from there receives 429."""
 
     per_address_burst: PositiveInt = 500
-    """The same at once, after a quiet time. Reviews that are under way count as well."""
+    """Burst of this rate limit. Pending reviews count until they succeed."""
 
     token_bytes: PositiveInt = 64 * 1024
-    """The largest token that is reviewed; a larger one is told 431. Tokens of service accounts have
-    1 to 2 KB, OIDC tokens with hundreds of groups up to about 30 KB."""
+    """Bytes of the largest token that is reviewed. When exceeded, the client receives 431. Service
+    account tokens have 1 to 2 KB, OIDC tokens with hundreds of groups up to about 30 KB."""
 
 
 class ClientCertificateSettings(StrictModel):
-    """Callers known by a client certificate."""
+    """Client certificates (x509)."""
 
     ca_file: FilePath | None = None
-    """PEM bundle. A certificate it verifies is its subject; without it no certificate counts."""
+    """PEM bundle of client CAs. The subject of a verified certificate is the user. Absent: no
+    client certificate is accepted."""
 
     from_cluster: bool = False
-    """On: the CA that the cluster publishes in place of a file. Our own identity then needs to get
-    the ConfigMap kube-system/extension-apiserver-authentication."""
+    """true: use the CA that the API server publishes instead of caFile. The reviewer then needs
+    permission to get the ConfigMap kube-system/extension-apiserver-authentication."""
 
     @model_validator(mode="after")
-    def _has_one_source(self) -> "ClientCertificateSettings":
+    def _check_one_source(self) -> "ClientCertificateSettings":
         if self.from_cluster and self.ca_file is not None:
-            raise ValueError("caFile and fromCluster exclude each other")
+            raise ValueError("caFile and fromCluster are mutually exclusive")
         return self
 
     @property
     def is_enabled(self) -> bool:
-        """Tell whether a certificate can be a caller's credential."""
+        """Return whether client certificates can authenticate a caller."""
         return self.from_cluster or self.ca_file is not None
 
 
 class AuthenticationSettings(StrictModel):
-    """Who is calling."""
+    """Authentication of callers. At least one method must be enabled."""
 
     client_certificate: ClientCertificateSettings = ClientCertificateSettings()
-    """x509 callers."""
+    """Client certificates (x509)."""
 
     token_review: TokenReviewSettings = TokenReviewSettings()
-    """Bearer-token callers."""
+    """Bearer tokens, which the API server verifies by TokenReview."""
 
     front_proxy: FrontProxySettings = FrontProxySettings()
-    """Callers that an authenticating proxy before us speaks for."""
+    """Request-header authentication by an authenticating front proxy."""
 
     anonymous: AnonymousSettings = AnonymousSettings()
-    """Callers without any credential."""
+    """Requests without any credential."""
 
     @model_validator(mode="after")
-    def _someone_can_log_in(self) -> "AuthenticationSettings":
+    def _check_methods(self) -> "AuthenticationSettings":
         if not self.can_authenticate:
             raise ValueError(
-                "with tokenReview off and no clientCertificate.caFile nobody could ever log in"
+                "no caller could be authenticated: tokenReview is off, and "
+                "clientCertificate.caFile is absent"
             )
         return self
 
     @property
     def can_authenticate(self) -> bool:
-        """Tell whether anybody could ever be served."""
+        """Return whether at least one authentication method is enabled."""
         front_proxy = self.front_proxy
         return (
             self.client_certificate.is_enabled

@@ -1,4 +1,4 @@
-"""Settings: who may act as whom."""
+"""The `impersonation` section: authorization of impersonation."""
 
 from typing import Annotated, Literal
 
@@ -10,57 +10,58 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 
 
 class ShadowSettings(StrictModel):
-    """Judge what legacy impersonation has allowed by the constrained rules, and tell; no more."""
+    """Shadow evaluation: the result of legacy requests under the constrained modes."""
 
     enabled: bool = False
-    """On: each such request is judged once more beside its way. Its answer and its time stay as
-    they are; metrics and the log tell what the constrained rules would have said."""
+    """true: evaluate each request that the unrestricted verb has allowed once more in the
+    background, by the constrained modes alone. Its response and latency do not change. Metrics and
+    the log report the results."""
 
     sample: Fraction = 1.0
-    """The part of these requests that is judged, chosen by chance."""
+    """Fraction of these requests that is evaluated, above 0 and at most 1, selected at random."""
 
     queue_size: PositiveInt = 1000
-    """Requests that wait to be judged; more are dropped, and counted."""
+    """Queued requests. When exceeded, further ones are dropped and counted."""
 
     in_flight: PositiveInt = 4
-    """Requests judged at a time, each with one review under way. They have no part in
-    reviews.inFlight, and wait for nobody there."""
+    """Concurrent evaluations, each with one review in flight, in addition to reviews.inFlight."""
 
     per_second: PositiveInt = 50
-    """Requests judged per second in the long run; more are dropped, and counted. Equal ones within
-    successTTL are judged once."""
+    """Sustained evaluations per second. When exceeded, requests are dropped and counted. Equal
+    requests within successTTL are evaluated once."""
 
 
-# JSON may make a text six times as long, and the API server takes no request above 3 MiB.
+# JSON escaping may make a text six times as long. The API server accepts no request above 3 MiB.
 MAX_REVIEW_BYTES = 524288
 LegacyChoice = Literal["allow", "warn", "deny"]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class LegacyRuleSettings(StrictModel):
-    """What becomes of the legacy impersonation of some callers."""
+    """Treatment of legacy impersonation by the callers that match."""
 
     users: Names = ()
     """User names."""
 
     groups: Names = ()
-    """Groups, one of which is enough."""
+    """Groups. One match is enough."""
 
     service_accounts: Names = ()
     """Service accounts as `namespace:name`."""
 
     action: LegacyChoice
-    """What becomes of theirs."""
+    """allow, warn or deny."""
 
 
 class LegacySettings(StrictModel):
-    """Who may still impersonate by the unrestricted verb `impersonate`."""
+    """Legacy impersonation, by the unrestricted verb `impersonate`."""
 
     default: LegacyChoice = "allow"
-    """For callers that no rule names. warn: allowed, with a warning that kubectl prints."""
+    """Callers without a matching rule: allow, warn or deny. warn allows, and adds a warning that
+    kubectl prints."""
 
     rules: tuple[LegacyRuleSettings, ...] = Field(default=(), strict=False)
-    """The first rule that names the caller decides."""
+    """The first rule that matches the caller applies."""
 
 
 def _read_legacy(value: object) -> object:
@@ -68,76 +69,82 @@ def _read_legacy(value: object) -> object:
 
 
 class ImpersonationLimitSettings(StrictModel):
-    """How much identity one request may ask for; each item may cost a review."""
+    """Size of the wanted user of one request; each item may cost a review."""
 
     groups: PositiveInt = 1000
-    """Impersonate-Group headers; more are a 400."""
+    """Impersonate-Group headers. When exceeded, the caller receives 400."""
 
     extra_values: PositiveInt = 1000
-    """Values of all extras together; more are a 400."""
+    """Values of all extras together. When exceeded, the caller receives 400."""
 
     value_bytes: PositiveInt = 65536
-    """Length of one value; a longer one is a 400."""
+    """Bytes of one value. When exceeded, the caller receives 400."""
 
 
 class ReviewSettings(StrictModel):
-    """The questions we ask the API server: SubjectAccessReviews."""
+    """SubjectAccessReviews that the proxy sends to the API server."""
 
     timeout_seconds: Timeout = Field(default=5.0, alias="timeout")
-    """After this long without an answer the client is told 503."""
+    """Deadline of a review. Afterwards the caller receives 503."""
 
     in_flight: PositiveInt = 128
-    """Reviews under way at a time, for all callers together; more wait."""
+    """Concurrent reviews for all callers. Further ones are queued."""
 
     per_caller_per_second: PositiveInt = 100
-    """Reviews one caller may cost per second in the long run; beyond it 429."""
+    """Rate limit per caller: sustained reviews per second. When exceeded, the caller receives
+    429."""
 
     per_caller_burst: PositiveInt = 2500
-    """Reviews one caller may cost at once after a quiet time."""
+    """Burst of this rate limit."""
 
     document_bytes: Annotated[int, Field(gt=0, le=MAX_REVIEW_BYTES)] = 262144
-    """Size of one review: the caller's identity, one part of the wanted identity, and the selectors
-    and names of the request. A request that needs a larger one is a 400."""
+    """Bytes of one review: the caller's user info, one part of the wanted user, and selectors and
+    names of the request. When exceeded, the caller receives 400."""
 
 
 class ImpersonationSettings(StrictModel):
-    """May the caller act as that identity, for this action?"""
+    """Authorization of impersonation."""
 
     constrained: bool = True
-    """Off: exactly the filter of servers before 1.35, which knows only `impersonate`."""
+    """true: the constrained modes of KEP-5284. false: exactly the impersonation filter of servers
+    before 1.35, with only the unrestricted verb `impersonate`."""
 
     legacy: Annotated[LegacySettings, BeforeValidator(_read_legacy)] = LegacySettings()
-    """allow, warn or deny the unrestricted verb `impersonate`; or default and rules."""
+    """Legacy impersonation: allow, warn or deny the unrestricted verb `impersonate`; or default and
+    rules."""
 
     protected_groups: Names = ("system:masters",)
-    """Groups nobody acts with here, neither by impersonation of any kind nor as oneself."""
+    """Groups that are forbidden for the impersonated user and for the caller. The caller receives
+    403."""
 
     upgrade_needs_create: bool = False
-    """On: exec, attach and port-forward by WebSocket need the impersonated create, too."""
+    """true: exec, attach and port-forward by WebSocket also need impersonate-on:<mode>:create."""
 
     mode_cache: bool = True
-    """Try the mode first that last worked for a caller, as the native server does. Off: every
-    decision is independent of history."""
+    """true: try the caller's last successful mode first, as kube-apiserver does. false: decisions
+    are independent of earlier requests."""
 
     success_ttl_seconds: Duration = Field(default=10.0, alias="successTTL")
-    """Longest time a withdrawn permission keeps working (twice that for the identity part)."""
+    """Lifetime of a cached allowed check. A withdrawn permission works at most this long, and twice
+    as long for the user part."""
 
     legacy_ttl_seconds: Duration = Field(default=0.0, alias="legacyTTL")
-    """The same for legacy impersonation, which the native server never remembers."""
+    """The same for legacy impersonation, which kube-apiserver never caches. 0s: not cached."""
 
     cache_entries: PositiveInt = 100_000
-    """Decisions remembered at a time; the oldest are forgotten first."""
+    """Cached decisions. When exceeded, the oldest are evicted."""
 
     limits: ImpersonationLimitSettings = ImpersonationLimitSettings()
-    """How much identity one request may ask for."""
+    """Size of the wanted user of one request."""
 
     bound_pod_lookup: bool = False
-    """On: a service account's token that names its pod but no node (API servers before 1.30) gets
-    its associated node by a look at that pod. Our own identity then needs the verb get on pods
-    (manifests/components/bound-pods). The limits of reviews hold for these look-ups as well."""
+    """true: look up the pod of a service account token that names its pod but no node, as API
+    servers before 1.30 issue it. The pod's node is then the associated node. The reviewer then
+    needs get on pods (manifests/components/bound-pods). The limits in `reviews` also apply to
+    lookups."""
 
     reviews: ReviewSettings = ReviewSettings()
-    """The questions we ask the API server."""
+    """SubjectAccessReviews that the proxy sends to the API server."""
 
     shadow: ShadowSettings = ShadowSettings()
-    """Judge what legacy impersonation has allowed by the constrained rules, and tell; no more."""
+    """Shadow evaluation: the result of legacy requests under the constrained modes."""

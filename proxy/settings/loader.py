@@ -1,4 +1,4 @@
-"""The config file, read whole: every problem is reported together, with its path."""
+"""Loading of the config file: all problems are reported at once, each with its path."""
 
 import copy
 import re
@@ -30,10 +30,10 @@ RENAMED_KEYS = {
 
 
 class ConfigError(OperatorError):
-    """The configuration cannot be used; `problems` has one line for each reason."""
+    """The configuration is invalid; `problems` has one line per reason."""
 
     def __init__(self, file: Path, problems: list[str], rest: StrictModel | None = None) -> None:
-        """`rest` is what would be in force without the values that are wrong, if anything would."""
+        """`rest` holds the settings without the invalid values, if these are valid."""
         super().__init__(f"{file}: " + "; ".join(problems))
         self.file = file
         self.problems = problems
@@ -41,17 +41,15 @@ class ConfigError(OperatorError):
 
     @property
     def lines(self) -> list[str]:
-        """Each problem with the file's name before it."""
+        """Return each problem, prefixed with the file name."""
         return [f"{self.file}: {problem}" for problem in self.problems]
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML in which a key written twice is a mistake, not a last word."""
+    """A YAML loader that rejects duplicate keys."""
 
 
-def _mapping_without_duplicates(
-    loader: _StrictLoader, node: yaml.MappingNode
-) -> dict[Hashable, object]:
+def _construct_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, object]:
     seen: set[object] = set()
     for key_node, _ in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
@@ -66,31 +64,29 @@ def _mapping_without_duplicates(
     return loader.construct_mapping(node, deep=True)
 
 
-_StrictLoader.add_constructor(
-    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates
-)
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
 
 
 def load_settings(file: Path) -> Settings:
-    """Read and check a config file; relative paths in it are relative to the file.
+    """Load and validate a config file; raise ConfigError with every problem.
 
-    Whatever is wrong, ConfigError tells all of it.
+    Relative paths in the file are relative to its directory.
     """
     return check_document(Settings, read_document(file), file=file)
 
 
 def parse_settings(text: str, *, file: Path) -> Settings:
-    """Check the text of a config file; `file` is named in problems."""
+    """Validate the text of a config file; problems name `file`."""
     return check_document(Settings, _parse(text, file), file=file)
 
 
 def read_document(file: Path) -> dict[str, object]:
-    """Read a file that is one mapping in YAML."""
+    """Read a YAML file that contains one mapping."""
     return _parse(read_text(file), file)
 
 
 def read_text(file: Path) -> str:
-    """Read a file of settings, byte for byte."""
+    """Read a settings file as UTF-8, without newline translation."""
     try:
         return file.read_bytes().decode("utf-8")
     except OSError as error:
@@ -100,7 +96,7 @@ def read_text(file: Path) -> str:
 
 
 def check_document(model: type[_Model], document: dict[str, object], *, file: Path) -> _Model:
-    """Check a mapping against a model, and tell every problem together."""
+    """Validate a mapping against a model; raise ConfigError with every problem."""
     context = {"directory": file.parent}
     try:
         return model.model_validate(document, context=context)
@@ -114,10 +110,10 @@ def check_document(model: type[_Model], document: dict[str, object], *, file: Pa
 
 
 def _contradictions(found: list[ErrorDetails], more: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the contradictions that were not looked for, because a value beside them is wrong.
+    """Return the contradictions that were not checked because a related value is invalid.
 
-    `more` was found without the wrong values. What names a wrong value is left out: what that one
-    should have been decides it.
+    `more` lists the problems found without the invalid values. A contradiction that names an
+    invalid value is left out: it depends on the value that replaces it.
     """
     known = {(detail["loc"], detail["msg"]) for detail in found}
     wrong = {str(part) for detail in found for part in detail["loc"][-1:]}
@@ -131,7 +127,7 @@ def _contradictions(found: list[ErrorDetails], more: list[ErrorDetails]) -> list
 
 
 def _without(document: dict[str, object], found: list[ErrorDetails]) -> dict[str, object]:
-    """Return a copy without the values that are wrong."""
+    """Return a copy of the document without the invalid values."""
     rest = copy.deepcopy(document)
     for detail in found:
         section: object = rest
@@ -166,13 +162,13 @@ def _problem(detail: ErrorDetails) -> str:
         case "missing":
             message = "is required"
         case _:
-            pass  # pydantic's own words, or those of our validators
+            pass  # the message of pydantic or of a validator
     return f"{path}: {message}" if path else message
 
 
-# Whatever is in none of these is believed to need a restart: a setting that somebody adds and
-# forgets here is told to operators, not silently left as it was.
-_CHANGES_WHILE_RUNNING = (
+# Any setting outside these sections is assumed to need a restart. A new setting that is missing
+# here is therefore reported to the operator, not silently ignored.
+_RELOADABLE = (
     "configRefresh",
     "serving",
     "authentication",
@@ -183,14 +179,14 @@ _CHANGES_WHILE_RUNNING = (
     "log",
     "tracing",
 )
-# Sockets: whoever connects was told this address, and a successor on the new one is a new process.
+# Sockets: clients are configured with this address, and listening on another takes a new process.
 _NEEDS_RESTART = ("serving.address", "admin.address")
-# So is a port that begins or ceases to speak TLS: whoever asks was told which.
-_MAY_NOT_COME_OR_GO = ("admin.certificateFile", "admin.keyFile")
+# Switching a port to or from TLS also needs a restart: its clients are configured for one of them.
+_MUST_STAY_SET_OR_UNSET = ("admin.certificateFile", "admin.keyFile")
 
 
 class RestartRequired(OperatorError):
-    """These settings were changed, and only a new process can use them."""
+    """Settings changed that only a new process can apply."""
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__("; ".join(paths))
@@ -198,35 +194,35 @@ class RestartRequired(OperatorError):
 
     @property
     def lines(self) -> list[str]:
-        """Each setting, in the words of other problems of a config file."""
+        """Return one line per setting, in the format of other config file problems."""
         return [f"{path}: was changed, which needs a restart" for path in self.paths]
 
 
 def check_reloadable(running: Settings, wanted: Settings) -> None:
-    """Raise RestartRequired with every change that cannot be made while we run."""
+    """Raise RestartRequired with every change that a running proxy cannot apply."""
     before, after = _values(running), _values(wanted)
     paths = [
         path
         for path in changed_paths(running, wanted)
         if _needs_restart(path)
-        or (path in _MAY_NOT_COME_OR_GO and None in (before[path], after[path]))
+        or (path in _MUST_STAY_SET_OR_UNSET and None in (before[path], after[path]))
     ]
     if paths:
         raise RestartRequired(paths)
 
 
 def changed_paths(old: Settings, new: Settings) -> list[str]:
-    """Return the path of every setting that differs, in the file's own words and order."""
+    """Return the path of every setting that differs, spelled and ordered as in the file."""
     before, after = dict(_values(old)), dict(_values(new))
     return [path for path in after | before if before.get(path) != after.get(path)]
 
 
 def _needs_restart(path: str) -> bool:
-    return _is_in(path, _NEEDS_RESTART) or not _is_in(path, _CHANGES_WHILE_RUNNING)
+    return _is_in(path, _NEEDS_RESTART) or not _is_in(path, _RELOADABLE)
 
 
 def _is_in(path: str, sections: tuple[str, ...]) -> bool:
-    return any(path == one or path.startswith(f"{one}.") for one in sections)
+    return any(path == section or path.startswith(f"{section}.") for section in sections)
 
 
 def _values(model: StrictModel, prefix: str = "") -> Mapping[str, Any]:

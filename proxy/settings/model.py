@@ -1,7 +1,7 @@
-"""Every setting, its default and its consequence; each section in a file of its own.
+"""The config file: all settings with their defaults, one module per section.
 
-Frozen and strict: unknown keys are refused and nothing is coerced. In YAML keys are camelCase and
-durations are written `10s`; in Python names are whole words with their unit.
+Settings are frozen and strict: unknown keys are rejected, and no value is coerced. In YAML, keys
+are camelCase and durations have a unit (`10s`). In Python, names are whole words with their unit.
 """
 
 from typing import Any, Literal
@@ -29,7 +29,7 @@ KIND = "ProxyConfiguration"
 
 
 class Settings(StrictModel):
-    """The whole config file."""
+    """The config file."""
 
     api_version: Literal["kube-understudy.io/v1alpha1"]
     """The format of this file."""
@@ -38,56 +38,59 @@ class Settings(StrictModel):
     """The kind of this file."""
 
     config_refresh_seconds: Duration = Field(default=10.0, alias="configRefresh")
-    """How often this file and the audit policy are looked at. What is new is used a second later,
-    all of it, or nothing if there is any problem. 0s: only when SIGHUP comes."""
+    """Interval at which this file and the audit policy are checked for changes. New contents that
+    are unchanged for one second apply from the next request on. If any part is invalid, nothing
+    changes. 0s: only SIGHUP reloads."""
 
     serving: ServingSettings
-    """The port clients connect to."""
+    """The data port, which clients connect to."""
 
     authentication: AuthenticationSettings = AuthenticationSettings()
-    """Who is calling."""
+    """Authentication of callers."""
 
     upstream: UpstreamSettings = UpstreamSettings()
-    """The API server behind us."""
+    """The API server, and the proxy's identities there."""
 
     impersonation: ImpersonationSettings = ImpersonationSettings()
-    """Who may act as whom."""
+    """Authorization of impersonation."""
 
     audit: AuditSettings = AuditSettings()
-    """What happened, for auditors."""
+    """Audit events."""
 
     admin: AdminSettings = AdminSettings()
-    """The port for operators and their tools."""
+    """The admin port, for probes and scrapers."""
 
     log: LogSettings = LogSettings()
-    """Our own log."""
+    """The proxy's own log, on standard error."""
 
     tracing: TracingSettings = TracingSettings()
-    """Spans of our own, for those who collect them."""
+    """OpenTelemetry traces."""
 
     @model_validator(mode="after")
-    def _ports_differ(self) -> "Settings":
-        # Each lets a successor share its port, so the system would not object to one port for both,
-        # and send every other probe to the proxy and every other client to the admin port.
+    def _check_ports(self) -> "Settings":
+        # Both listeners set SO_REUSEPORT for a successor process, so the kernel would accept one
+        # port for both. It would then send some probes to the data port, and some clients to the
+        # admin port.
         if self.admin.address is not None and _overlap(self.serving.address, self.admin.address):
-            raise ValueError("serving.address and admin.address are one and the same port")
+            raise ValueError("serving.address and admin.address must not be the same port")
         return self
 
 
-def _overlap(one: tuple[str, int], other: tuple[str, int]) -> bool:
-    hosts = {one[0], other[0]}
+def _overlap(first: tuple[str, int], second: tuple[str, int]) -> bool:
+    hosts = {first[0], second[0]}
     is_same_host = len(hosts) == 1 or not hosts.isdisjoint(("0.0.0.0", "::"))  # noqa: S104 - compared
-    return one[1] == other[1] != 0 and is_same_host
+    return first[1] == second[1] != 0 and is_same_host
 
 
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _LEGACY = "LegacySettings"
 
 
 def config_schema() -> dict[str, Any]:
-    """Return the schema: every key with its description and default, and no other key.
+    """Return the JSON Schema of the config file: each key with its description and default.
 
-    It cannot tell contradictions, nor look at files: that is for `understudy check-config`.
+    No other key is valid. The schema cannot express contradictions between keys or check files;
+    `understudy check-config` does both.
     """
     schema = Settings.model_json_schema(by_alias=True)
     schema.pop("title")
@@ -97,21 +100,21 @@ def config_schema() -> dict[str, Any]:
         section["properties"] = {
             name: _tidy(setting) for name, setting in section.get("properties", {}).items()
         }
-    # The short form, which is read before any model sees it.
+    # The short form, which is expanded before the model is validated.
     short = {"type": "string", "enum": sections[_LEGACY]["properties"]["default"]["enum"]}
     legacy = sections["ImpersonationSettings"]["properties"]["legacy"]
     legacy["anyOf"] = [{"$ref": legacy.pop("$ref")}, short]
-    return {"$schema": _DIALECT, "title": "Understudy's configuration", **schema}
+    return {"$schema": _SCHEMA_DIALECT, "title": "Understudy's configuration", **schema}
 
 
 def _tidy(setting: dict[str, Any]) -> dict[str, Any]:
-    """Return a setting in the file's own words, without a title that repeats its name."""
-    setting = {name: one for name, one in setting.items() if name != "title"}
+    """Return a property with its default as written in YAML, and without the generated title."""
+    setting = {name: value for name, value in setting.items() if name != "title"}
     if "description" in setting:
         setting["description"] = " ".join(setting["description"].split())
     default, pattern = setting.get("default"), setting.get("pattern")
     if default is None or isinstance(default, dict):
-        setting.pop("default", None)  # absent, or a section whose own keys have theirs
+        setting.pop("default", None)  # absent, or a section whose keys have their own defaults
     elif pattern in (DURATION_PATTERN, TIMEOUT_PATTERN):
         setting["default"] = write_duration(default)
     elif pattern == ADDRESS_PATTERN:

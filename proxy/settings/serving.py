@@ -1,4 +1,4 @@
-"""The section `serving`: the port clients connect to, and how much they may ask of it."""
+"""The `serving` section: the data port, its limits and its shutdown."""
 
 from typing import Annotated
 
@@ -13,26 +13,26 @@ from proxy.settings.types import (
 )
 
 Percent = Annotated[int, Field(ge=1, le=100)]
-# No more than the parser takes of anybody, and enough for every client that sends no identity.
+# At most what the parser accepts; at least what a client without impersonation headers needs.
 HeaderLineCount = Annotated[int, Field(ge=64, le=4096)]
-# From what a token of the default size needs, in a WebSocket subprotocol too, to a whole head.
+# From what a token of the default size needs, also in a WebSocket subprotocol, to a whole head.
 HeaderLineBytes = Annotated[int, Field(ge=96 * 1024, le=1024 * 1024)]
 # Selectors and continue tokens of real clients need some kilobytes; a head has 1 MiB.
 TargetBytes = Annotated[int, Field(ge=8192, le=1024 * 1024)]
-# As many as are read before authentication, up to what a review of the default size can carry.
+# From the number parsed before authentication to what a review of the default size can contain.
 SelectorTerms = Annotated[int, Field(ge=64, le=10_000)]
-# From what one certificate needs to what the judge of chains reads.
+# From what one certificate needs to what the chain verifier accepts.
 HandshakeBytes = Annotated[int, Field(ge=4096, le=32_768)]
 
 
 class ServingLimitSettings(StrictModel):
-    """How long clients may take, and how many may come."""
+    """Deadlines and limits of client connections and requests."""
 
     handshake_timeout_seconds: Timeout = Field(default=10.0, alias="handshakeTimeout")
-    """A client that has not finished its TLS handshake by then is cut off."""
+    """Deadline of the TLS handshake. Afterwards the connection is closed."""
 
     read_header_timeout_seconds: Timeout = Field(default=32.0, alias="readHeaderTimeout")
-    """A client that has not finished the head of a request by then is cut off."""
+    """Deadline of a complete request head. Afterwards the connection is closed."""
 
     idle_timeout_seconds: Timeout = Field(default=90.0, alias="idleTimeout")
     """A connection without a request for this long is closed."""
@@ -40,103 +40,110 @@ class ServingLimitSettings(StrictModel):
     unauthenticated_idle_timeout_seconds: Timeout = Field(
         default=10.0, alias="unauthenticatedIdleTimeout"
     )
-    """The same for a connection that has had no authenticated request yet."""
+    """Idle timeout of a connection without an authenticated request so far."""
 
     response_progress_timeout_seconds: Timeout = Field(
         default=60.0, alias="responseProgressTimeout"
     )
-    """In this time a client must take 64 KiB of a response, or all that is pending of it; else it
-    is cut off. Watches, logs, exec and the like are exempt."""
+    """Period in which a client must read 64 KiB of a response, or all pending bytes. Otherwise the
+    connection is closed. Watches, logs, exec and other long-running requests are exempt."""
 
     handshake_bytes: HandshakeBytes = 16 * 1024
-    """What a client may send in its TLS handshake, above all certificates; more is cut off."""
+    """Bytes that a client may send in its TLS handshake, mostly certificates. When exceeded, the
+    connection is closed."""
 
     unauthenticated_bytes: PositiveInt = 64 * 1024 * 1024
-    """Memory held for callers that are not authenticated yet: handshakes, heads, tokens under
-    review. Beyond it the connection that holds most is told 429 and closed."""
+    """Bytes of memory for unauthenticated callers: handshakes, heads, tokens under review. When
+    exceeded, the connection that holds the most receives 429 and is closed."""
 
     unauthenticated_address_percent: Percent = 50
-    """How much of it, in percent, one address (IPv6: one /64 network) may hold."""
+    """Share of unauthenticatedBytes, in percent, for one address (IPv6: one /64 network)."""
 
     connections: PositiveInt = 10_000
-    """Connections at a time. A newcomer beyond it gets the place of an unauthenticated connection,
-    the one silent for longest, or is closed before the handshake. Each may need two files."""
+    """Open connections. When exceeded, the unauthenticated connection that was idle for longest is
+    closed. If there is none, the new one is closed before the handshake. A connection may need two
+    file descriptors."""
 
     connections_per_address: PositiveInt = 5_000
-    """The same for one address (IPv6: one /64 network), so that no one takes all places."""
+    """Open connections of one address (IPv6: one /64 network), with the same effect."""
 
     reads_in_flight: PositiveInt = 400
-    """Requests being served that only read; more are told 429. Watches and the like are free."""
+    """Concurrent read requests. When exceeded, the client receives 429. Watches, logs, exec and
+    other long-running requests are not counted."""
 
     writes_in_flight: PositiveInt = 200
-    """The same for requests that may change something."""
+    """Concurrent write requests, with the same effect."""
 
     caller_percent: Percent = 75
-    """How much of both, in percent, one caller may take; more of its requests are told 429."""
+    """Share of readsInFlight and writesInFlight, in percent, for one caller. When exceeded, the
+    caller receives 429."""
 
     handshake_slice_seconds: Timeout = Field(default=0.002, alias="handshakeSlice")
-    """Of each turn of the event loop, for TLS handshakes; more wait for the next turns."""
+    """Time for TLS handshakes per event-loop iteration. Further handshakes wait for the next
+    iterations."""
 
     caller_long_running: NonNegativeInt = 0
-    """Watches, logs, exec and the like of one caller; more are told 429. 0: any number."""
+    """Concurrent watches, logs, exec and other long-running requests of one caller. When exceeded,
+    the caller receives 429. 0: no limit."""
 
     header_lines: HeaderLineCount = 1200
-    """Header lines of one request; more is a 431."""
+    """Header lines of one request. When exceeded, the client receives 431."""
 
     header_line_bytes: HeaderLineBytes = 128 * 1024
-    """Longest header line of a request; a longer one is a 431, before the rest of it is read."""
+    """Bytes of one header line. When exceeded, the client receives 431 before the rest is read."""
 
     target_bytes: TargetBytes = 64 * 1024
-    """Longest path and query of a request; more is a 414. The query of exec, attach, portforward
-    and proxy may have any length that fits a head."""
+    """Bytes of path and query of one request. When exceeded, the client receives 414. The query of
+    exec, attach, portforward and proxy requests is exempt."""
 
     selector_terms: SelectorTerms = 1000
-    """Requirements and values in label and field selector of one request together; more is a 400.
-    Not counted in targets of up to 256 bytes."""
+    """Requirements and values in the label and the field selector of one request together. When
+    exceeded, the client receives 400. Targets of up to 256 bytes are not counted."""
 
 
 class ShutdownSettings(StrictModel):
-    """How clients are let go after SIGTERM."""
+    """Graceful shutdown after SIGTERM."""
 
     delay_seconds: Duration = Field(default=10.0, alias="delay")
-    """Not ready at once, but serving on for this long: time for load balancers to learn of it."""
+    """Time for which the proxy reports not ready but still serves, so that load balancers remove
+    it."""
 
     watch_window_seconds: Duration = Field(default=10.0, alias="watchWindow")
-    """After the delay watches and followed logs end well, spread evenly over this time, so that
-    their clients do not come again all at once."""
+    """After the delay watches and followed logs are closed gracefully, spread evenly over this
+    time, so that their clients do not reconnect all at once."""
 
     grace_period_seconds: Timeout = Field(default=25.0, alias="gracePeriod")
-    """All of it, the delay included: what is still under way then is cut off, exec and
-    port-forward too. Shorter than the pod's terminationGracePeriodSeconds."""
+    """Total time, including the delay. Afterwards remaining requests are aborted, also exec and
+    port-forward. Keep it below the pod's terminationGracePeriodSeconds."""
 
     @model_validator(mode="after")
-    def _everything_fits(self) -> "ShutdownSettings":
+    def _check_grace_period(self) -> "ShutdownSettings":
         if self.delay_seconds + self.watch_window_seconds > self.grace_period_seconds:
             raise ValueError("delay and watchWindow together must not exceed gracePeriod")
         return self
 
 
 class ServingSettings(StrictModel):
-    """The port clients connect to."""
+    """The data port, which clients connect to."""
 
-    address: Address = Field(default=("0.0.0.0", 8443), validate_default=False)  # noqa: S104 - a server's job
-    """Where clients connect. Port 0 takes a free one and logs it."""
+    address: Address = Field(default=("0.0.0.0", 8443), validate_default=False)  # noqa: S104 - a server listens everywhere
+    """Listen address. Port 0 selects a free port and logs it."""
 
     certificate_file: FilePath
-    """PEM certificate chain shown to clients."""
+    """PEM file of the serving certificate chain."""
 
     key_file: FilePath
-    """PEM private key of that certificate."""
+    """PEM private key of the certificate."""
 
     certificate_refresh_seconds: Timeout = Field(default=10.0, alias="certificateRefresh")
-    """How often certificate, key and CAs of clients are looked at; what is new is used at once."""
+    """Interval at which certificate, key and client CAs are reread. New contents apply at once."""
 
     limits: ServingLimitSettings = ServingLimitSettings()
-    """How long clients may take, and how many may come."""
+    """Deadlines and limits of client connections and requests."""
 
     max_connection_age_seconds: Timeout = Field(default=3600.0, alias="maxConnectionAge")
-    """After about this long a connection ends with its next answer, so that clients spread over
-    instances that were started later."""
+    """Approximate maximum age of a connection. It is then closed after the next response, so that
+    clients spread over replicas that started later."""
 
     shutdown: ShutdownSettings = ShutdownSettings()
-    """How clients are let go after SIGTERM."""
+    """Graceful shutdown after SIGTERM."""

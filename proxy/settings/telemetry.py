@@ -1,4 +1,4 @@
-"""The section `log`: our own log."""
+"""The `log` and `tracing` sections: the proxy's own log and its traces."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -10,37 +10,40 @@ from proxy.settings.types import StrictModel
 
 
 class LogSettings(StrictModel):
-    """Our own log."""
+    """The proxy's own log, on standard error."""
 
     format: Literal["json", "text"] = "json"
-    """One JSON object a line, or text for people."""
+    """json: one object per line. text: for reading in a terminal."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important line that is written. No level shows secrets."""
+    """Least severe level that is written. No level shows secrets."""
 
     repeats_per_minute: NonNegativeInt = 60
-    """How often one warning or error is written in a minute; the rest is counted. 0: always."""
+    """Lines per minute of the same warning or error. When exceeded, further ones are counted. 0: no
+    limit."""
 
 
 PerMillion = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-def _read_url(value: str) -> str:
+def _check_collector_url(value: str) -> str:
     url = urlsplit(value)
     if url.scheme not in ("http", "https") or not url.hostname or url.username is not None:
-        # Not repeated: somebody may have put a password into it.
+        # The message omits the value, because it may contain a password.
         raise ValueError("must be the URL of a collector, such as http://collector:4318/v1/traces")
     return value
 
 
 class TracingSettings(StrictModel):
-    """Spans of our own."""
+    """OpenTelemetry traces."""
 
-    endpoint: Annotated[str, AfterValidator(_read_url)] | None = None
-    """Where spans are sent, by OTLP over HTTP; needs the extra `otel`. Absent: there are none."""
+    endpoint: Annotated[str, AfterValidator(_check_collector_url)] | None = None
+    """OTLP over HTTP endpoint for spans. Needs the extra `otel`. Absent: no spans."""
 
     sampling_rate_per_million: PerMillion = 0
-    """How many requests begin a trace, of those whose caller's trace is not continued."""
+    """Requests per million that start a trace, among those whose caller's trace is not
+    continued."""
 
     trusted_groups: Names = ("system:masters", "system:monitoring")
-    """Whose `traceparent` is continued, sampled if it says so: callers of these groups."""
+    """Groups of callers whose trace is continued, and sampled if their `traceparent` requests
+    it."""

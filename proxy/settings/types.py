@@ -1,4 +1,4 @@
-"""Values that YAML has no type for: durations, files, addresses."""
+"""Setting types without a YAML equivalent: durations, file paths, addresses, servers."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 
 class StrictModel(BaseModel):
-    """A frozen value that knows its keys and coerces nothing."""
+    """Base of all settings: frozen, rejects unknown keys, coerces nothing."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -23,23 +23,23 @@ class StrictModel(BaseModel):
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
 _PORT = re.compile(r"[0-9]{1,5}")
-_LONGEST_SECONDS = 8760 * 3600.0
+_MAX_SECONDS = 8760 * 3600.0
 _HTTPS_PORT = 443
 
 
-def _read_duration(value: object) -> float:
+def _parse_duration(value: object) -> float:
     match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
     if match is None:
         raise ValueError("must be a duration such as 10s, 1m30s or 500ms")
     hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
     duration = hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
-    if duration > _LONGEST_SECONDS:
+    if duration > _MAX_SECONDS:
         raise ValueError("must be at most 8760h")
     return duration
 
 
 def parse_path(value: object, info: ValidationInfo) -> Path:
-    """Return the path of a file, relative to the config file; ValueError for anything else."""
+    """Return a path relative to the config file's directory; raise ValueError if invalid."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("must be the path of a file")
     directory = (info.context or {}).get("directory", Path())
@@ -47,7 +47,7 @@ def parse_path(value: object, info: ValidationInfo) -> Path:
 
 
 def parse_address(value: object) -> tuple[str, int]:
-    """Return host and port of `ADDRESS:PORT`; ValueError for anything else."""
+    """Return host and port of `ADDRESS:PORT`; raise ValueError if invalid."""
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not host or _PORT.fullmatch(port) is None or int(port) > 65535:  # noqa: PLR2004 - a port
         raise ValueError("must be ADDRESS:PORT, such as 0.0.0.0:8443 or [::]:8443")
@@ -55,7 +55,7 @@ def parse_address(value: object) -> tuple[str, int]:
 
 
 def parse_server(value: object) -> tuple[str, int]:
-    """Return host and port of `https://HOST[:PORT]`; ValueError for anything else."""
+    """Return host and port of `https://HOST[:PORT]`; raise ValueError if invalid."""
     url = urlsplit(value) if isinstance(value, str) else None
     if (
         url is None
@@ -63,18 +63,18 @@ def parse_server(value: object) -> tuple[str, int]:
         or not url.hostname
         or url.path not in ("", "/")
     ):
-        raise ValueError(f"must be https://HOST[:PORT]{_not_this(value)}")
-    url.hostname.encode("idna")  # a name that no resolver could ever be asked for is refused here
+        raise ValueError(f"must be https://HOST[:PORT]{_quoted_unless_secret(value)}")
+    url.hostname.encode("idna")  # raises for a name that no resolver can look up
     return url.hostname, url.port or _HTTPS_PORT
 
 
-def _not_this(value: object) -> str:
-    """Return the words for a wrong server, without the password or token that may be in it."""
+def _quoted_unless_secret(value: object) -> str:
+    """Return the value for an error message, or nothing if it may contain a secret."""
     return "" if re.search("[@?#]", str(value)) else f", not {value}"
 
 
 def write_duration(seconds: float) -> str:
-    """Return a duration as a config file has it."""
+    """Return a duration as written in a config file."""
     milliseconds = round(seconds * 1000)
     for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
         if milliseconds % size == 0 and (milliseconds or unit == "s"):
@@ -83,7 +83,7 @@ def write_duration(seconds: float) -> str:
 
 
 def as_text(pattern: str) -> WithJsonSchema:
-    """Return how a value looks that is text in the file and something else here."""
+    """Return the JSON Schema of a value that is text in the file and another type in Python."""
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
 
@@ -91,8 +91,8 @@ DURATION_PATTERN = r"^(?=.)([0-9]+h)?([0-9]+m(?!s))?([0-9]+(\.[0-9]+)?s)?([0-9]+
 TIMEOUT_PATTERN = DURATION_PATTERN.replace("(?=.)", "(?=.*[1-9])")
 ADDRESS_PATTERN = r"^.+:[0-9]{1,5}$"
 
-Duration = Annotated[float, BeforeValidator(_read_duration), as_text(DURATION_PATTERN)]
-Timeout = Annotated[float, BeforeValidator(_read_duration), Field(gt=0), as_text(TIMEOUT_PATTERN)]
+Duration = Annotated[float, BeforeValidator(_parse_duration), as_text(DURATION_PATTERN)]
+Timeout = Annotated[float, BeforeValidator(_parse_duration), Field(gt=0), as_text(TIMEOUT_PATTERN)]
 PATH_TEXT = as_text(r"^[^\u0000]+$")
 
 FilePath = Annotated[Path, BeforeValidator(parse_path), PATH_TEXT]

@@ -1,4 +1,4 @@
-"""Settings: the API server behind us, and who we are there."""
+"""The `upstream` section: the API server, and the proxy's identities there."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ ExtraKey = Annotated[str, Field(min_length=1)]
 _ACCOUNT = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-def _read_account(value: object) -> tuple[str, str]:
+def _parse_account(value: object) -> tuple[str, str]:
     if not isinstance(value, str) or _ACCOUNT.fullmatch(value) is None:
         raise ValueError("must be NAMESPACE:NAME of a service account")
     namespace, _, name = value.partition(":")
@@ -27,76 +27,78 @@ def _read_account(value: object) -> tuple[str, str]:
 
 ServiceAccount = Annotated[
     tuple[str, str],
-    BeforeValidator(_read_account),
+    BeforeValidator(_parse_account),
     as_text(f"^{_ACCOUNT.pattern}$"),
 ]
 
 
 class ReviewerSettings(StrictModel):
-    """Who asks the API server about callers: reviews, and nothing else."""
+    """The reviewer: the identity that creates TokenReviews and SubjectAccessReviews."""
 
     kubeconfig: FilePath | None = None
-    """Server, CA and credential of who asks. Absent: as `upstream.kubeconfig`."""
+    """Server, CA and credential of the reviewer. Absent: upstream.kubeconfig, or the pod's service
+    account."""
 
 
 class ForwarderSettings(StrictModel):
-    """Who carries requests out, always as somebody else."""
+    """The forwarder: the identity that forwards requests, always with impersonation."""
 
     service_account: ServiceAccount | None = None
-    """As NAMESPACE:NAME. Requests are forwarded with a token of this account, which the reviewer
-    asks for and renews before it expires. Absent: with the credential of `upstream.kubeconfig`, and
-    without that one, in a pod, with a token of understudy-forwarder in the pod's namespace."""
+    """NAMESPACE:NAME of a service account. The reviewer requests tokens of this account and renews
+    them before they expire. Absent: the credential of upstream.kubeconfig forwards. Without
+    upstream.kubeconfig, in a pod, absent means understudy-forwarder in the pod's namespace."""
 
     same_as_reviewer: bool = False
-    """On: who asks also forwards, with one credential for both, even in a pod."""
+    """true: use the reviewer's credential for forwarding as well, also in a pod."""
 
 
 class UpstreamSettings(StrictModel):
-    """The API server behind us, and who we are there."""
+    """The API server, and the proxy's identities there."""
 
     kubeconfig: FilePath | None = None
-    """Server, CA and credential of our own identity. Absent: the pod's service account. All of it
-    is read again from time to time; what cannot be used leaves the old one in force. It forwards
-    requests, and it asks for reviews, unless one of the two has an identity of its own, below. One
-    identity for both is reported in the log."""
+    """Server, CA and credential of the proxy. Absent: the pod's service account. It is reread every
+    credentialRefresh. If the new one is invalid, the previous one stays in use. It is used for
+    forwarding and for reviews, unless the sections below name other identities. The proxy logs if
+    one identity does both."""
 
     reviewer: ReviewerSettings = ReviewerSettings()
-    """Who asks the API server about callers: reviews, and nothing else."""
+    """The reviewer: the identity that creates TokenReviews and SubjectAccessReviews."""
 
     forwarder: ForwarderSettings = ForwarderSettings()
-    """Who carries requests out, always as somebody else."""
+    """The forwarder: the identity that forwards requests, always with impersonation."""
 
     endpoints: tuple[Server, ...] = Field(default=(), strict=False)
-    """API servers of one cluster as https://HOST[:PORT], in place of the one address of the
-    kubeconfig or the pod. The first that can be reached is used; one that cannot is tried last
-    for five seconds. Only connecting fails over: a request that was sent is never sent to another
-    server. All must be known by the same CA, and by tls-server-name if the kubeconfig has one."""
+    """API servers of one cluster as https://HOST[:PORT], instead of the address of the kubeconfig
+    or the pod. The first reachable one is used; an unreachable one is tried last for five seconds.
+    Only connecting fails over: a request that was sent is never sent to another server. All servers
+    must have certificates of the same CA, for their own host names or for the kubeconfig's
+    tls-server-name."""
 
     credential_refresh_seconds: Timeout = Field(default=10.0, alias="credentialRefresh")
-    """Longest time a rotated token, certificate or CA goes unnoticed. A credential of an exec
-    plugin is asked for anew a minute before it expires, and when the API server refuses it."""
+    """Interval at which token, certificate and CA are reread. An exec plugin runs again one minute
+    before its credential expires, and when the API server rejects it."""
 
     connect_timeout_seconds: Timeout = Field(default=5.0, alias="connectTimeout")
-    """After this long without a connection the client is told 503; all endpoints share it."""
+    """Deadline of connecting, for all endpoints together. Afterwards the client receives 503."""
 
     response_timeout_seconds: Timeout = Field(default=70.0, alias="responseTimeout")
-    """After this long without an answer's head the client is told 504. Watches, logs, exec and
-    the like have no such limit."""
+    """Deadline of the response head. Afterwards the client receives 504. Watches, logs, exec and
+    other long-running requests are exempt."""
 
     original_user_extra: bool = False
-    """On: an impersonated request names its caller to the API server, in extras under
-    `original-user.kube-understudy.io/`. Our own identity then needs the verb impersonate on
+    """true: send the caller of an impersonated request to the API server, as extras under
+    `original-user.kube-understudy.io/`. The forwarder then needs the verb impersonate on
     `userextras/original-user.kube-understudy.io/name`, `.../uid` and `.../groups`."""
 
     extras: Mapping[ExtraKey, Literal["forward", "drop", "refuse"]] = Field(default_factory=dict)
-    """What becomes of an extra, by its key, in the identity a request is forwarded as: the
-    caller's own or an impersonated one. Keys that are not named are forwarded. Access reviews see
-    all extras."""
+    """Treatment of single extras of the forwarded user (the caller or the impersonated user), by
+    exact key: forward, drop, or refuse (the client receives 403). Other keys are forwarded. Access
+    checks always contain all extras."""
 
     @model_validator(mode="after")
-    def _who_forwards_is_clear(self) -> "UpstreamSettings":
-        apart = self.forwarder.service_account or self.reviewer.kubeconfig
-        if self.forwarder.same_as_reviewer and apart is not None:
+    def _check_forwarder(self) -> "UpstreamSettings":
+        separate = self.forwarder.service_account or self.reviewer.kubeconfig
+        if self.forwarder.same_as_reviewer and separate is not None:
             raise ValueError(
                 "forwarder.sameAsReviewer contradicts forwarder.serviceAccount and "
                 "reviewer.kubeconfig"

@@ -1,5 +1,5 @@
-"""A hop beside an application: its requests go on to the proxy, as one configured identity.
+"""The sidecar (`understudy act`): forwards an application's requests as one configured user.
 
-It has no credential, decides nothing and knows nobody: the application's own Authorization goes on
-as it came, and the proxy decides.
+It has no credential and makes no decision. The application's Authorization header is forwarded
+unchanged, and the proxy authenticates and authorizes the request.
 """

@@ -1,4 +1,4 @@
-"""What the hop does with each request: as little as it can."""
+"""Request handling of the sidecar: rejects impersonation headers, adds its own, forwards."""
 
 import logging
 import os
@@ -28,17 +28,17 @@ _IMPERSONATION = b"impersonate"
 
 
 class RequestHeadWriter:
-    """Writes the heads of requests to one proxy."""
+    """Builds the request heads that are sent to the proxy."""
 
     def __init__(self, server: str) -> None:
-        """`server` is its host and port, as a URL has them."""
-        # The application's Host is ours, and means nothing to whatever routes by it further on.
+        """`server` is the proxy's host and port, as written in a URL."""
+        # The application's Host names the sidecar, so later hops could not route by it.
         self._rules = ForwardingRules(host=server.encode())
 
     def write(self, exchange: ClientExchange, permit: Permit, audit_id: bytes) -> bytes:
-        """Return the head of the request to the proxy, or refuse the request.
+        """Return the request head to send to the proxy; raise StatusError to reject the request.
 
-        The same lines cross as at the proxy itself, but for one: the application's Authorization.
+        The same headers are forwarded as by the proxy itself, plus the application's Authorization.
         """
         request = exchange.request
         authorization = request.headers.memoize(client_authorization)
@@ -51,37 +51,37 @@ class RequestHeadWriter:
         )
         first_line = b"%b %b HTTP/1.1" % (request.method, request.target)
         head = build_outbound_head(first_line, request.headers, permit, context, rules=self._rules)
-        # On the very bytes: whatever was copied above, nobody but the configured identity is asked
-        # for, and nobody's credential but the application's goes along.
+        # Checked on the final bytes: whatever was copied above, they name only the configured user,
+        # and contain no credential but the application's.
         assert_one_identity(head, permit, authorization)
         return head
 
 
 def client_authorization(headers: HeaderList) -> bytes | None:
-    """Return the application's credential, if it brings one; refuse what brings an identity.
+    """Return the application's Authorization value, if any; reject impersonation headers.
 
-    Whom to act as is for whoever deployed the hop to say. A request that says it, too, is not
-    served as somebody else than it asks for.
+    The impersonated user is chosen by the operator of the sidecar. A request that names a user
+    itself is rejected, because it would be served as another user than it names.
     """
-    _refuse_impersonation(headers)
+    _reject_impersonation(headers)
     values = [value for name, value in headers if normalized_header_name(name) == b"authorization"]
     if len(values) > 1:
         raise BadRequest("more than one Authorization header")
     if offered_protocols(headers).tokens:
         raise BadRequest(
-            "a token among the WebSocket subprotocols is not passed on here: send it in an "
+            "a token among the WebSocket subprotocols is not forwarded: send it in an "
             "Authorization header"
         )
     return values[0] if values else None
 
 
-def _refuse_impersonation(headers: Sequence[Header]) -> None:
+def _reject_impersonation(headers: Sequence[Header]) -> None:
     for name, _ in headers:
-        # As the most careless later hop might read it, and whatever follows the word.
+        # Normalized as the most lenient later hop might read the name, and matched by prefix.
         if normalized_header_name(name).startswith(_IMPERSONATION):
             raise BadRequest(
-                "impersonation headers are not accepted here: this hop acts as one identity, which "
-                "its configuration names"
+                "impersonation headers are not accepted here: this sidecar impersonates the user "
+                "that its configuration names"
             )
 
 
@@ -89,7 +89,7 @@ log = logging.getLogger(__name__)
 
 
 class RequestForwarder(Protocol):
-    """Carries a request to the proxy."""
+    """Forwards a request to the proxy."""
 
     async def forward(
         self,
@@ -100,12 +100,12 @@ class RequestForwarder(Protocol):
         is_long_running: bool,
         refuse: Callable[[StatusError], None],
     ) -> None:
-        """Start relaying; the answer flows without us."""
+        """Start relaying; the response is relayed without further calls."""
         ...
 
 
 class ImpersonatingHandler:
-    """Passes every request on as one identity."""
+    """Forwards every request as one impersonated user."""
 
     def __init__(self, permit: Permit, forwarder: RequestForwarder, tasks: TaskSet) -> None:
         self._permit = permit
@@ -113,34 +113,34 @@ class ImpersonatingHandler:
         self._tasks = tasks
 
     def handle(self, exchange: ClientExchange) -> None:
-        """Pass a request on; at once if a connection is at hand."""
+        """Forward a request, at once if a connection is available."""
         task = self._tasks.start_eager(self._serve(exchange))
         if task is not None:
             exchange.on_disconnect(task.cancel)
 
     def reject(self, exchange: ClientExchange, error: StatusError) -> None:
-        """Answer a request that could not even be read."""
-        self._answer(exchange, new_audit_id(os.urandom(16)), error)
+        """Respond to a request that could not be parsed."""
+        self._respond(exchange, new_audit_id(os.urandom(16)), error)
 
     async def _serve(self, exchange: ClientExchange) -> None:
         audit_id = new_audit_id(os.urandom(16))
         try:
-            # One id in the application's log, ours and the proxy's.
+            # The logs of the application, the sidecar and the proxy share one audit ID.
             audit_id = exchange.request.headers.memoize(client_audit_id) or audit_id
-            await self._pass_on(exchange, audit_id)
-        except StatusError as refusal:
-            self._answer(exchange, audit_id, refusal)
-        except Exception:  # The boundary of this room: a bug of ours is a 500 and a log line.
+            await self._forward(exchange, audit_id)
+        except StatusError as error:
+            self._respond(exchange, audit_id, error)
+        except Exception:  # The outermost handler: a bug becomes a 500 and a log line.
             log.exception("request failed", extra=fields(audit_id=audit_id.decode()))
-            self._answer(exchange, audit_id, InternalError("an internal error occurred"))
+            self._respond(exchange, audit_id, InternalError("an internal error occurred"))
 
-    async def _pass_on(self, exchange: ClientExchange, audit_id: bytes) -> None:
+    async def _forward(self, exchange: ClientExchange, audit_id: bytes) -> None:
         request = exchange.request
-        # The proxy behind us authenticates; here every local client is served alike.
+        # The proxy authenticates the caller; the sidecar treats all local clients alike.
         exchange.mark_authenticated(is_anonymous=False)
-        # Before the client is told to send its body; the head is written by the same answer.
+        # Rejects the request before 100 Continue is sent. The result is cached for the head.
         request.headers.memoize(client_authorization)
-        # What the selectors ask for is for the proxy to read.
+        # The proxy parses the selectors.
         request_info = parse_outline(request.method, request.target).request_info
         is_long_running = request_info.is_long_running
         if is_long_running:
@@ -154,10 +154,10 @@ class ImpersonatingHandler:
             self._permit,
             audit_id=audit_id,
             is_long_running=is_long_running,
-            refuse=lambda error: self._answer(exchange, audit_id, error),
+            refuse=lambda error: self._respond(exchange, audit_id, error),
         )
 
-    def _answer(self, exchange: ClientExchange, audit_id: bytes, error: StatusError) -> None:
+    def _respond(self, exchange: ClientExchange, audit_id: bytes, error: StatusError) -> None:
         log.info(
             "request rejected",
             extra=fields(audit_id=audit_id.decode(), code=error.code, reason=error.message),

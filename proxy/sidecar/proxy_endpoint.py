@@ -1,4 +1,4 @@
-"""The proxy that requests go to: where it is, and how it is known."""
+"""The proxy as the sidecar's upstream: its address, its CA, and no credential."""
 
 import asyncio
 import logging
@@ -14,18 +14,18 @@ from proxy.wire.tls_client import client_context
 
 
 class NoCredential:
-    """The place of a credential, empty for good."""
+    """The credential of an upstream that is used without one."""
 
     authorization: bytes | None = None
     version = 0
 
     @property
     def denials(self) -> "NoCredential":
-        """Tell which denials are about us: none."""
+        """Return the resolver of denials, which is this object."""
         return self
 
     def is_proxy_denial(self, _name: str) -> bool:
-        """Return that no name is ours."""
+        """Return False: the sidecar has no user name of its own."""
         return False
 
     def resolve(
@@ -33,40 +33,40 @@ class NoCredential:
         _media_type: str,
         _body: bytes,
         _request: DeniedRequest,
-        tell: Callable[[StatusError | None], None],
+        on_result: Callable[[StatusError | None], None],
     ) -> None:
-        """Let every denial pass."""
-        tell(None)
+        """Report that every denial is the client's own."""
+        on_result(None)
 
     def check(
-        self, _endpoint: Endpoint, _version: int, tell: Callable[[CredentialStatus], None]
+        self, _endpoint: Endpoint, _version: int, on_result: Callable[[CredentialStatus], None]
     ) -> None:
-        """Tell that nothing is wrong with us: a 401 is about the application, which is to see it.
+        """Report the credential as accepted, so that a 401 reaches the application.
 
-        Its token may have expired, and only if it hears so it takes the next one.
+        The application's token may have expired, and only a 401 makes it use the next one.
         """
-        tell(CredentialStatus.ACCEPTED)
+        on_result(CredentialStatus.ACCEPTED)
 
 
 log = logging.getLogger(__name__)
 
 
 class ProxyEndpointError(OperatorError):
-    """The CA that the proxy is known by cannot be used."""
+    """The CA of the proxy cannot be used."""
 
 
 class ProxyEndpoint:
-    """One proxy, and the CA that vouches for it; the CA's file is looked at again."""
+    """The address of one proxy, and the CA that verifies it; the CA file is reread."""
 
     def __init__(self, address: tuple[str, int], ca_file: Path | None) -> None:
-        """Read the CA, or ProxyEndpointError. Blocks on files: call it in a thread."""
+        """Read the CA; raise ProxyEndpointError if invalid. Blocks: call it in a thread."""
         self._address = address
         self._ca_file = ca_file
         self._bundle, context = self._read()
         self.endpoints = (self._endpoint(context),)
 
     async def reload(self) -> None:
-        """Trust what the file holds now, if that is new and can be used; else go on as before."""
+        """Reread the CA file and trust new valid contents; otherwise keep the previous CA."""
         if self._ca_file is None:
             return
         try:
@@ -75,7 +75,7 @@ class ProxyEndpoint:
             log.warning("CA not reloaded", extra=fields(error=str(error)))
             return
         if bundle != self._bundle:
-            # A new endpoint, so that no connection made by the old trust is used any more.
+            # A new endpoint, so that no connection verified by the old CA is reused.
             self._bundle, self.endpoints = bundle, (self._endpoint(context),)
             log.info("CA reloaded")
 
@@ -87,7 +87,7 @@ class ProxyEndpoint:
         file = self._ca_file
         try:
             bundle = b"" if file is None else file.read_bytes()
-            # It is shown no certificate: we have none.
+            # No client certificate: the sidecar has none.
             return bundle, client_context(None if file is None else str(file), None, None)
         except ssl.SSLError as error:
             raise ProxyEndpointError(f"cannot use {file}: {error.reason or error}") from error

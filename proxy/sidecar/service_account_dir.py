@@ -1,7 +1,7 @@
-"""What an application finds in the shared directory: the files of an in-cluster client.
+"""The directory that the sidecar shares with the application: files of an in-cluster client.
 
-A client in a pod looks for a token, a CA and a namespace in one directory. The CA is ours, and the
-token stays what it is: a link to where the kubelet renews it.
+An in-cluster client reads a token, a CA and a namespace from one directory. The CA is the
+sidecar's. The token is a symbolic link to the file that the kubelet renews.
 """
 
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ class ServiceAccountDirError(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountDir:
-    """Which files to write, and where."""
+    """Files to write for the application, and their location."""
 
     ca_files: tuple[Path, ...] = ()
     directory: Path | None = None
-    """Is made to look like the volume of a service account."""
+    """Directory that is laid out like a service account volume."""
     namespace: str | None = None
     token_link: Path | None = None
-    """Where the token is in the application's own container."""
+    """Path of the token in the application's own container."""
 
     def write(self, ca_pem: bytes) -> None:
-        """Write everything; the CA comes last, so that whoever waits for it finds all."""
+        """Write all files; the CA is written last, so that its presence means all are complete."""
         directory = self.directory
         files = list(self.ca_files)
         try:
@@ -52,16 +52,16 @@ NOTHING = ServiceAccountDir()
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Put a file in place whole: an application may read it at any moment, as any user."""
-    draft = file.with_name(f".{file.name}.new")
-    draft.write_bytes(content)
-    draft.chmod(_READABLE_BY_ALL)
-    draft.replace(file)
+    """Replace a file atomically: an application may read it at any time, as any user."""
+    temporary = file.with_name(f".{file.name}.new")
+    temporary.write_bytes(content)
+    temporary.chmod(_READABLE_BY_ALL)
+    temporary.replace(file)
 
 
 def _link(link: Path, target: Path) -> None:
-    draft = link.with_name(f".{link.name}.new")
-    draft.unlink(missing_ok=True)
-    # Not looked at: the path means something in the application's container, not in ours.
-    draft.symlink_to(target)
-    draft.replace(link)
+    temporary = link.with_name(f".{link.name}.new")
+    temporary.unlink(missing_ok=True)
+    # The target is not checked: the path exists in the application's container only.
+    temporary.symlink_to(target)
+    temporary.replace(link)

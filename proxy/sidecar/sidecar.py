@@ -1,4 +1,4 @@
-"""A running hop: what starts and stops, in which order."""
+"""A running sidecar: startup and shutdown of its parts, in order."""
 
 import asyncio
 import ipaddress
@@ -32,34 +32,34 @@ from proxy.upstream.pool import ConnectionPool
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
-_SWEEPS_PER_LOOK = 10
+_SWEEPS_PER_CHECK = 10
 _CONNECT_SECONDS = 5.0
-# More than the proxy's own: it tells what kept it from answering, and we do not know.
+# Longer than the proxy's own timeout: its error states the cause, which the sidecar does not know.
 _RESPONSE_SECONDS = 120.0
-# Of all clients, who have one address: they are on this machine.
+# For all clients together. They share one address, because they are on this machine.
 _UNFINISHED_HEAD_BYTES = 64 * 1024 * 1024
-# The application beside us is what clients wait for, not we: watches end at once, requests that are
-# under way are waited for.
+# Clients wait for the application, not for the sidecar, so watches are closed at once. Requests in
+# flight are completed.
 _DRAIN_TIMES = DrainTimes(delay_seconds=0.0, watch_window_seconds=0.0, grace_seconds=20.0)
 
 
 @dataclass(frozen=True, slots=True)
 class SidecarOptions:
-    """Everything a hop needs to be told."""
+    """Options of a sidecar."""
 
     impersonated_user: UserInfo
     server: tuple[str, int]
     address: tuple[str, int]
     ca_file: Path | None = None
     kept: Path | None = None
-    """Where the certificate stays over a restart; None: in memory, a new one at each start."""
+    """Directory that stores the certificate across restarts; None: a new one at each start."""
     service_account_dir: ServiceAccountDir = NOTHING
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether nobody but this machine (or pod) can reach an address.
+    """Return whether only the local machine (or pod) can reach an address.
 
-    A name is not one: what it stands for is written elsewhere, and may change.
+    A host name returns False: its resolution is configured elsewhere and may change.
     """
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -69,25 +69,25 @@ def is_loopback(host: str) -> bool:
 
 @asynccontextmanager
 async def run_sidecar(settings: SidecarOptions) -> AsyncIterator["Sidecar"]:
-    """Run the hop for the time of the context."""
+    """Run a sidecar for the duration of the context."""
     server = await asyncio.to_thread(ProxyEndpoint, settings.server, settings.ca_file)
     names = tuple(dict.fromkeys((*LOOPBACK_NAMES, settings.address[0])))
-    own = await asyncio.to_thread(load_or_create_certificate, names, settings.kept)
-    context = await asyncio.to_thread(server_context, own.pair)
+    certificate = await asyncio.to_thread(load_or_create_certificate, names, settings.kept)
+    context = await asyncio.to_thread(server_context, certificate.pair)
     sidecar = Sidecar(settings.impersonated_user, server, context)
     try:
-        await sidecar.start(settings, ca_pem=own.ca_pem)
+        await sidecar.start(settings, ca_pem=certificate.ca_pem)
         yield sidecar
     finally:
         await sidecar.stop()
 
 
 class Sidecar:
-    """The listening side and the proxy's side, and nothing decided between them."""
+    """The client-facing listener and the connections to the proxy."""
 
     def __init__(self, wanted_user: UserInfo, server: ProxyEndpoint, context: SSL.Context) -> None:
         clock = asyncio.get_running_loop().time
-        nobody = NoCredential()
+        no_credential = NoCredential()
         self._server = server
         self._tasks = TaskSet(_report_failure)
         self._pool = ConnectionPool(
@@ -98,8 +98,8 @@ class Sidecar:
         )
         forwarder = Forwarder(
             self._pool,
-            nobody,
-            nobody,
+            no_credential,
+            no_credential,
             response_timeout_seconds=_RESPONSE_SECONDS,
             tasks=self._tasks,
             write_head=RequestHeadWriter(server.endpoints[0].address).write,
@@ -115,14 +115,15 @@ class Sidecar:
         self.address = ("", 0)
 
     async def start(self, settings: SidecarOptions, *, ca_pem: bytes) -> None:
-        """Listen, and then tell the application how to trust us."""
-        # Not shared: another hop's applications trust another CA, and may want to be somebody else.
+        """Start listening, then write the files by which the application trusts the sidecar."""
+        # No SO_REUSEPORT: the applications of another sidecar trust another CA, and may impersonate
+        # another user.
         self.address = await self._listener.bind(*settings.address, shares=False)
         await self._listener.accept()
         await asyncio.to_thread(settings.service_account_dir.write, ca_pem)
-        self._tasks.start_background(self._keep_house())
+        self._tasks.start_background(self._sweep())
         log.info(
-            "acting",
+            "sidecar started",
             extra=fields(
                 address=f"{self.address[0]}:{self.address[1]}", user=settings.impersonated_user.name
             ),
@@ -134,13 +135,13 @@ class Sidecar:
         self._pool.close()
         await self._tasks.stop()
 
-    async def _keep_house(self) -> None:
-        """Close who is late, idle or dead, and look at the CA again."""
-        for turn in itertools.count(1):
+    async def _sweep(self) -> None:
+        """Close expired, idle and unreachable connections, and reread the CA."""
+        for iteration in itertools.count(1):
             await asyncio.sleep(_SWEEP_SECONDS)
             self._listener.close_expired()
             self._pool.close_old()
-            if turn % _SWEEPS_PER_LOOK == 0:
+            if iteration % _SWEEPS_PER_CHECK == 0:
                 self._listener.close_unreachable()
                 self._pool.close_unreachable()
                 await self._server.reload()
@@ -148,5 +149,5 @@ class Sidecar:
 
 def _report_failure(error: BaseException) -> None:
     if isinstance(error, StatusError):
-        return  # An answer for whoever awaits the task, not a fault of it.
-    log.error("background work failed", exc_info=error)
+        return  # The result of the awaited task, not a failure of it.
+    log.error("background task failed", exc_info=error)

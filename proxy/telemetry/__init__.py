@@ -1,1 +1,1 @@
-"""Metrics and logs. Takes facts, never secrets."""
+"""Metrics, logs and traces. None of them contains a secret."""

@@ -1,8 +1,8 @@
-"""Our own log: one line per fact, JSON for machines or text for people.
+"""The proxy's log: one line per event, as JSON or as text.
 
-An event is a constant text, everything variable is a field. Fields are values we name one by one,
-never headers, bodies or exceptions of other libraries that might carry a secret. A line has a
-longest size: of what a client sent, no more than that is written.
+An event is a constant text; everything variable is a field. Each field is named explicitly and is
+never a header, a body or an exception of another library, which might contain a secret. The size of
+a line is bounded, and so is the part of it that a client sent.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from proxy.core.timestamps import SECOND, SecondFormatter
 from proxy.core.truncation import longest_prefix, shortened
 from proxy.telemetry.uncaught import redacted_traceback
 
-_SECONDS = 60.0
-_MOST_EVENTS = 1000
-# The name under which a record carries its fields, as `logs.py` reads them.
+_PERIOD_SECONDS = 60.0
+_MAX_EVENTS = 1000
+# The attribute of a log record that holds its fields.
 FIELDS = "understudy_fields"
 
 
 class _Minute:
-    """How often one event came since a moment."""
+    """How often one event was logged and suppressed within one minute."""
 
     __slots__ = ("suppressed", "until", "written")
 
@@ -40,68 +40,68 @@ class _Minute:
 
 
 class RepeatFilter(logging.Filter):
-    """Lets a warning or error pass, unless it has come too often."""
+    """Passes a warning or error, unless it was logged too often within a minute."""
 
     def __init__(self, most_per_minute: int, clock: Callable[[], float]) -> None:
-        """0 lets everything pass."""
+        """`most_per_minute` of 0 means no limit."""
         super().__init__()
-        self._most = most_per_minute
+        self._max_per_minute = most_per_minute
         self._clock = clock
         self._minutes: dict[tuple[str, int, str], _Minute] = {}
         self.suppressed = 0
-        """How many lines were not written so far."""
+        """The number of suppressed lines so far."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether to write a record; the first after a silence says how many were not."""
-        if record.levelno < logging.WARNING or not self._most:
+        """Return whether to write a record; the next one written has the suppressed count."""
+        if record.levelno < logging.WARNING or not self._max_per_minute:
             return True
         now = self._clock()
-        # A library may have put anything into its text. What is long differs late, if at all.
+        # A library's text may contain anything. Only its beginning identifies the event.
         key = (record.name, record.levelno, str(record.msg)[:200])
         minute = self._minutes.get(key)
         if minute is None or now >= minute.until:
             minute = self._begin(key, now)
-        if minute.written >= self._most:
+        if minute.written >= self._max_per_minute:
             minute.suppressed += 1
             self.suppressed += 1
             return False
         minute.written += 1
         if minute.suppressed:
-            told = {**getattr(record, FIELDS, {}), "suppressed": minute.suppressed}
-            setattr(record, FIELDS, told)
+            with_count = {**getattr(record, FIELDS, {}), "suppressed": minute.suppressed}
+            setattr(record, FIELDS, with_count)
             minute.suppressed = 0
         return True
 
     def _begin(self, key: tuple[str, int, str], now: float) -> _Minute:
         former = self._minutes.pop(key, None)
-        if len(self._minutes) >= _MOST_EVENTS:
-            # The one that began first; what it has not told is still counted in the whole.
+        if len(self._minutes) >= _MAX_EVENTS:
+            # Evict the oldest; its suppressed lines remain in the total.
             del self._minutes[next(iter(self._minutes))]
-        minute = _Minute(now + _SECONDS, former.suppressed if former is not None else 0)
+        minute = _Minute(now + _PERIOD_SECONDS, former.suppressed if former is not None else 0)
         self._minutes[key] = minute
         return minute
 
 
-# Made once: `json.dumps` makes a new encoder for each call that has an option.
+# Created once: `json.dumps` creates a new encoder for each call with an option.
 _encode_anything = json.JSONEncoder(default=str, separators=(",", ":")).encode
 
 MAX_LINE_BYTES = 4096
-"""Of one line without a traceback. Many collectors split lines of more than 16 KiB."""
+"""Limit of one line without its traceback. Many collectors split lines above 16 KiB."""
 MAX_TRACEBACK_BYTES = 12 * 1024
-"""Of the traceback that a line has besides."""
-# Time, level, logger and what is between fields; names of fields are counted with their values.
+"""Limit of the traceback, in addition to the rest of the line."""
+# Time, level, logger and separators; names of fields are counted with their values.
 _FIXED_BYTES = 256
-# What a line of the access log says besides its common members: ids, numbers, their names.
+# Members that only a line of the access log has: ids, numbers and their names.
 _OWN_MEMBERS_BYTES = 768
-_LEAST_VALUE_BYTES = 32
+_MIN_VALUE_BYTES = 32
 _QUOTES = 2
 _DELETE = "\x7f"
-_COLLECTING_SECONDS = 0.01
-# At DEBUG these print whole requests and answers, tokens included.
-_TALKATIVE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry", "urllib3")
+_BATCH_SECONDS = 0.01
+# At DEBUG these log whole requests and responses, including tokens.
+_VERBOSE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry", "urllib3")
 
 
-# The event is cut together with the fields, as if it were one; a field tells that any was.
+# The event is truncated together with the fields, like a field. A further field reports it.
 _EVENT, _CUT = "message", "truncated"
 
 _timestamp = SecondFormatter().with_milliseconds
@@ -119,12 +119,12 @@ def configure_logs(
     stream: TextIO | None = None,
     repeats_per_minute: int = 0,
 ) -> None:
-    """Send everything to one stream (standard error unless told otherwise), in one format.
+    """Send all logs to one stream (standard error by default), in one format.
 
-    The same warning is written `repeats_per_minute` times; 0 is no limit.
+    The same warning is written at most `repeats_per_minute` times per minute; 0 is no limit.
     """
-    # No line of ours shows thread, process or source line, and finding them out costs as much as
-    # everything else about a line (see "Optimization" in the logging HOWTO).
+    # No line contains thread, process or source line. Determining them costs as much as the rest
+    # of a line (see "Optimization" in the logging HOWTO).
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001 - documented there
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -134,20 +134,23 @@ def configure_logs(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)
-    for name in _TALKATIVE_LIBRARIES:
+    for name in _VERBOSE_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.INFO, root.level))
 
 
 def suppressed_lines() -> int:
-    """Return how many lines were not written because they repeat others."""
-    filters = [one for handler in logging.getLogger().handlers for one in handler.filters]
-    return sum(one.suppressed for one in filters if isinstance(one, RepeatFilter))
+    """Return the number of lines that were not written because they repeat others."""
+    handlers = logging.getLogger().handlers
+    filters = [log_filter for handler in handlers for log_filter in handler.filters]
+    return sum(
+        log_filter.suppressed for log_filter in filters if isinstance(log_filter, RepeatFilter)
+    )
 
 
 class AccessLogger:
-    """Logs one event very often, without the cost of a log record for each line.
+    """Logs one frequent event without the cost of a log record for each line.
 
-    The line is the same that a logger of this name writes at INFO.
+    The line equals the one that a logger of this name writes at INFO.
     """
 
     __slots__ = ("_constant", "_event", "_logger")
@@ -159,11 +162,14 @@ class AccessLogger:
 
     @property
     def is_enabled(self) -> bool:
-        """Tell whether a line would be written."""
+        """Return whether a line would be written."""
         return self._logger.isEnabledFor(logging.INFO)
 
     def write_json(self, moment: int, members: str) -> bool:
-        """Write one line with these members, if lines are JSON and nobody else takes them."""
+        """Write one line with these members; return False if lines are not JSON.
+
+        It also returns False if another handler is installed.
+        """
         handlers = logging.root.handlers
         handler = handlers[0] if len(handlers) == 1 else None
         if type(handler) is not _LineHandler or not handler.takes_json_lines:
@@ -172,19 +178,19 @@ class AccessLogger:
         return True
 
     def write(self, moment: int, values: dict[str, object]) -> None:
-        """Write one line with these fields; ask `is_enabled` first."""
+        """Write one line with these fields; check `is_enabled` first."""
         handlers = logging.getLogger().handlers
         if len(handlers) == 1 and type(handlers[0]) is _LineHandler:
-            handlers[0].write(_Fact(moment, "info", self._event, self._logger.name, values))
+            handlers[0].write(_Entry(moment, "info", self._event, self._logger.name, values))
         else:
-            # Somebody else listens as well, and expects records.
+            # Another handler is installed, and expects records.
             self._logger.info(self._event, extra=fields(**values))
 
 
-class _Fact(NamedTuple):
-    """What one line says."""
+class _Entry(NamedTuple):
+    """The contents of one line."""
 
-    moment: int
+    time_ns: int
     level: str
     event: str
     logger: str
@@ -193,25 +199,25 @@ class _Fact(NamedTuple):
 
 
 class _LineHandler(logging.StreamHandler[TextIO]):
-    """Writes facts as lines, whether they come as records or not."""
+    """Writes log records and entries as lines."""
 
-    def __init__(self, line: Callable[[_Fact], str], stream: TextIO, *, takes_info: bool) -> None:
+    def __init__(self, line: Callable[[_Entry], str], stream: TextIO, *, takes_info: bool) -> None:
         super().__init__(stream)
         self._line = line
-        # Whether an event that is said very often may be said without asking its logger.
+        # Whether a frequent event may be written without checking its logger.
         self.takes_json_lines = takes_info and line is _json_line
-        self._waiting: deque[str] = deque()
-        self._is_due = False
+        self._queued: deque[str] = deque()
+        self._is_scheduled = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record at once, after the lines that came before it."""
-        self._write_waiting()
+        """Write a record at once, after the queued lines."""
+        self._write_queued()
         super().emit(record)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line without its newline."""
         error = record.exc_info
-        fact = _Fact(
+        entry = _Entry(
             round(record.created * SECOND),
             record.levelname.lower(),
             record.getMessage(),
@@ -219,105 +225,105 @@ class _LineHandler(logging.StreamHandler[TextIO]):
             getattr(record, FIELDS, {}),
             redacted_traceback(error[1]) if error and error[1] else None,
         )
-        return self._bounded_line(fact)
+        return self._bounded_line(entry)
 
-    def write(self, fact: _Fact) -> None:
-        """Write a fact as a line."""
-        self.add(f"{self._bounded_line(fact)}\n")
+    def write(self, entry: _Entry) -> None:
+        """Write an entry as a line."""
+        self.add(f"{self._bounded_line(entry)}\n")
 
-    def _bounded_line(self, fact: _Fact) -> str:
-        line = self._line(fact)
-        return line if len(line) <= MAX_LINE_BYTES else self._line(_truncated(fact))
+    def _bounded_line(self, entry: _Entry) -> str:
+        line = self._line(entry)
+        return line if len(line) <= MAX_LINE_BYTES else self._line(_truncated(entry))
 
     def add(self, line: str) -> None:
-        """Write a line with the others of the next moment, in one go.
+        """Queue a line, to be written together with others a few milliseconds later.
 
-        Requests would else each pay for a write of its own, which costs as much as its line.
+        A separate write for each request would cost as much as formatting its line.
         """
-        self._waiting.append(line)
-        if self._is_due:
+        self._queued.append(line)
+        if self._is_scheduled:
             return
         try:
-            asyncio.get_running_loop().call_later(_COLLECTING_SECONDS, self._write_waiting)
+            asyncio.get_running_loop().call_later(_BATCH_SECONDS, self._write_queued)
         except RuntimeError:
-            self._write_waiting()  # Nobody turns a loop here.
+            self._write_queued()  # No event loop is running.
         else:
-            self._is_due = True
+            self._is_scheduled = True
 
     def close(self) -> None:
-        """Write what waits, and close."""
-        self._write_waiting()
+        """Write the queued lines, and close."""
+        self._write_queued()
         super().close()
 
-    def _write_waiting(self) -> None:
-        """Write what waits; a log that cannot be written must not cost a request its answer."""
-        self._is_due = False
+    def _write_queued(self) -> None:
+        """Write the queued lines; a failed write must not fail a request."""
+        self._is_scheduled = False
         assert self.lock is not None  # every handler has one, until the interpreter ends
         with self.lock, suppress(OSError, ValueError):
-            lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            lines = [self._queued.popleft() for _ in range(len(self._queued))]
             if lines:
                 self.stream.write("".join(lines))
                 self.stream.flush()
 
 
-def _json_line(fact: _Fact) -> str:
-    """Return one JSON object; JSON itself escapes what could forge a line."""
+def _json_line(entry: _Entry) -> str:
+    """Return one JSON object; JSON escapes every character that could forge a line."""
     line: dict[str, object] = {
-        "time": _timestamp(fact.moment),
-        "level": fact.level,
-        "message": fact.event,
-        "logger": fact.logger,
-        **fact.values,
+        "time": _timestamp(entry.time_ns),
+        "level": entry.level,
+        "message": entry.event,
+        "logger": entry.logger,
+        **entry.values,
     }
-    if fact.exception is not None:
-        line["exception"] = fact.exception
+    if entry.exception is not None:
+        line["exception"] = entry.exception
     return _encode(line)
 
 
-def _text_line(fact: _Fact) -> str:
-    """Return time, level, event and key=value fields, quoted as JSON, so a line stays a line."""
-    event = fact.event
+def _text_line(entry: _Entry) -> str:
+    """Return time, level, event and key=value fields; JSON quoting keeps it a single line."""
+    event = entry.event
     if not (event.isascii() and event.isprintable()):
-        # Our own events are constant; a library's may hold what somebody sent.
+        # The proxy's own events are constant; a library's may contain data of a client.
         event = _encode(event)
-    parts = [_timestamp(fact.moment), fact.level, event]
-    parts += [f"{name}={_encode(value)}" for name, value in fact.values.items()]
-    if fact.exception is not None:
-        parts.append(_encode(fact.exception))
+    parts = [_timestamp(entry.time_ns), entry.level, event]
+    parts += [f"{name}={_encode(value)}" for name, value in entry.values.items()]
+    if entry.exception is not None:
+        parts.append(_encode(entry.exception))
     return " ".join(parts)
 
 
 def members(values: dict[str, object]) -> str:
-    """Return fields as the members of a JSON object, as a line has them."""
+    """Return fields as the members of a JSON object, as they appear in a line."""
     text, most = _encode(values), MAX_LINE_BYTES - _OWN_MEMBERS_BYTES
     return (text if len(text) <= most else _encode(_truncated_values(values, most)))[1:-1]
 
 
-def _truncated(fact: _Fact) -> _Fact:
-    """Return a fact whose line is no longer than one may be; its longest values are cut."""
-    # The event, too, may repeat what somebody sent: those of libraries do.
-    values: dict[str, object] = {**fact.values, _EVENT: fact.event}
-    exception = fact.exception
+def _truncated(entry: _Entry) -> _Entry:
+    """Return an entry whose line is within the limits; its longest values are truncated."""
+    # The event may contain data of a client, too: events of libraries do.
+    values: dict[str, object] = {**entry.values, _EVENT: entry.event}
+    exception = entry.exception
     if exception is not None and _size(exception) > MAX_TRACEBACK_BYTES:
-        # The end says what happened.
+        # Keep the end, which names the exception.
         end = longest_prefix(exception[::-1], MAX_TRACEBACK_BYTES - len(MARKER), _size)
         exception, values[_CUT] = MARKER + end[::-1], True
-    most = MAX_LINE_BYTES - _FIXED_BYTES - len(fact.logger)
+    most = MAX_LINE_BYTES - _FIXED_BYTES - len(entry.logger)
     if len(_encode(values)) > most:
         values = _truncated_values(values, most)
-    return fact._replace(event=str(values.pop(_EVENT)), values=values, exception=exception)
+    return entry._replace(event=str(values.pop(_EVENT)), values=values, exception=exception)
 
 
 def _truncated_values(values: dict[str, object], most: int) -> dict[str, object]:
-    """Return values that take at most `most` bytes with their names, and say that they were cut.
+    """Return values of at most `most` bytes with their names, and a field that reports the cut.
 
-    Short ones are kept. What these leave is shared by the longer ones.
+    Short values are kept. Longer ones share the remaining bytes.
     """
     sizes = {name: len(_encode(value)) for name, value in values.items()}
     left = most - sum(len(name) + len('"":,') for name in (*values, _CUT)) - len("true")
     kept = dict(values)
     for position, name in enumerate(sorted(sizes, key=lambda name: sizes[name])):
-        share = max(left // (len(sizes) - position), _LEAST_VALUE_BYTES)
+        share = max(left // (len(sizes) - position), _MIN_VALUE_BYTES)
         if sizes[name] > share:
             value = values[name]
             text = value if isinstance(value, str) else _encode(value)
@@ -331,7 +337,7 @@ def _size(text: str) -> int:
 
 
 def _encode(value: object) -> str:
-    """Return JSON that a terminal can show: printable ASCII."""
+    """Return JSON in printable ASCII, which is safe on a terminal."""
     try:
         text = orjson.dumps(value).decode()
     except TypeError:

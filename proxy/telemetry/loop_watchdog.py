@@ -1,10 +1,10 @@
-"""The event-loop watchdog: notices that the event loop was blocked, and where.
+"""The event-loop watchdog: detects that the event loop was blocked, and by which code.
 
-A timer in the loop beats twenty times a second and measures how late each beat is. A thread looks
-at the beats ten times a second. While a beat is late, it reads which code the loop's thread runs.
-Requests pay nothing for this.
+A timer in the loop beats twenty times a second and measures how late each beat is. A thread checks
+the beats ten times a second. While a beat is late, it reads which code the loop's thread runs.
+This costs nothing per request.
 
-A process that gets no CPU is late as well. The location is then wherever it happened to be.
+Beats of a process without CPU time are late as well. The location is then arbitrary.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from proxy.telemetry.logs import fields
 log = logging.getLogger(__name__)
 
 _BEAT_SECONDS = 0.05
-_LOOK_SECONDS = 0.1
-# A loop that stays blocked is logged before it ends: a liveness probe may end the process first.
-_TOLD_AFTER_SECONDS = 5.0
-_OURS = "proxy."
+_CHECK_SECONDS = 0.1
+# A long block is logged before it ends: a failed liveness probe may end the process first.
+_REPORT_AFTER_SECONDS = 5.0
+_OWN_PACKAGE = "proxy."
 _FRAMES = 3
 UNKNOWN = "unknown"
 
 
 class BlockedLoopCounter(Protocol):
-    """Counts the times that the event loop was blocked."""
+    """Counts blocks of the event loop."""
 
     def loop_blocked(self, seconds: float) -> None:
-        """Count one that lasted for this long."""
+        """Count a block of this duration."""
         ...
 
 
 class BlockedLoopMetrics:
-    """How often the event loop was blocked, and for how long, on a registry that is passed in."""
+    """Metrics of blocks of the event loop: their number and duration."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._count = Counter(
@@ -57,28 +57,28 @@ class BlockedLoopMetrics:
         )
 
     def loop_blocked(self, seconds: float) -> None:
-        """Count one that lasted for this long."""
+        """Count a block of this duration."""
         self._count.inc()
         self._seconds.inc(seconds)
 
 
 class LoopWatchdog:
-    """Watches the event loop that `watch` was called in."""
+    """Watches the event loop in which `watch` was called."""
 
     def __init__(self, counter: BlockedLoopCounter, clock: Callable[[], float]) -> None:
-        """`clock` is asked from two threads, and never goes back."""
+        """`clock` must be monotonic and safe to call from two threads."""
         self._counter = counter
         self._clock = clock
         self._blocked_seconds = 0.0
         self._beat_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        # Appended to by the loop and emptied by the thread, each by one call that is atomic.
+        # The loop appends and the thread pops, each with one atomic call.
         self._ended: deque[float] = deque()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def watch(self, blocked_seconds: float) -> None:
-        """Report a loop that is blocked for longer than this; 0 watches no more."""
+        """Report blocks longer than this; 0 stops watching."""
         self._blocked_seconds = blocked_seconds
         if not blocked_seconds:
             self.stop()
@@ -86,12 +86,12 @@ class LoopWatchdog:
             self._begin()
 
     def stop(self) -> None:
-        """Watch no more; what has ended before is still reported."""
+        """Stop watching; blocks that have ended before are still reported."""
         if self._thread is None:
             return
         if self._timer is not None:
             self._timer.cancel()
-        # The thread ends by itself at its next look: the event loop does not wait for it.
+        # The thread ends by itself at its next check: the event loop does not wait for it.
         self._stopped.set()
         self._thread = None
 
@@ -100,7 +100,7 @@ class LoopWatchdog:
         self._beat_at = self._clock()
         self._timer = asyncio.get_running_loop().call_later(_BEAT_SECONDS, self._beat)
         self._thread = threading.Thread(
-            target=self._look_often,
+            target=self._run_thread,
             args=(threading.get_ident(), self._stopped),
             name="event-loop-watchdog",
             daemon=True,
@@ -115,45 +115,47 @@ class LoopWatchdog:
         self._beat_at = now
         self._timer = asyncio.get_running_loop().call_later(_BEAT_SECONDS, self._beat)
 
-    def _look_often(self, watched_thread: int, stopped: threading.Event) -> None:
-        location, is_told = UNKNOWN, False
+    def _run_thread(self, watched_thread: int, stopped: threading.Event) -> None:
+        location, is_reported = UNKNOWN, False
         is_last = False
         while not is_last:
-            is_last = stopped.wait(_LOOK_SECONDS)
+            is_last = stopped.wait(_CHECK_SECONDS)
             if self._ended:
                 seconds = self._ended.popleft()
-                # Logged first: whatever has seen the count finds its location in the log.
-                _tell(seconds, location)
+                # Logged first: once the count is visible, the log contains its location.
+                _report(seconds, location)
                 self._counter.loop_blocked(seconds)
-                location, is_told = UNKNOWN, False
+                location, is_reported = UNKNOWN, False
             late = self._clock() - self._beat_at - _BEAT_SECONDS
-            # Looked at before it counts as blocked: it may end right after that.
+            # Read before the delay counts as a block: the block may end right after that.
             if late > self._blocked_seconds / 2:
                 location = _location_of(watched_thread)
-            if late > _TOLD_AFTER_SECONDS and not is_told:
-                _tell(late, location)
-                is_told = True
+            if late > _REPORT_AFTER_SECONDS and not is_reported:
+                _report(late, location)
+                is_reported = True
 
 
-def _tell(seconds: float, location: str) -> None:
+def _report(seconds: float, location: str) -> None:
     log.warning("event loop blocked", extra=fields(seconds=round(seconds, 3), location=location))
 
 
 def _location_of(thread: int) -> str:
-    """Return what the thread runs: the innermost functions of ours, each as `module:line name`."""
+    """Return the innermost functions of this package in a thread, each as `module:line name`."""
     frames = list(_frames(sys._current_frames().get(thread)))  # noqa: SLF001 - documented
-    ours = [frame for frame in frames if frame.f_globals.get("__name__", "").startswith(_OURS)]
-    shown = ours[:_FRAMES] or frames[:1]
-    return " < ".join(map(_place, shown)) or UNKNOWN
+    own = [
+        frame for frame in frames if frame.f_globals.get("__name__", "").startswith(_OWN_PACKAGE)
+    ]
+    shown = own[:_FRAMES] or frames[:1]
+    return " < ".join(map(_describe, shown)) or UNKNOWN
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame and those that called it."""
+    """Yield a frame and its callers."""
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
-def _place(frame: FrameType) -> str:
+def _describe(frame: FrameType) -> str:
     module = frame.f_globals.get("__name__", UNKNOWN)
     return f"{module}:{frame.f_lineno} {frame.f_code.co_qualname}"

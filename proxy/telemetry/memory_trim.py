@@ -1,8 +1,8 @@
-"""Freed memory, given back to the system after a peak.
+"""Heap trimming: returns freed memory to the operating system after a peak.
 
-glibc keeps what is freed below the last block in use, so after a flood of large requests the
-process would stay as large as it was: docs/decisions/0015 has the figures. The size is looked at
-about once a second; `malloc_trim` is called only after growth, and seldom.
+glibc keeps freed memory below the last block in use. After a flood of large requests the process
+would keep its peak size: docs/decisions/0015 has the figures. The size is checked about once a
+second; `malloc_trim` is called only after growth, and rarely.
 """
 
 import ctypes
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 _GROWTH_BYTES = 24 * 1024 * 1024
-_LEAST_SECONDS = 5.0
+_MIN_INTERVAL_SECONDS = 5.0
 
 
 class MemoryTrimmer:
-    """Trims the heap of this process when it has grown since the last time."""
+    """Trims the heap of this process if it has grown since the last trim."""
 
     def __init__(
         self,
@@ -31,17 +31,17 @@ class MemoryTrimmer:
         self._trimmed_at = clock()
 
     def trim_if_due(self) -> None:
-        """Give memory back if the process has grown; called about once a second."""
+        """Return memory to the system if the process has grown; called about once a second."""
         now, size = self._clock(), self._resident_bytes()
         self._size = min(self._size, size)
-        if size - self._size < _GROWTH_BYTES or now - self._trimmed_at < _LEAST_SECONDS:
+        if size - self._size < _GROWTH_BYTES or now - self._trimmed_at < _MIN_INTERVAL_SECONDS:
             return
         self._trim()
         self._trimmed_at, self._size = now, self._resident_bytes()
 
 
 def memory_trimmer(clock: Callable[[], float]) -> MemoryTrimmer | None:
-    """Return what gives memory of this process back; None where the C library cannot."""
+    """Return the trimmer of this process, or None if the C library does not support it."""
     statm = Path("/proc/self/statm")
     try:
         trim = ctypes.CDLL(None).malloc_trim

@@ -1,6 +1,6 @@
-"""The HTTP session that spans are sent with: nothing of a collector's answer but its head is read.
+"""The HTTP session that exports spans. It reads only the head of a collector's response.
 
-`requests` comes with the packages of tracing, so this is imported only where spans are wanted.
+`requests` is installed with the tracing packages, so this module is imported only with tracing on.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ import requests
 
 
 class CollectorSession(requests.Session):
-    """Sends spans; a collector's status counts, and its body could be without end.
+    """Exports spans. Only the collector's status matters; its body could be endless.
 
     Proxies and credentials of the environment (`.netrc`) are not used.
     """
@@ -23,8 +23,8 @@ class CollectorSession(requests.Session):
         return
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send a request, and return its answer without a body."""
+        """Send a request, and return its response without a body."""
         response = super().send(request, **(options | {"stream": True}))
-        response._content = b""  # noqa: SLF001 - or reading it would fetch all of it
+        response._content = b""  # noqa: SLF001 - otherwise a read would fetch the whole body
         response.close()
         return response

@@ -1,8 +1,8 @@
-"""Spans of our own: of each request, of its authentication, its decision and its way upstream.
+"""Spans of each request: its authentication, its impersonation decision and its upstream exchange.
 
-Off unless a collector is configured: then nothing of this is imported, and the headers of a trace
-pass as they came. On, we are part of the client's trace, and the API server's part of it is below
-ours. Spans are made from the moments that the trail of a request notes anyway.
+Off unless a collector is configured. When off, no tracing package is imported and trace headers
+are forwarded unchanged. When on, the proxy's spans are part of the client's trace, and the API
+server's spans are children of them. Spans use the timestamps of the request record.
 """
 
 import time
@@ -25,20 +25,20 @@ _LINE = b"\r\n"
 _MILLION = 1_000_000
 _NANOSECONDS = 1_000_000_000
 _EXPORT_SECONDS = 2.0
-# Requests under way at a time, at the very most: each of them ends, and then is forgotten.
-_MOST_UNDER_WAY = 100_000
-# Version 00 has 55 characters; a later one may add some. W3C asks for at least 512 of a state.
-_LONGEST_PARENT = 128
-_LONGEST_STATE = 1024
-# A name is kept with each span. Names of resources are shorter; a path may say anything.
-_LONGEST_NAME = 256
+# Limit of concurrent requests with a span: an entry is removed when its request ends.
+_MAX_IN_FLIGHT = 100_000
+# Version 00 has 55 characters; later versions may add some. W3C requires at least 512 for a state.
+_MAX_PARENT_BYTES = 128
+_MAX_STATE_BYTES = 1024
+# A name is kept with each span. Names of resources are shorter; a path may contain anything.
+_MAX_NAME_LENGTH = 256
 
 RequestId = tuple[bytes, int]
-"""The audit id, which a client may have used twice, and what tells its requests apart."""
+"""The audit id, which a client may use twice, and a number that distinguishes such requests."""
 
 
 class RequestSpan(NamedTuple):
-    """What a span tells of a request; durations are seconds since it came."""
+    """The attributes of a request's span; durations are seconds since the request arrived."""
 
     verb: str
     resource: str
@@ -53,25 +53,25 @@ class RequestSpan(NamedTuple):
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _PendingRequest:
     began_at: int
     parent: "dict[str, str]"
-    """The client's `traceparent` and `tracestate`; whether they count is known with the caller."""
+    """The client's `traceparent` and `tracestate`; the caller decides whether they are used."""
     span: "Span | None" = None
     upstream: "Span | None" = None
 
 
 class TracingError(OperatorError):
-    """Spans are wanted and cannot be made."""
+    """Tracing is configured but cannot be started."""
 
 
 class Tracing:
-    """The spans of all requests that are under way."""
+    """The spans of all requests in flight."""
 
     def __init__(
         self, provider: "TracerProvider", trusted_groups: frozenset[str] = frozenset()
     ) -> None:
-        from opentelemetry import trace  # noqa: PLC0415 - only if spans are wanted
+        from opentelemetry import trace  # noqa: PLC0415 - only with tracing on
         from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415 - likewise
 
         self._provider = provider
@@ -80,54 +80,57 @@ class Tracing:
         self._propagator = tracecontext.TraceContextTextMapPropagator()
         self._in_span = trace.set_span_in_context
         self._kinds = trace.SpanKind
-        self._under_way: dict[RequestId, _UnderWay] = {}
+        self._pending: dict[RequestId, _PendingRequest] = {}
 
     def start_span(self, request: RequestId, headers: Sequence[Header]) -> None:
-        """Note when a request began, and the trace that its client names.
+        """Record when a request began, and the trace that its client names.
 
-        Nothing more: whether a span is made is not for a client to say that is not known yet.
+        No span is created yet: an unauthenticated client must not decide about sampling.
         """
-        if len(self._under_way) < _MOST_UNDER_WAY:
-            self._under_way[request] = _UnderWay(time.time_ns(), _trace_headers(headers))
+        if len(self._pending) < _MAX_IN_FLIGHT:
+            self._pending[request] = _PendingRequest(time.time_ns(), _trace_headers(headers))
 
     def inject_headers(
         self, request: RequestId, head: bytes, caller_groups: Sequence[str]
     ) -> bytes:
-        """Return the head of a request with our span in the place of the client's.
+        """Return the head of a request with the proxy's span in place of the client's.
 
-        It stands first: the end of a head says who is asking, and is checked after us.
+        The trace headers come first: the end of a head holds the impersonated user, and is checked
+        after this call.
         """
-        known = self._under_way.get(request)
-        if known is None:
+        pending = self._pending.get(request)
+        if pending is None:
             return head
-        if known.upstream is None:
-            context = self._in_span(self._span_of(known, caller_groups))
-            known.upstream = self._tracer.start_span(
+        if pending.upstream is None:
+            context = self._in_span(self._span_of(pending, caller_groups))
+            pending.upstream = self._tracer.start_span(
                 "upstream", context=context, kind=self._kinds.CLIENT
             )
         carrier: dict[str, str] = {}
-        self._propagator.inject(carrier, self._in_span(known.upstream))
+        self._propagator.inject(carrier, self._in_span(pending.upstream))
         first_line, *lines = head.removesuffix(_END).split(_LINE)
         kept = [line for line in lines if line.partition(b":")[0].lower() not in (_PARENT, _STATE)]
-        ours = [f"{name}: {value}".encode("ascii", "ignore") for name, value in carrier.items()]
-        return _LINE.join([first_line, *ours, *kept]) + _END
+        own = [f"{name}: {value}".encode("ascii", "ignore") for name, value in carrier.items()]
+        return _LINE.join([first_line, *own, *kept]) + _END
 
     def ended(self, request: RequestId, facts: RequestSpan) -> None:
-        """End a request's spans, with what became of it."""
-        known = self._under_way.pop(request, None)
-        if known is None:
+        """End a request's spans with its outcome."""
+        pending = self._pending.pop(request, None)
+        if pending is None:
             return
-        span = self._span_of(known, facts.caller_groups)
+        span = self._span_of(pending, facts.caller_groups)
         called, decided = facts.called_after, facts.decided_after
         if called is not None:
-            self._add("authentication", known, 0.0, called)
+            self._add("authentication", pending, 0.0, called)
             if decided is not None:
-                self._add("decision", known, called, decided)
-        end = _later(known, facts.duration_seconds)
-        if known.upstream is not None:
-            known.upstream.end(end)
-        # The resource is a part of the path, so a client can make it as long as a head.
-        span.update_name(cut_text(f"{facts.verb} {facts.resource}".rstrip(), longest=_LONGEST_NAME))
+                self._add("decision", pending, called, decided)
+        end = _timestamp(pending, facts.duration_seconds)
+        if pending.upstream is not None:
+            pending.upstream.end(end)
+        # The resource is a part of the path, so a client can make it as long as a request head.
+        span.update_name(
+            cut_text(f"{facts.verb} {facts.resource}".rstrip(), longest=_MAX_NAME_LENGTH)
+        )
         span.set_attributes(
             {
                 "http.request.method": facts.method,
@@ -140,46 +143,47 @@ class Tracing:
         span.end(end)
 
     def stop(self) -> None:
-        """Send what is left, for a moment; blocks, so call it in a thread."""
+        """Export the remaining spans within a timeout; blocks, so call it in a thread."""
         self._provider.shutdown()
 
-    def _span_of(self, known: _UnderWay, caller_groups: Sequence[str]) -> "Span":
-        """Return a request's span: below the client's if its caller is trusted with that.
+    def _span_of(self, pending: _PendingRequest, caller_groups: Sequence[str]) -> "Span":
+        """Return a request's span: a child of the client's span if the caller is trusted.
 
-        A trace that is continued is sampled if its client says so, and each request of it is then
-        four or five spans. As with kube-apiserver, others begin a trace of their own, by the rate.
+        The client decides whether a continued trace is sampled, and each of its requests then has
+        four or five spans. As with kube-apiserver, other callers start a new trace, sampled by the
+        rate.
         """
-        if known.span is None:
+        if pending.span is None:
             is_trusted = not self._trusted_groups.isdisjoint(caller_groups)
-            known.span = self._tracer.start_span(
+            pending.span = self._tracer.start_span(
                 "request",
-                context=self._propagator.extract(known.parent if is_trusted else {}),
+                context=self._propagator.extract(pending.parent if is_trusted else {}),
                 kind=self._kinds.SERVER,
-                start_time=known.began_at,
+                start_time=pending.began_at,
             )
-        return known.span
+        return pending.span
 
-    def _add(self, name: str, known: _UnderWay, start: float, end: float) -> None:
-        context = None if known.span is None else self._in_span(known.span)
-        span = self._tracer.start_span(name, context, start_time=_later(known, start))
-        span.end(_later(known, end))
+    def _add(self, name: str, pending: _PendingRequest, start: float, end: float) -> None:
+        context = None if pending.span is None else self._in_span(pending.span)
+        span = self._tracer.start_span(name, context, start_time=_timestamp(pending, start))
+        span.end(_timestamp(pending, end))
 
 
-def _later(known: _UnderWay, seconds: float) -> int:
-    return known.began_at + int(seconds * _NANOSECONDS)
+def _timestamp(pending: _PendingRequest, seconds: float) -> int:
+    return pending.began_at + int(seconds * _NANOSECONDS)
 
 
 def _trace_headers(headers: Sequence[Header]) -> dict[str, str]:
-    """Return what names the client's trace; nothing if it names two, which is none.
+    """Return the headers of the client's trace; none if there are two parents.
 
-    It is kept until the request ends, so it is bounded. A state that is too long is left out.
+    They are kept until the request ends, so they are bounded. A state that is too long is dropped.
     """
     parents = [value for name, value in headers if name.lower() == _PARENT]
-    if len(parents) != 1 or len(parents[0]) > _LONGEST_PARENT:
+    if len(parents) != 1 or len(parents[0]) > _MAX_PARENT_BYTES:
         return {}
     states = b",".join([value for name, value in headers if name.lower() == _STATE])
     carrier = {"traceparent": parents[0].decode("latin-1")}
-    if states and len(states) <= _LONGEST_STATE:
+    if states and len(states) <= _MAX_STATE_BYTES:
         carrier["tracestate"] = states.decode("latin-1")
     return carrier
 
@@ -187,9 +191,9 @@ def _trace_headers(headers: Sequence[Header]) -> dict[str, str]:
 def start_tracing(
     endpoint: str, *, sampling_rate_per_million: int, trusted_groups: Sequence[str] = ()
 ) -> Tracing:
-    """Return what makes spans and sends them to a collector; call it in a thread.
+    """Return a tracer that exports spans to a collector; blocks, so call it in a thread.
 
-    The traces of callers of these groups are continued.
+    Traces of callers in `trusted_groups` are continued.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - optional
@@ -205,7 +209,7 @@ def start_tracing(
         raise TracingError(
             "tracing.endpoint needs packages that are not installed: kube-understudy[otel]"
         ) from error
-    # A collector that is gone must not keep us from going.
+    # An unreachable collector must not delay the shutdown of the proxy.
     exporter = OTLPSpanExporter(
         endpoint=endpoint, timeout=_EXPORT_SECONDS, session=CollectorSession()
     )

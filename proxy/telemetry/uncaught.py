@@ -1,6 +1,7 @@
-"""What nobody caught goes into our log, too, and by its rules: no words of others, one line each.
+"""Log uncaught exceptions of the main thread, threads, the event loop and destructors.
 
-Otherwise Python and the event loop write it to standard error themselves, with the text of every
+Each is a single structured line. Exception messages are redacted because they may contain request
+data. Otherwise Python and the event loop would write to standard error, with the text of every
 exception and the arguments of every callback.
 """
 
@@ -17,46 +18,50 @@ log = logging.getLogger(__name__)
 
 
 def install_uncaught_handlers(loop: asyncio.AbstractEventLoop) -> None:
-    """Log what ends this process or a thread, and what the loop or a destructor comes across."""
-    loop.set_exception_handler(_in_loop)
-    sys.excepthook = _in_main
-    sys.unraisablehook = lambda found: _tell("error in a destructor", found.exc_value)
-    threading.excepthook = lambda found: _tell("error in a thread", found.exc_value)
+    """Log exceptions that end this process or a thread, or occur in the loop or a destructor."""
+    loop.set_exception_handler(_log_loop_error)
+    sys.excepthook = _log_main_error
+    sys.unraisablehook = lambda found: _log_error(
+        "uncaught exception in destructor", found.exc_value
+    )
+    threading.excepthook = lambda found: _log_error("uncaught exception in thread", found.exc_value)
 
 
-def _in_loop(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    # The rest of the context shows callbacks and tasks with all that they were given.
-    _tell("error in the event loop", context.get("exception"))
+def _log_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # The rest of the context contains callbacks and tasks with their arguments.
+    _log_error("uncaught exception in event loop", context.get("exception"))
 
 
-def _in_main(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _log_main_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
     else:
-        _tell("the program failed", error)
+        _log_error("uncaught exception in main thread", error)
 
 
-def _tell(event: str, error: BaseException | None) -> None:
+def _log_error(event: str, error: BaseException | None) -> None:
     log.error(event, exc_info=error)
 
 
-_OURS = "proxy."
-_CAUSE = "\nwhich was the cause of:\n\n"
-_CONTEXT = "\nwhile that was handled:\n\n"
-_MOST_LINKS = 20
+_OWN_PACKAGE = "proxy."
+_CAUSE = "\nwhich was the direct cause of:\n\n"
+_CONTEXT = "\nduring handling of which this exception occurred:\n\n"
+_MAX_LINKS = 20
 
 
 def redacted_traceback(error: BaseException) -> str:
-    """Return the stack of an error and of those that led to it, the oldest first."""
-    return "".join(reversed(list(_pieces(error)))).rstrip("\n")
+    """Return the stacks of an error and of its causes, the oldest first."""
+    return "".join(reversed(list(_chain_parts(error)))).rstrip("\n")
 
 
-def _pieces(error: BaseException | None) -> Iterator[str]:
-    """Yield the newest error, how it follows from the one before, that one, and so on."""
-    for _ in range(_MOST_LINKS):
+def _chain_parts(error: BaseException | None) -> Iterator[str]:
+    """Yield the newest error, its relation to the previous one, that one, and so on."""
+    for _ in range(_MAX_LINKS):
         if error is None:
             return
-        yield _piece(error)
+        yield _format_error(error)
         older = error.__cause__
         link = _CAUSE
         if older is None and not error.__suppress_context__:
@@ -66,24 +71,24 @@ def _pieces(error: BaseException | None) -> Iterator[str]:
         error = older
 
 
-def _piece(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     frames = "".join(traceback.format_tb(error.__traceback__))
-    piece = f"{frames}{_kind(error)}{_words(error)}\n"
+    piece = f"{frames}{_type_name(error)}{_safe_message(error)}\n"
     if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions[:_MOST_LINKS]:
-            piece += "".join(f"  | {line}\n" for line in redacted_traceback(one).splitlines())
+        for member in error.exceptions[:_MAX_LINKS]:
+            piece += "".join(f"  | {line}\n" for line in redacted_traceback(member).splitlines())
     return piece
 
 
-def _kind(error: BaseException) -> str:
+def _type_name(error: BaseException) -> str:
     kind = type(error)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _words(error: BaseException) -> str:
-    if type(error).__module__.startswith(_OURS):
+def _safe_message(error: BaseException) -> str:
+    if type(error).__module__.startswith(_OWN_PACKAGE):
         return f": {error}"
     if isinstance(error, OSError) and error.errno is not None:
-        # The system's own words; the names of files and hosts are left out.
+        # Only the system's error text; the names of files and hosts are omitted.
         return f": [Errno {error.errno}] {error.strerror}"
     return ""

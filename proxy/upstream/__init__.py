@@ -1,4 +1,4 @@
-"""The API server side: our own credential, connections, and one exchange relayed both ways.
+"""The API server side of the data path: credentials, connections, and the relay.
 
-Forwards only what carries an Admission.
+A request is forwarded only with a Permit.
 """

@@ -1,4 +1,8 @@
-"""How our credential stands at an API server, and who knows."""
+"""Upstream 401 and 403 responses that may concern the proxy's own identity.
+
+Such a response is held until it is attributed to the client or to the proxy. A client must not
+receive an error about the proxy's credential or permissions as if it were its own.
+"""
 
 import logging
 from collections.abc import Callable
@@ -22,17 +26,17 @@ from proxy.upstream.endpoints import Endpoint
 from proxy.wire.http1.body import BodyKind
 from proxy.wire.http1.message import ResponseHead
 
-# The API server's own denials are a few hundred bytes, and as long as the names in them.
+# A denial of the API server itself is a few hundred bytes, plus the names in it.
 MAX_DENIAL_BYTES = 64 * 1024
 
 
 @dataclass(slots=True)
 class HeldResponse:
-    """A 401 or a 403 that waits, with what has come of its body.
+    """A held 401 or 403, with the part of its body that has been received.
 
-    A 401 waits for an answer to a question of ours, and nothing more of it is read meanwhile. A
-    403 waits for its own end, which comes at once if it is the API server's own word, and if it
-    names us, for an answer to a question of ours.
+    A 401 is held until the proxy's credential has been checked. Nothing more is read meanwhile.
+    A 403 is held until its body ends, which is at once if the API server itself sent it. If it
+    names the proxy, it is held until the missing permission has been checked.
     """
 
     head: ResponseHead
@@ -44,11 +48,11 @@ class HeldResponse:
 
     @property
     def body(self) -> bytes:
-        """Return what has come."""
+        """Return the part of the body that has been received."""
         return b"".join(self.chunks)
 
     def append(self, payload: bytes) -> bool:
-        """Keep a piece, and tell whether the answer still has to wait."""
+        """Append a part of the body, and return whether the response is still to be held."""
         is_start = self._size < LONGEST_START
         self.chunks.append(payload)
         self._size += len(payload)
@@ -56,8 +60,8 @@ class HeldResponse:
             return True
         if self._size > MAX_DENIAL_BYTES:
             return False
-        # Its start is looked at while it grows, and no longer: whoever sends byte by byte must not
-        # have all of it put together for each.
+        # Only the start is inspected while it grows. A backend that sends byte by byte must not
+        # make the proxy join the whole body for each byte.
         return not is_start or may_become_denial(self.denial_type, self.body)
 
 
@@ -72,7 +76,7 @@ def denial_type(head: ResponseHead) -> str | None:
     for name, value in head.headers:
         folded = name.lower()
         if folded == b"content-encoding":
-            return None  # Only long answers are compressed.
+            return None  # Only long responses are compressed.
         if folded == b"content-type":
             media_type = value.partition(b";")[0].strip().lower().decode("latin-1")
     return media_type if media_type in DENIAL_TYPES else None
@@ -80,14 +84,14 @@ def denial_type(head: ResponseHead) -> str | None:
 
 log = logging.getLogger(__name__)
 
-# Every request may be denied for the same reason; it is told once in this time.
+# Every request may be denied for the same reason. It is logged once per interval.
 REPORT_INTERVAL_SECONDS = 60.0
-_MOST_TOLD = 100
-_IMPERSONATING = "impersonate "
+_MAX_REPORTED = 100
+_IMPERSONATE_PREFIX = "impersonate "
 
 
 class DeniedRequest(NamedTuple):
-    """What was denied, and the identity that it was forwarded with."""
+    """A denied request, and the user that it was forwarded as."""
 
     method: bytes
     target: bytes
@@ -96,23 +100,23 @@ class DeniedRequest(NamedTuple):
 
 
 class DenialCounter(Protocol):
-    """Counts."""
+    """Counts missing permissions of the proxy."""
 
     def proxy_permission_missing(self) -> None:
-        """Count a request that failed because we may not do something."""
+        """Count a request that failed because the proxy lacks a permission."""
         ...
 
 
 class PermissionConfirmation(Protocol):
-    """Asks the API server about the forwarder's rights."""
+    """Checks the forwarder's permissions at the API server."""
 
-    def confirm(self, user: UserInfo, name: str, tell: Callable[[bool], None]) -> None:
-        """Tell whether a right to take this identity is missing; False in doubt."""
+    def confirm(self, user: UserInfo, name: str, on_result: Callable[[bool], None]) -> None:
+        """Report whether a permission to impersonate this user is missing; False in doubt."""
         ...
 
 
 class ProxyDenialDetector:
-    """Tells denials about us from denials about whom we speak for."""
+    """Distinguishes denials of the proxy's own identity from denials of the impersonated user."""
 
     def __init__(
         self,
@@ -125,14 +129,17 @@ class ProxyDenialDetector:
         self._counter = counter
         self._clock = clock
         self._own_names: frozenset[str] = frozenset()
-        self._told: dict[str, float] = {}
+        self._reported_until: dict[str, float] = {}
 
     def add_username(self, own_name: str) -> None:
-        """Learn a name under which we forward. Earlier ones count, too: requests are under way."""
+        """Add a user name of the forwarder.
+
+        Earlier names stay: requests that were forwarded with them may still be in flight.
+        """
         self._own_names |= {own_name}
 
     def is_proxy_denial(self, name: str) -> bool:
-        """Return whether we forward, or have forwarded, under this name."""
+        """Return whether this is a current or earlier user name of the forwarder."""
         return name in self._own_names
 
     def resolve(
@@ -140,50 +147,50 @@ class ProxyDenialDetector:
         media_type: str,
         body: bytes,
         request: DeniedRequest,
-        tell: Callable[[StatusError | None], None],
+        on_result: Callable[[StatusError | None], None],
     ) -> None:
-        """Tell what a client is told in place of a denial about us; None if it is its own.
+        """Report the error that replaces a denial of the proxy; None if the client's own.
 
-        At once, unless the API server has to be asked.
+        The result is reported at once, unless a review at the API server is needed.
         """
         denial = read_denial(media_type, body)
-        # No request acts as the forwarder, but one may act as what the forwarder once was.
+        # No request impersonates the forwarder, but one may impersonate an earlier name of it.
         names = self._own_names - {request.impersonated_user.name}
-        right = missing_permission(denial, names) if denial is not None else None
-        if denial is None or right is None:
-            tell(None)
+        permission = missing_permission(denial, names) if denial is not None else None
+        if denial is None or permission is None:
+            on_result(None)
             return
         request_info = parse_outline(request.method, request.target).request_info
         if denial.is_parsed and is_from_api_server(request_info, is_upgrade=request.is_upgrade):
-            tell(self._believed(right))
-        elif right.startswith(_IMPERSONATING):
-            # Every request carries an identity, so no other right of ours can be missing: with it
-            # the API server judges whom we speak for.
+            on_result(self._proxy_error(permission))
+        elif permission.startswith(_IMPERSONATE_PREFIX):
+            # Every request impersonates a user, so no other permission of the proxy can be missing:
+            # all other checks of the API server are about the impersonated user.
             self._rights.confirm(
                 request.impersonated_user,
                 denial.name,
-                lambda is_missing: tell(self._believed(right) if is_missing else None),
+                lambda is_missing: on_result(self._proxy_error(permission) if is_missing else None),
             )
         else:
-            tell(None)
+            on_result(None)
 
-    def _believed(self, right: str) -> InternalError:
+    def _proxy_error(self, permission: str) -> InternalError:
         self._counter.proxy_permission_missing()
-        self._tell(right)
-        return InternalError(f"the proxy's own identity cannot {right}")
+        self._report(permission)
+        return InternalError(f"the proxy's own identity cannot {permission}")
 
-    def _tell(self, right: str) -> None:
+    def _report(self, permission: str) -> None:
         now = self._clock()
-        if now < self._told.get(right, 0.0):
+        if now < self._reported_until.get(permission, 0.0):
             return
-        if len(self._told) >= _MOST_TOLD:
-            self._told.clear()
-        self._told[right] = now + REPORT_INTERVAL_SECONDS
-        log.error("proxy permission missing", extra=fields(right=right))
+        if len(self._reported_until) >= _MAX_REPORTED:
+            self._reported_until.clear()
+        self._reported_until[permission] = now + REPORT_INTERVAL_SECONDS
+        log.error("proxy permission missing", extra=fields(right=permission))
 
 
 class CredentialStatus(Enum):
-    """What an API server thinks of our credential."""
+    """Whether an API server accepts the proxy's credential."""
 
     ACCEPTED = auto()
     REFUSED = auto()
@@ -191,10 +198,10 @@ class CredentialStatus(Enum):
 
 
 class Denials(Protocol):
-    """Tells denials about us from denials about whom we speak for."""
+    """Distinguishes denials of the proxy's own identity from denials of the impersonated user."""
 
     def is_proxy_denial(self, name: str) -> bool:
-        """Return whether we forward under this name."""
+        """Return whether this is a user name of the forwarder."""
         ...
 
     def resolve(
@@ -202,22 +209,22 @@ class Denials(Protocol):
         media_type: str,
         body: bytes,
         request: DeniedRequest,
-        tell: Callable[[StatusError | None], None],
+        on_result: Callable[[StatusError | None], None],
     ) -> None:
-        """Tell what a client is told in place of a denial about us; None if it is its own."""
+        """Report the error that replaces a denial of the proxy; None if the client's own."""
         ...
 
 
 class AuthErrorResolver(Protocol):
-    """Finds out how our credential stands, and which denials are about us."""
+    """Attributes upstream 401 and 403 responses to the client or to the proxy."""
 
     @property
     def denials(self) -> Denials:
-        """Return who tells denials about us from others."""
+        """Return the detector of denials of the proxy's own identity."""
         ...
 
     def check(
-        self, endpoint: Endpoint, version: int, tell: Callable[[CredentialStatus], None]
+        self, endpoint: Endpoint, version: int, on_result: Callable[[CredentialStatus], None]
     ) -> None:
-        """Tell how an endpoint takes a version of our credential, now or later."""
+        """Report whether an endpoint accepts a version of the credential, now or later."""
         ...

@@ -1,8 +1,8 @@
-"""One connection to the API server: one exchange at a time, reused only when both sides are done.
+"""A connection to the API server: one exchange at a time, reused after a complete exchange only.
 
-A connection is handed back for reuse only after the whole request was sent and the whole answer
-was read, by their own framing. Anything else closes it, so that no byte of one user's answer can
-reach another.
+A connection is released for reuse only after the whole request was sent and the whole response
+was read, as their framing delimits them. Otherwise it is closed, so that no byte of one user's
+response can reach another user.
 """
 
 import asyncio
@@ -36,24 +36,23 @@ from proxy.wire.tls_client import ClientTLS
 from proxy.wire.tls_connection import TLSConnection
 
 _FINISH_SECONDS = 10.0
-_MAY_BE_HELD = frozenset((401, 403))
-_LAST_WORDS_BYTES = 1024 * 1024
-# kube-apiserver passes on every interim head that a backend sends, and ours go no further: without
-# a bound nothing would slow that backend down. No server needs more than a few.
+_HOLDABLE_STATUSES = frozenset((401, 403))
+_MAX_DRAIN_BYTES = 1024 * 1024
+# kube-apiserver forwards every interim (1xx) head that a backend sends. The proxy discards them, so
+# without a bound nothing would slow that backend down. No server needs more than a few.
 MAX_INTERIM_HEADS = 100
-# What is left to know of the head of an answer in chunks.
-_PASSED_ON = ResponseHead(200, b"", (), CHUNKED, keep_alive=True)
+# What the connection keeps of the head of a chunked response: it is reusable.
+_CHUNKED_HEAD = ResponseHead(200, b"", (), CHUNKED, keep_alive=True)
 
 
 class UpstreamConnection(TLSConnection):
     """A TLS connection to the API server as a state machine."""
 
     __slots__ = (
-        "_asked_to_switch",
+        "_abort_timer",
         "_audit_id",
         "_buffer",
-        "_cutting_off",
-        "_has_answer_bytes",
+        "_has_response_bytes",
         "_head",
         "_heads",
         "_interim_heads",
@@ -63,6 +62,7 @@ class UpstreamConnection(TLSConnection):
         "_receiver",
         "_request_framing",
         "_request_is_sent",
+        "_requested_upgrade",
         "_response",
         "endpoint",
         "idle_since",
@@ -90,37 +90,37 @@ class UpstreamConnection(TLSConnection):
         self._response: BodyReader | None = None
         self._head: ResponseHead | None = None
         self._request_is_sent = True
-        self._asked_to_switch = False
-        self._has_answer_bytes = False
+        self._requested_upgrade = False
+        self._has_response_bytes = False
         self._interim_heads = 0
-        self._cutting_off: asyncio.TimerHandle | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_reused = False
         self.idle_since = 0.0
 
-    # --- the event loop's side -------------------------------------------------------------
+    # --- called by the event loop ----------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the kernel watch over the other end, and start the handshake."""
+        """Enable TCP keepalive, and start the handshake."""
         enable_tcp_keepalive(transport)
         super().connection_made(transport)
 
     def handshake_completed(self) -> None:
-        """Let whoever opened this connection use it."""
+        """Mark the connection as ready for use."""
         if not self.ready.done():
             self.ready.set_result(None)
 
     def plaintext_received(self, data: bytes) -> None:
-        """Take a piece of an answer."""
+        """Read the next bytes of a response."""
         receiver, body = self._receiver, self._response
         if receiver is None:
-            # Bytes nobody asked for: whatever they are, they must not become somebody's answer.
+            # Unsolicited bytes must never become the response to a later request.
             self._fail(ConnectionError("the API server sent bytes without a request"))
             return
         try:
             if body is None:
-                self._has_answer_bytes = True
-                if self._buffer or not self._read_plain(data, receiver):
+                self._has_response_bytes = True
+                if self._buffer or not self._read_simple(data, receiver):
                     self._read_head(data)
                 return
             payload, rest = body.feed(data)
@@ -133,40 +133,40 @@ class UpstreamConnection(TLSConnection):
             self._finish(rest)
 
     def close_notify_received(self) -> None:
-        """The API server ended its side: that ends a body which only the connection delimits."""
+        """Called when the API server ends its side; this ends a body without framing of its own."""
         if self._response is not None and self._response.end_of_stream():
             self._finish(b"")
         self._fail(ConnectionError("the API server closed the connection"))
 
     def connection_truncated(self, error: Exception) -> None:
-        """The end without a goodbye is nobody's regular end."""
+        """Called when the connection ends without close_notify; no response ends regularly so."""
         self._fail(error)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell the receiver, unless its answer was complete."""
+        """Report a failure to the receiver, unless its response was complete."""
         if error is not None and self._receiver is not None:
             self._drain_socket()
-        if self._cutting_off is not None:
-            self._cutting_off.cancel()
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
         self._transport = None
         self._fail(error or ConnectionError("the API server closed the connection"))
         self._on_lost(self)
 
     def pause_writing(self) -> None:
-        """The API server reads too slowly: stop the client."""
+        """Called when the API server reads too slowly; pause the client."""
         if self._receiver is not None:
             self._receiver.pause_request()
 
     def resume_writing(self) -> None:
-        """The API server has caught up."""
+        """Called when the API server has caught up; resume the client."""
         if self._receiver is not None:
             self._receiver.resume_request()
 
-    # --- the relay's side ------------------------------------------------------------------
+    # --- called by the relay ---------------------------------------------------------------
 
     @property
     def is_between_chunks(self) -> bool:
-        """Tell whether a body of unknown length is coming, and no chunk of it is half-read."""
+        """Return whether a chunked response body is being read, at a boundary between chunks."""
         return self._response is not None and self._response.is_between_chunks
 
     def send_head(
@@ -174,21 +174,21 @@ class UpstreamConnection(TLSConnection):
     ) -> None:
         """Start an exchange; a body follows by `send_body` and ends with `end_body`.
 
-        `audit_id` is in the head, and will be in the answer.
+        `audit_id` is in the request head, and is expected in the response head.
         """
         self._receiver = receiver
         self._audit_id = audit_id
         self._method = request.method
         self._request_framing = request.framing
-        self._asked_to_switch = request.upgrade is not None
+        self._requested_upgrade = request.upgrade is not None
         framing = request.framing
         self._request_is_sent = framing is NO_BODY or not framing.has_body
-        self._has_answer_bytes = False
+        self._has_response_bytes = False
         self._interim_heads = 0
         self.write(head)
 
     def send_body(self, payload: bytes) -> None:
-        """Send the next piece of the request's body."""
+        """Send the next part of the request body."""
         self.write(self._request_framing.frame(payload))
 
     def end_body(self) -> None:
@@ -199,74 +199,74 @@ class UpstreamConnection(TLSConnection):
         self._request_is_sent = True
 
     def pause_reading(self) -> None:
-        """Take no more of the answer: the client reads too slowly."""
+        """Pause reading the response, because the client reads too slowly."""
         self._set_reading(reads=False)
 
     def resume_reading(self) -> None:
-        """Take the answer again."""
+        """Resume reading the response."""
         self._set_reading(reads=True)
 
     def abandon(self) -> None:
-        """Break off at once: nobody waits for this answer any more."""
+        """Abort at once and drop the response, because no client waits for it."""
         self._receiver = None
         self._abort()
 
     def finish(self) -> None:
-        """Send what was written, then end a tunnel whose other side has ended."""
+        """Flush what was written, then close a tunnel whose client side has ended."""
         self._receiver = None
-        self._close_in_time()
+        self._close_with_deadline()
 
     def cut_off_if_unreachable(self, after_seconds: float) -> None:
-        """Break off if nothing that was sent has been acknowledged for that long."""
+        """Abort if no sent data has been acknowledged for that long."""
         transport = self._transport
         if transport is not None and is_unreachable(transport, after_seconds=after_seconds):
-            self._fail(ConnectionError("the API server acknowledges nothing any more"))
+            self._fail(ConnectionError("the API server has stopped acknowledging data"))
 
     def close(self) -> None:
-        """Say goodbye and close; what was written is still sent."""
-        self._close(says_goodbye=True)
+        """Send close_notify and close, after flushing what was written."""
+        self._close(sends_close_notify=True)
 
-    # --- inside ----------------------------------------------------------------------------
+    # --- private ---------------------------------------------------------------------------
 
     def _drain_socket(self) -> None:
-        """Read what the API server said before it broke off.
+        """Read what the API server sent before it reset the connection.
 
-        Who refuses a large body early may close without reading the rest of it, and that resets
-        the connection. If we write before we read, the write meets the reset and ends the
-        transport, while the whole answer still waits in the socket.
+        A server that rejects a large body early may close without reading the rest, which resets
+        the connection. If the proxy then writes before it reads, the write fails and closes the
+        transport. But the whole response is still in the socket's receive buffer.
         """
         if self._transport is None:
             return
         descriptor = self._transport.get_extra_info("socket").fileno()
-        # The event loop closes the socket only after it has told us; reading it never blocks.
+        # The event loop closes the socket only after this callback. Reading it never blocks.
         with suppress(OSError):
-            self.data_received(os.read(descriptor, _LAST_WORDS_BYTES))
+            self.data_received(os.read(descriptor, _MAX_DRAIN_BYTES))
 
-    def _read_plain(self, data: bytes, receiver: ResponseHandler) -> bool:
-        """Read an answer that is easily read: a whole small one, or one that comes in chunks.
+    def _read_simple(self, data: bytes, receiver: ResponseHandler) -> bool:
+        """Read a simple response: one that is complete, or a chunked one; return whether it was.
 
-        Who may have to be asked about us keeps an answer back, and that is not done here.
+        A status that may have to be held until the proxy's credential is checked is not simple.
         """
-        plain = self._heads.read(data, self._audit_id)
-        if plain is None or plain.status in _MAY_BE_HELD or self._method == b"HEAD":
+        simple = self._heads.read(data, self._audit_id)
+        if simple is None or simple.status in _HOLDABLE_STATUSES or self._method == b"HEAD":
             return False
-        if plain.length is None:
-            self._head = _PASSED_ON
-            passed = RawChunkReader() if receiver.takes_chunks(plain.status) else None
-            tell = partial(receiver.raw_response_started, plain, passed=passed)
-            self._begin_body(passed or ChunkedReader(), data[plain.end :], tell)
+        if simple.length is None:
+            self._head = _CHUNKED_HEAD
+            passed = RawChunkReader() if receiver.takes_chunks(simple.status) else None
+            start = partial(receiver.raw_response_started, simple, passed=passed)
+            self._begin_body(passed or ChunkedReader(), data[simple.end :], start)
             return True
-        if plain.length != len(data) - plain.end or not self._is_done():
+        if simple.length != len(data) - simple.end or not self._is_request_done():
             return False
         self._receiver = None
         if not self._is_reading:
             self._set_reading(reads=True)
         self._on_idle(self)
-        receiver.complete_response_received(plain, data[plain.end :])
+        receiver.complete_response_received(simple, data[simple.end :])
         return True
 
     def _read_head(self, data: bytes) -> None:
-        """Read the heads in what has come; one that comes whole is never copied."""
+        """Read the response heads received so far; a head received in one piece is never copied."""
         if self._buffer:
             searched = len(self._buffer)
             self._buffer += data
@@ -293,11 +293,11 @@ class UpstreamConnection(TLSConnection):
     def _count_interim_head(self) -> None:
         self._interim_heads += 1
         if self._interim_heads > MAX_INTERIM_HEADS:
-            raise MalformedResponse("too many interim answers")
+            raise MalformedResponse("too many interim responses")
 
     def _check_size(self) -> None:
         if len(self._buffer) > MAX_HEAD_BYTES:
-            raise MalformedResponse("the head of the answer is too large")
+            raise MalformedResponse("the head of the response is too large")
 
     def _start_body(self, head: ResponseHead, rest: bytes) -> None:
         receiver = self._receiver
@@ -305,7 +305,7 @@ class UpstreamConnection(TLSConnection):
             return
         self._head = head
         if rest and len(rest) == head.framing.length:
-            # The whole body came with its head: nearly always, with small answers.
+            # The whole body arrived with its head, as it nearly always does for small responses.
             receiver.response_started(head, rest)
             if self._receiver is not None:
                 self._finish(b"")
@@ -315,24 +315,23 @@ class UpstreamConnection(TLSConnection):
             receiver.response_started(head)
             self._finish(rest)
             return
-        # The lines are the receiver's to pass on: a watch would keep them for as long as it lasts.
+        # The receiver has the header lines. Here they would be retained for a watch's lifetime.
         self._head = head._replace(headers=())
         self._begin_body(body, rest, partial(receiver.response_started, head))
 
-    def _begin_body(self, body: BodyReader, rest: bytes, tell: Callable[[bytes], None]) -> None:
-        """Tell the head, and with it what has come of the body.
+    def _begin_body(self, body: BodyReader, rest: bytes, start: Callable[[bytes], None]) -> None:
+        """Pass on the head, together with the part of the body received so far.
 
-        Together, because a record and a packet of its own for the head doubles the cost of a small
-        answer.
+        A separate TLS record and packet for the head would double the cost of a small response.
         """
         self._response = body
         try:
             payload, after = body.feed(rest)
         except BodyError as error:
-            tell(b"")
+            start(b"")
             self._fail(error)
             return
-        tell(payload)
+        start(payload)
         if after is not None and self._receiver is not None:
             self._finish(after)
 
@@ -343,28 +342,28 @@ class UpstreamConnection(TLSConnection):
             self.resume_reading()
             self._on_idle(self)
         elif self._request_is_sent:
-            self._close_in_time()
+            self._close_with_deadline()
         else:
-            # It has answered without the rest of the body, and may never read it.
+            # The API server responded before the request body ended, and may never read the rest.
             self._abort()
         if receiver is not None:
             receiver.response_ended()
 
-    def _close_in_time(self) -> None:
-        """Close once what was written is sent; who takes nothing any more is not waited for."""
+    def _close_with_deadline(self) -> None:
+        """Close once what was written is sent; abort after a deadline if it is not read."""
         self.close()
         loop = asyncio.get_running_loop()
-        self._cutting_off = loop.call_later(_FINISH_SECONDS, self._abort)
+        self._abort_timer = loop.call_later(_FINISH_SECONDS, self._abort)
 
     def _is_clean(self, head: ResponseHead, rest: bytes) -> bool:
-        """Tell whether nothing of this exchange is left, on neither side, before the next one."""
-        return head.keep_alive and not rest and self._is_done()
+        """Return whether both sides of the exchange are complete, so the next one may start."""
+        return head.keep_alive and not rest and self._is_request_done()
 
-    def _is_done(self) -> bool:
-        """Tell whether the whole request was sent, and nobody has ended the connection."""
+    def _is_request_done(self) -> bool:
+        """Return whether the whole request was sent, and neither side has closed the connection."""
         transport = self._transport
         return (
-            not self._asked_to_switch
+            not self._requested_upgrade
             and self._request_is_sent
             and not self._is_closing
             and not self._tls.peer_closed
@@ -377,8 +376,8 @@ class UpstreamConnection(TLSConnection):
     def _fail(self, error: Exception) -> None:
         if not self.ready.done():
             self.ready.set_exception(error)
-            self.ready.exception()  # seen: perhaps nobody waits for it any more
+            self.ready.exception()  # mark as retrieved: no task may be waiting for it
         receiver, self._receiver = self._receiver, None
         self._abort()
         if receiver is not None:
-            receiver.response_failed(nothing_came=not self._has_answer_bytes)
+            receiver.response_failed(nothing_came=not self._has_response_bytes)

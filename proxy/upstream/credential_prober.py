@@ -1,8 +1,8 @@
-"""Whose a 401 is: the API server's verdict on us, or an application's word to its client.
+"""Attribution of an upstream 401: to the proxy's own credential, or to the client.
 
-An aggregated API server or a proxied application answers 401 for reasons of its own, and that
-answer is its client's to have. But a client that is told 401 throws its own credential away, so
-a verdict on ours must never reach it.
+The API server may reject the proxy's credential. An aggregated API server or a proxied
+application may reject the client; only that 401 may reach the client. Clients discard their
+credential on 401, so a rejection of the proxy's credential must never reach them.
 """
 
 import asyncio
@@ -17,17 +17,20 @@ from proxy.upstream.auth_errors import CredentialStatus, ProxyDenialDetector
 from proxy.upstream.endpoints import Endpoint
 from proxy.upstream.identity.whoami import CALL_ERRORS, self_subject_review
 
-# Authorization and routing come after authentication, so whoever says these knows who we are. A
-# 429 or a 5xx may come from something that has not looked yet.
-_KNOWN_TO_BE_US = frozenset((HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND))
-# So long a good answer is believed, and an application's refusals pass without another question.
+# Authorization and routing run after authentication, so these statuses mean that the credential was
+# accepted. A 429 or a 5xx may be sent before authentication.
+_AUTHENTICATED_STATUSES = frozenset((HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND))
+# For this long an acceptance is cached, and 401s of applications are forwarded without a probe.
 ACCEPTED_TTL_SECONDS = 1.0
 
 Probe = Callable[[Endpoint], Coroutine[Any, Any, CredentialStatus]]
 
 
 async def probe(client: ApiClient, endpoint: Endpoint) -> CredentialStatus:
-    """Ask an endpoint what it thinks of our credential alone; in bounded time."""
+    """Return whether an endpoint accepts the proxy's credential, without impersonation.
+
+    The call has a timeout.
+    """
     try:
         await self_subject_review(client, endpoint.url)
     except ApiException as error:
@@ -35,7 +38,7 @@ async def probe(client: ApiClient, endpoint: Endpoint) -> CredentialStatus:
             return CredentialStatus.REFUSED
         return (
             CredentialStatus.ACCEPTED
-            if error.status in _KNOWN_TO_BE_US
+            if error.status in _AUTHENTICATED_STATUSES
             else CredentialStatus.UNKNOWN
         )
     except CALL_ERRORS:
@@ -44,7 +47,7 @@ async def probe(client: ApiClient, endpoint: Endpoint) -> CredentialStatus:
 
 
 class OwnVersion(Protocol):
-    """Our credential, as far as its changes are concerned."""
+    """The version of the proxy's credential."""
 
     @property
     def version(self) -> int:
@@ -53,10 +56,10 @@ class OwnVersion(Protocol):
 
 
 class CredentialProber:
-    """Finds out whose a 401 is: ours, if our credential alone is refused, too.
+    """Attributes a 401 to the proxy if the endpoint rejects the proxy's credential alone, too.
 
-    One question at a time for each endpoint, whoever waits for its answer. Only a good answer is
-    remembered, and that for a moment.
+    At most one probe per endpoint runs at a time; concurrent checks share its result. Only an
+    acceptance is cached, for `ACCEPTED_TTL_SECONDS`.
     """
 
     def __init__(
@@ -74,46 +77,46 @@ class CredentialProber:
         self._clock = clock
         self._tasks = tasks
         self._accepted_at: dict[str, tuple[int, float]] = {}
-        self._asking: dict[tuple[str, int], asyncio.Task[CredentialStatus]] = {}
+        self._probing: dict[tuple[str, int], asyncio.Task[CredentialStatus]] = {}
 
     def check(
-        self, endpoint: Endpoint, version: int, tell: Callable[[CredentialStatus], None]
+        self, endpoint: Endpoint, version: int, on_result: Callable[[CredentialStatus], None]
     ) -> None:
-        """Tell how this endpoint takes this version of our credential; at once if we know.
+        """Report whether this endpoint accepts this version of the credential; at once if cached.
 
-        A version that is no longer ours cannot be asked about: nobody knows how it stood.
+        An earlier version cannot be probed any more, so its status is unknown.
         """
         if version != self._credential.version:
-            tell(CredentialStatus.UNKNOWN)
-        elif self._is_believed(endpoint, version):
-            tell(CredentialStatus.ACCEPTED)
+            on_result(CredentialStatus.UNKNOWN)
+        elif self._is_accepted(endpoint, version):
+            on_result(CredentialStatus.ACCEPTED)
         else:
-            asking = self._ask_once(endpoint, version)
-            asking.add_done_callback(lambda task: tell(_standing_of(task)))
+            probing = self._probe_once(endpoint, version)
+            probing.add_done_callback(lambda task: on_result(_status_of(task)))
 
-    def _is_believed(self, endpoint: Endpoint, version: int) -> bool:
-        believed, since = self._accepted_at.get(endpoint.address, (0, 0.0))
-        return believed == version and self._clock() - since < ACCEPTED_TTL_SECONDS
+    def _is_accepted(self, endpoint: Endpoint, version: int) -> bool:
+        accepted, since = self._accepted_at.get(endpoint.address, (0, 0.0))
+        return accepted == version and self._clock() - since < ACCEPTED_TTL_SECONDS
 
-    def _ask_once(self, endpoint: Endpoint, version: int) -> asyncio.Task[CredentialStatus]:
+    def _probe_once(self, endpoint: Endpoint, version: int) -> asyncio.Task[CredentialStatus]:
         key = (endpoint.address, version)
-        asking = self._asking.get(key)
-        if asking is None:
-            asking = self._tasks.start(self._ask(endpoint, version))
-            self._asking[key] = asking
-            asking.add_done_callback(lambda _: self._asking.pop(key, None))
-        return asking
+        probing = self._probing.get(key)
+        if probing is None:
+            probing = self._tasks.start(self._run_probe(endpoint, version))
+            self._probing[key] = probing
+            probing.add_done_callback(lambda _: self._probing.pop(key, None))
+        return probing
 
-    async def _ask(self, endpoint: Endpoint, version: int) -> CredentialStatus:
+    async def _run_probe(self, endpoint: Endpoint, version: int) -> CredentialStatus:
         status = await self._probe(endpoint)
         if version != self._credential.version:
-            return CredentialStatus.UNKNOWN  # The answer may be about the next credential.
+            return CredentialStatus.UNKNOWN  # The probe may have used the next credential.
         if status is CredentialStatus.ACCEPTED:
             self._accepted_at[endpoint.address] = version, self._clock()
         return status
 
 
-def _standing_of(asking: asyncio.Task[CredentialStatus]) -> CredentialStatus:
-    if asking.cancelled() or asking.exception() is not None:
+def _status_of(probing: asyncio.Task[CredentialStatus]) -> CredentialStatus:
+    if probing.cancelled() or probing.exception() is not None:
         return CredentialStatus.UNKNOWN
-    return asking.result()
+    return probing.result()

@@ -1,4 +1,4 @@
-"""Forwarding: an admitted request leaves here, with exactly one identity, or not at all."""
+"""Forwarding of permitted requests to the API server, each with exactly one identity."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,48 +29,48 @@ from proxy.upstream.relay import Relay, RelayDependencies
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.http1.body import BodyKind
 
-_REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+_RETRYABLE_METHODS = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 
 HeadWriter = Callable[[ClientExchange, Permit, bytes], bytes]
-"""Returns the head of a request under an audit id, checked: the next step is to send it."""
+"""Returns the verified head of a request with this audit ID, ready to be sent."""
 
 
 HeadDecorator = Callable[[ClientExchange, bytes, bytes, Permit], bytes]
-"""Returns a head with more lines, which come before those that say who is asking."""
+"""Returns a head with more lines, placed before the identity headers."""
 
 
 class Connections(Protocol):
-    """Where connections to the API server come from."""
+    """Provides connections to the API server."""
 
     def acquire_idle(self) -> UpstreamConnection | None:
-        """Return a connection at once, if one is idle."""
+        """Return an idle connection, or None."""
         ...
 
     async def connect(self) -> UpstreamConnection:
-        """Open a new one."""
+        """Open a new connection."""
         ...
 
     def release(self, connection: UpstreamConnection) -> None:
-        """Keep a connection that was not needed after all."""
+        """Return an unused connection to the pool."""
         ...
 
 
 class CredentialProvider(Protocol):
-    """Who we are at the API server."""
+    """Provides the forwarder's credential."""
 
     @property
     def authorization(self) -> bytes | None:
-        """Return the header's value, or None when a certificate speaks for us."""
+        """Return the Authorization header's value, or None with a client certificate."""
         ...
 
     @property
     def version(self) -> int:
-        """Return a number that grows with every change."""
+        """Return a number that increases with every change."""
         ...
 
 
-class _KnownHead(NamedTuple):
-    """The head of a request, and what it was made of besides the client's."""
+class _CachedHead(NamedTuple):
+    """A request head, and the inputs that it was built from besides the client's request."""
 
     parts: OutboundHeadTemplate
     ending: bytes
@@ -80,7 +80,7 @@ class _KnownHead(NamedTuple):
 
 
 class Forwarder:
-    """Sends admitted requests to the API server."""
+    """Sends permitted requests to the API server."""
 
     def __init__(
         self,
@@ -92,19 +92,19 @@ class Forwarder:
         tasks: TaskSet,
         write_head: HeadWriter | None = None,
     ) -> None:
-        """Without a `write_head` our own credential goes with every request."""
+        """Without `write_head`, each request is sent with the proxy's own credential."""
         self._connections = connections
         self._write_head: HeadWriter = write_head or self._head
         self._credential = credential
         self._dependencies = RelayDependencies(
             auth_errors, self._retry, DeadlineQueue(response_timeout_seconds)
         )
-        # For what may last, and so may its answer's head.
-        self._patient_desk = RelayDependencies(auth_errors, self._retry, None)
+        # For long-running requests, whose response head may take any time.
+        self._long_running_dependencies = RelayDependencies(auth_errors, self._retry, None)
         self._tasks = tasks
-        # Replaced when other headers are a front proxy's.
+        # Replaced when the front proxy's header names change.
         self.rules = NO_RULES
-        # Who adds lines to the heads that we write, if anybody; replaced when that changes.
+        # Adds lines to the outbound heads, if set. Replaced when the configuration changes.
         self.decorate_head: HeadDecorator | None = None
 
     async def forward(
@@ -116,11 +116,11 @@ class Forwarder:
         is_long_running: bool,
         refuse: Callable[[StatusError], None],
     ) -> None:
-        """Start the exchange; the answer then flows without us."""
-        # The head comes first: if it cannot be made, no connection is left in an odd state.
+        """Start the exchange; the response is then relayed without the pipeline."""
+        # The head is built first: if that fails, no connection is left in an undefined state.
         version = self._credential.version
         head = self._write_head(exchange, permit, audit_id)
-        dependencies = self._patient_desk if is_long_running else self._dependencies
+        dependencies = self._long_running_dependencies if is_long_running else self._dependencies
         relay = Relay(exchange, permit, audit_id, refuse, dependencies)
         relay.head, relay.version = head, version
         connection = self._connections.acquire_idle() or await self._connect(relay)
@@ -134,7 +134,7 @@ class Forwarder:
         audit_id: bytes,
         refuse: Callable[[StatusError], None],
     ) -> bool:
-        """Start the exchange of a request that takes not long, if a connection is idle."""
+        """Start the exchange of a short request if a connection is idle; return whether it was."""
         version = self._credential.version
         head = self._write_head(exchange, permit, audit_id)
         connection = self._connections.acquire_idle()
@@ -147,26 +147,26 @@ class Forwarder:
 
     def _head(self, exchange: ClientExchange, permit: Permit, audit_id: bytes) -> bytes:
         notes, authorization = exchange.request.notes, self._credential.authorization
-        known = notes.get(self) if notes else None
+        cached = notes.get(self) if notes else None
         if not (
-            isinstance(known, _KnownHead)
-            and known.permit is permit
-            and known.authorization is authorization
-            and known.rules is self.rules
+            isinstance(cached, _CachedHead)
+            and cached.permit is permit
+            and cached.authorization is authorization
+            and cached.rules is self.rules
         ):
-            known = self._new_head(exchange, permit, authorization)
-        before, after = known.parts
+            cached = self._new_head(exchange, permit, authorization)
+        before, after = cached.parts
         head = b"".join((before, audit_id, after))
         if self.decorate_head is not None:
             head = self.decorate_head(exchange, audit_id, head, permit)
-        # The last of all, on the very bytes that leave: nobody comes after it.
-        assert_identity_suffix(known.ending, head)
+        # The last step, on the exact bytes that are sent. Nothing may change the head after it.
+        assert_identity_suffix(cached.ending, head)
         return head
 
     def _new_head(
         self, exchange: ClientExchange, permit: Permit, authorization: bytes | None
-    ) -> _KnownHead:
-        """Make the head, but for its audit id; equal requests of this connection find it again."""
+    ) -> _CachedHead:
+        """Build the head without its audit ID; identical requests of this connection reuse it."""
         request, rules = exchange.request, self.rules
         context = HopContext(
             audit_id=b"",
@@ -178,24 +178,24 @@ class Forwarder:
         first_line = b"%b %b HTTP/1.1" % (request.method, request.target)
         parts = build_outbound_template(first_line, request.headers, permit, context, rules=rules)
         ending = identity_suffix(permit, authorization)
-        made = _KnownHead(parts, ending, permit, authorization, rules)
-        # Only where a walk was noted: a watch, or who asks once, is not to keep a head for nothing.
+        made = _CachedHead(parts, ending, permit, authorization, rules)
+        # Only where a fast-path entry exists: a watch or a single request must not retain a head.
         if request.notes:
             request.notes[self] = made
         return made
 
     async def _connect(self, relay: Relay) -> UpstreamConnection:
-        """Return a new connection, and give the request the credential that goes with it.
+        """Return a new connection, and rebuild the head if the credential has changed.
 
-        The two are one: a head made for a connection that shows our certificate would reach the
-        API server as nobody's on one that does not.
+        Head and connection must use the same credential. A head built for a connection with the
+        client certificate would be anonymous on a connection without it.
         """
         connection = await self._connections.connect()
         if not connection.is_open:
             raise UpstreamUnavailable("the API server cannot be reached", retry_after_seconds=1)
         version = self._credential.version
         if relay.version != version:
-            # It was admitted when the credential, and so the guarded name, was another one.
+            # The permit was issued under another credential, and so another protected user name.
             if self._dependencies.auth_errors.denials.is_proxy_denial(relay.permit.user.name):
                 raise Forbidden("impersonating the proxy's own identity is not allowed")
             relay.head = self._write_head(relay.client, relay.permit, relay.audit_id)
@@ -203,43 +203,45 @@ class Forwarder:
         return connection
 
     def _send(self, relay: Relay, connection: UpstreamConnection) -> None:
-        """Send a request, unless its client has left meanwhile."""
+        """Send a request, unless its client has disconnected meanwhile."""
         if relay.client.is_open:
             relay.start(connection)
         elif connection.is_open:
             self._connections.release(connection)
 
     def _retry(self, relay: Relay) -> bool:
-        """Repeat a request that met a connection which was just being closed, if that is safe.
+        """Retry a request whose reused connection was just being closed, if that is safe.
 
-        Only a request that changes nothing and has no body (an upgrade may change anything). It
-        is repeated only once: the second try is on a new connection.
+        Safe are only read-only requests without a body; an upgrade may change anything. A request
+        is retried only once, because the second attempt uses a new connection.
         """
         request = relay.client.request
         if (
             request.upgrade is not None
-            or request.method not in _REPEATABLE
+            or request.method not in _RETRYABLE_METHODS
             or request.framing.kind is not BodyKind.NONE
         ):
             return False
-        repeating = self._tasks.start(self._forward_again(relay))
-        repeating.add_done_callback(partial(_tell_failure, relay.reject))
+        retrying = self._tasks.start(self._forward_again(relay))
+        retrying.add_done_callback(partial(_reject_failed_retry, relay.reject))
         return True
 
     async def _forward_again(self, relay: Relay) -> None:
         self._send(relay, await self._connect(relay))
 
 
-def _tell_failure(refuse: Callable[[StatusError], None], repeating: asyncio.Task[None]) -> None:
-    """Answer at once when a request could not be repeated, whatever the reason.
+def _reject_failed_retry(
+    refuse: Callable[[StatusError], None], retrying: asyncio.Task[None]
+) -> None:
+    """Reject a request whose retry failed, whatever the reason.
 
-    There is no Retry-After: the first try may have reached the API server.
+    There is no Retry-After, because the first attempt may have reached the API server.
     """
-    error = None if repeating.cancelled() else repeating.exception()
+    error = None if retrying.cancelled() else retrying.exception()
     if isinstance(error, UpstreamUnavailable):
         refuse(UpstreamUnavailable(error.message))
     elif isinstance(error, StatusError):
         refuse(error)
     elif error is not None:
-        # A bug of ours. It is logged by the owner of the task.
+        # A bug. The owner of the task logs it.
         refuse(InternalError("an internal error occurred"))

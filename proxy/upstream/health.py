@@ -1,10 +1,11 @@
-"""Does the API server answer us? Asked all the time: readiness must not wait for a request.
+"""Periodic probe of the API server, so that readiness does not depend on client requests.
 
-The question is the canary's. An answer means that the API server can be reached, accepts the
-reviewer's credential, and reviews access. One failure says little; one success says everything.
+The probe is the canary's SubjectAccessReview. A response means that the API server is reachable,
+accepts the reviewer's credential, and reviews access. One success is conclusive; one failure is
+not, so several failures are needed.
 
-This is the only probe of the API server's reviews. The breaker follows it, too, and can have it
-asked out of turn; the least time between two probes holds nevertheless.
+This is the only probe of the API server's reviews. The circuit breaker uses its results, and can
+request a probe early. The minimum interval between two probes applies nevertheless.
 """
 
 import asyncio
@@ -22,56 +23,59 @@ log = logging.getLogger(__name__)
 
 USER_PREFIX = "understudy-canary-"
 _PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_ALLOWED = "the API server allows a made-up user a made-up verb: its denials mean nothing"
+_ALLOWED = "the authorizer allows an unknown user an unknown verb, so its answers cannot be trusted"
 
 
 class CanaryCounter(Protocol):
-    """Learns the answer."""
+    """Counts canary results."""
 
     def canary_completed(self, *, allowed: bool) -> None:
-        """Tell whether what nobody may do is allowed."""
+        """Record whether the canary, which no user is granted, was allowed."""
         ...
 
 
 class AuthorizerCanary:
-    """Asks, and remembers the last answer; no answer changes nothing, but the first must come."""
+    """Reviews a canary that must be denied, and keeps the last result.
+
+    A failed review leaves the result unchanged. Until the first success the canary is unhealthy.
+    """
 
     def __init__(self, client: ApiClient, counter: CanaryCounter) -> None:
         self._client = client
         self._counter = counter
-        self._fault: str | None = "not asked yet"
+        self._error: str | None = "not reviewed yet"
         self._is_answered = True
 
     def health_error(self) -> str | None:
-        """Tell what is wrong with the API server's answers, for who asks whether we are ready."""
-        return self._fault
+        """Return what is wrong with access reviews, for the readiness check; else None."""
+        return self._error
 
     async def probe(self) -> bool:
-        """Ask once, about somebody who was never asked about before: no cache can answer.
+        """Send one review about a new random user, and return whether it was answered.
 
-        Tells whether there was an answer.
+        No cache can answer for a user that was never reviewed before.
         """
         try:
             review = await call(self._client, "POST", _PATH, _review())
             allowed = review["status"]["allowed"]
         except (ApiException, *CALL_ERRORS) as error:
             status = error.status if isinstance(error, ApiException) else None
-            if self._is_answered:  # once, not at every question of an outage
+            if self._is_answered:  # once per outage, not per probe
                 log.warning(
                     "authorizer canary not answered",
                     extra=fields(error=type(error).__name__, status=status),
                 )
             self._is_answered = False
-            if self._fault is not None and self._fault != _ALLOWED:
-                self._fault = f"access reviews are not answered (status {status})"
+            if self._error is not None and self._error != _ALLOWED:
+                self._error = f"access reviews are not answered (status {status})"
             return False
         self._is_answered = True
-        # Whatever is not a plain no is not one.
+        # Only an explicit false is a denial.
         is_denied = allowed is False
         self._counter.canary_completed(allowed=not is_denied)
-        if not is_denied and self._fault != _ALLOWED:
+        if not is_denied and self._error != _ALLOWED:
             log.error("authorizer canary was allowed", extra=fields(reason=_ALLOWED))
-        self._fault = None if is_denied else _ALLOWED
+        self._error = None if is_denied else _ALLOWED
         return True
 
 
@@ -93,64 +97,66 @@ def _review() -> dict[str, object]:
     }
 
 
-_EVERY_SECONDS = 2.0
-_UNSETTLED_SECONDS = 0.5
-_FAILURES = 2
-_FAULT = "the API server does not answer"
+_INTERVAL_SECONDS = 2.0
+_MIN_INTERVAL_SECONDS = 0.5
+_MAX_FAILURES = 2
+_UNREACHABLE = "the API server does not answer"
 
 
 class ReachabilityCounter(Protocol):
-    """Learns the answer."""
+    """Records reachability."""
 
     def set_upstream_reachable(self, *, reachable: bool) -> None:
-        """Tell whether the API server answers."""
+        """Record whether the API server answers."""
         ...
 
 
 class ProbeListener(Protocol):
-    """Learns the result of each probe."""
+    """Called with the result of each probe."""
 
     def __call__(self, *, answered: bool) -> None:
-        """Take a result."""
+        """Process a result."""
         ...
 
 
 class UpstreamHealth:
-    """Asks again and again, and knows whether there were answers lately."""
+    """Probes the API server periodically, and reports whether it is reachable."""
 
-    def __init__(self, ask: Callable[[], Awaitable[bool]], counter: ReachabilityCounter) -> None:
-        """`ask` tells whether there was an answer, in bounded time."""
-        self._ask = ask
+    def __init__(
+        self, send_probe: Callable[[], Awaitable[bool]], counter: ReachabilityCounter
+    ) -> None:
+        """`send_probe` returns whether the probe was answered, within a timeout."""
+        self._send_probe = send_probe
         self._counter = counter
-        self._failures = _FAILURES  # until somebody has answered, nobody does
-        self._is_wanted = asyncio.Event()
+        self._failures = _MAX_FAILURES  # unreachable until the first probe succeeds
+        self._probe_requested = asyncio.Event()
         self._listeners: list[ProbeListener] = []
 
     def health_error(self) -> str | None:
-        """Tell what is wrong, for who asks whether we are ready."""
-        return _FAULT if self._failures >= _FAILURES else None
+        """Return why the API server counts as unreachable, for the readiness check; else None."""
+        return _UNREACHABLE if self._failures >= _MAX_FAILURES else None
 
     def add_listener(self, listener: ProbeListener) -> None:
         """Call this with the result of every probe from now on."""
         self._listeners.append(listener)
 
     def request_probe(self) -> None:
-        """Ask soon, and not only when it is time again."""
-        self._is_wanted.set()
+        """Request a probe before the regular interval ends."""
+        self._probe_requested.set()
 
     async def run(self) -> None:
-        """Ask for as long as it runs; more often while something is wrong."""
+        """Probe until cancelled; more often while probes fail."""
         while True:
-            self._is_wanted.clear()
+            self._probe_requested.clear()
             await self.probe()
-            await asyncio.sleep(_UNSETTLED_SECONDS)
+            await asyncio.sleep(_MIN_INTERVAL_SECONDS)
             if not self._failures:
-                await self._wait(_EVERY_SECONDS - _UNSETTLED_SECONDS)
+                await self._wait(_INTERVAL_SECONDS - _MIN_INTERVAL_SECONDS)
 
     async def probe(self) -> None:
-        """Ask once."""
+        """Send one probe, and update the state."""
         was_reachable = self.health_error() is None
-        answered = await self._ask()
+        answered = await self._send_probe()
         self._failures = 0 if answered else self._failures + 1
         for listener in self._listeners:
             listener(answered=answered)
@@ -159,14 +165,14 @@ class UpstreamHealth:
             return
         self._counter.set_upstream_reachable(reachable=is_reachable)
         if is_reachable:
-            log.info("API server answers")
+            log.info("API server reached again")
         else:
-            log.warning("API server does not answer")
+            log.warning("API server not reached")
 
     async def _wait(self, seconds: float) -> None:
         """Wait until a probe is requested, but no longer than that."""
         try:
             async with asyncio.timeout(seconds):
-                await self._is_wanted.wait()
+                await self._probe_requested.wait()
         except TimeoutError:
             pass

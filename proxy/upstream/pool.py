@@ -1,7 +1,7 @@
-"""Connections to the API server: kept while idle, opened when none is, and never rationed.
+"""The pool of connections to the API server: idle ones are reused, others opened on demand.
 
-Every watch and every tunnel holds one, so a bound would make somebody wait without a word. What
-bounds them is the number of our clients' connections.
+The pool has no limit. Every watch and every tunnel holds a connection, so a limit would make
+requests wait without any error. The number of client connections bounds it.
 """
 
 import asyncio
@@ -16,26 +16,26 @@ from proxy.upstream.endpoints import Endpoint, EndpointSet
 from proxy.wire.http1.response_parser import ResponseHeadCache
 from proxy.wire.tcp import UNREACHABLE_SECONDS
 
-# The API server closes idle connections after 90 s; ours end well before, so that a request
-# seldom meets a connection that is just being closed.
+# The API server closes idle connections after 90 s. The pool closes them well before, so that a
+# request is seldom sent on a connection that is just being closed.
 IDLE_SECONDS = 45.0
 _RETRY_AFTER_SECONDS = 1
 
 
 class PoolCounter(Protocol):
-    """Learns what became of connecting."""
+    """Counts connection attempts."""
 
     def upstream_connected(self) -> None:
         """Count a connection that was opened."""
         ...
 
     def upstream_not_connected(self, reason: str) -> None:
-        """Count one that could not be: timeout, tls or refused."""
+        """Count a failed attempt; `reason` is timeout, tls or refused."""
         ...
 
 
 class ConnectionPool:
-    """Idle connections, newest first, so that a quiet time lets the others grow old."""
+    """Idle connections, reused newest first, so that the others expire when traffic is low."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ConnectionPool:
         counter: PoolCounter | None = None,
     ) -> None:
         self._endpoints = endpoints
-        # An endpoint that is not among them is of an earlier certificate of ours, or an earlier CA.
+        # An endpoint that is not among these has an earlier client certificate or an earlier CA.
         self._known = endpoints.known
         self._connect_timeout_seconds = connect_timeout_seconds
         self._clock = clock
@@ -60,23 +60,23 @@ class ConnectionPool:
 
     @property
     def idle(self) -> int:
-        """How many connections wait for a request."""
+        """Return the number of idle connections."""
         return len(self._idle)
 
     @property
     def busy(self) -> int:
-        """How many connections carry one, or are being opened."""
+        """Return the number of connections that carry a request or are being opened."""
         return len(self._all) - len(self._idle)
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether no connection is open."""
+        """Return whether no connection is open."""
         return not self._all
 
     def acquire_idle(self) -> UpstreamConnection | None:
-        """Return a connection that is ready for a request, if there is one.
+        """Return an idle connection that is ready for a request, or None.
 
-        One that presents an earlier certificate of ours, or trusts an earlier CA, is not.
+        One with an earlier client certificate or an earlier CA is closed instead.
         """
         while self._idle:
             connection = self._idle.pop()
@@ -88,18 +88,18 @@ class ConnectionPool:
         return None
 
     async def connect(self) -> UpstreamConnection:
-        """Open a new connection, to the first endpoint that lets us."""
-        # A task of its own, because a timeout needs one and the caller may not be in any.
+        """Open a new connection to the first reachable endpoint."""
+        # A separate task, because a timeout needs one and the caller may run outside any task.
         connecting = self._tasks.start(self._connect())
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            # Whoever wanted it has left, perhaps in the very moment it was ready.
-            connecting.add_done_callback(self._keep_unwanted)
+            # The caller was cancelled, perhaps exactly when the connection became ready.
+            connecting.add_done_callback(self._release_unused)
             raise
 
     def release(self, connection: UpstreamConnection) -> None:
-        """Keep an open connection that has nothing left to do, or close it if its time is over."""
+        """Keep a connection for reuse, or close it if it is outdated or the pool is retired."""
         if self._is_retired or connection.endpoint not in self._known.endpoints:
             connection.close()
             return
@@ -108,21 +108,24 @@ class ConnectionPool:
         self._idle.append(connection)
 
     def close_old(self) -> None:
-        """Close what has been idle for too long or is outdated; called now and then."""
+        """Close connections that were idle for too long or are outdated; called periodically."""
         oldest_allowed = self._clock() - IDLE_SECONDS
         self._close_idle(
-            lambda one: one.idle_since < oldest_allowed or one.endpoint not in self._known.endpoints
+            lambda connection: (
+                connection.idle_since < oldest_allowed
+                or connection.endpoint not in self._known.endpoints
+            )
         )
 
     def close_unreachable(self, *, after_seconds: float = UNREACHABLE_SECONDS) -> None:
-        """Break off what is under way with an API server that is gone; called now and then."""
+        """Abort connections to an API server that is unreachable; called periodically."""
         for connection in list(self._all):
             connection.cut_off_if_unreachable(after_seconds)
 
     def retire(self) -> None:
-        """Keep nothing for later: what is idle is closed, and what is busy with its exchange."""
+        """Close idle connections now, and each busy one when its exchange ends."""
         self._is_retired = True
-        self._close_idle(lambda _one: True)
+        self._close_idle(lambda _connection: True)
 
     def close(self) -> None:
         """Close every connection, busy ones too."""
@@ -135,8 +138,8 @@ class ConnectionPool:
         deadline = loop.time() + self._connect_timeout_seconds
         failure: Exception | None = None
         for position, endpoint in enumerate(candidates):
-            # An equal share of what is left, so that one that swallows connections leaves time
-            # for the others.
+            # An equal share of the remaining time, so that an endpoint that drops packets leaves
+            # time for the others.
             share = (deadline - loop.time()) / (len(candidates) - position)
             try:
                 async with asyncio.timeout(share):
@@ -149,14 +152,14 @@ class ConnectionPool:
                 if self._counter is not None:
                     self._counter.upstream_connected()
                 return connection
-        # Nothing of the request was sent to anybody, so the client may safely send it again.
+        # No byte of the request was sent, so the client may safely retry.
         raise UpstreamUnavailable(
             "the API server cannot be reached", retry_after_seconds=_RETRY_AFTER_SECONDS
         ) from failure
 
     async def _open(self, endpoint: Endpoint) -> UpstreamConnection:
         connection = UpstreamConnection(
-            endpoint, heads=self._heads, on_idle=self.release, on_lost=self._forget
+            endpoint, heads=self._heads, on_idle=self.release, on_lost=self._remove
         )
         is_ready = False
         try:
@@ -176,22 +179,22 @@ class ConnectionPool:
         if self._counter is not None:
             self._counter.upstream_not_connected(_reason(error))
         if len(self._endpoints.all) > 1:
-            # Who takes no new connections may be going away: what is idle there would be the
-            # next to fail, and there is somebody else to ask.
-            self._close_idle(lambda one: one.endpoint.address == endpoint.address)
+            # An endpoint that accepts no new connections may be shutting down. Its idle connections
+            # would fail next, and another endpoint is available.
+            self._close_idle(lambda connection: connection.endpoint.address == endpoint.address)
 
-    def _close_idle(self, is_over: Callable[[UpstreamConnection], bool]) -> None:
-        for connection in [one for one in self._idle if is_over(one)]:
+    def _close_idle(self, must_close: Callable[[UpstreamConnection], bool]) -> None:
+        for connection in list(filter(must_close, self._idle)):
             self._idle.remove(connection)
             connection.close()
 
-    def _keep_unwanted(self, connecting: asyncio.Task[UpstreamConnection]) -> None:
+    def _release_unused(self, connecting: asyncio.Task[UpstreamConnection]) -> None:
         if not connecting.cancelled() and connecting.exception() is None:
             connection = connecting.result()
             if connection.is_open:
                 self.release(connection)
 
-    def _forget(self, connection: UpstreamConnection) -> None:
+    def _remove(self, connection: UpstreamConnection) -> None:
         self._all.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)

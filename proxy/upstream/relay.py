@@ -1,7 +1,7 @@
-"""One exchange, relayed both ways as it comes; nothing is repeated, and nothing is held back.
+"""The relay of one exchange: request and response bytes are passed on as they arrive.
 
-Two things are, until we know whether they are about the client or about us: a 401, and a small
-403 that looks like the API server's own.
+Two responses are held until they are attributed to the client or to the proxy: a 401, and a small
+403 that looks like a denial of the API server itself.
 """
 
 from collections.abc import Callable
@@ -36,17 +36,17 @@ _UNAUTHORIZED, _FORBIDDEN = HTTPStatus.UNAUTHORIZED.value, HTTPStatus.FORBIDDEN.
 
 
 class RelayDependencies(NamedTuple):
-    """Whom a relay turns to."""
+    """The collaborators of a relay."""
 
     auth_errors: AuthErrorResolver
     retry: Callable[["Relay"], bool]
-    """Sends a request again if that is safe, and tells whether it does."""
+    """Retries a request if that is safe, and returns whether it does."""
     deadlines: DeadlineQueue | None
-    """What ends the wait for the head of the answer, if anything does."""
+    """The deadline for the response head; None for long-running requests."""
 
 
 class Relay:
-    """Carries one request up and its answer down."""
+    """Relays one request to the API server, and its response to the client."""
 
     __slots__ = (
         "_client_is_slow",
@@ -77,7 +77,7 @@ class Relay:
         self.audit_id = audit_id
         self.reject = refuse
         self.head = b""
-        # The version of our credential that is in the head.
+        # The version of the credential that is in the head.
         self.version = 0
         self._upstream: UpstreamConnection | None = None
         self._dependencies = dependencies
@@ -96,10 +96,10 @@ class Relay:
         upstream.send_head(self.head, self.audit_id, request=client.request, receiver=self)
         client.attach(self)
 
-    # --- from the client -------------------------------------------------------------------
+    # --- called by the client's side -------------------------------------------------------
 
     def request_data(self, payload: bytes) -> None:
-        """Send a piece of the body up."""
+        """Forward a part of the request body."""
         if self._upstream is not None:
             self._upstream.send_body(payload)
 
@@ -109,13 +109,16 @@ class Relay:
             self._upstream.end_body()
 
     def request_failed(self, error: StatusError) -> None:
-        """Cut the request off upstream: nobody may act on half a body."""
+        """Abort the request upstream, because no server may act on a truncated body."""
         self._held = None
         self._release(abandon=True)
         self.reject(error)
 
     def finish_early(self) -> bool:
-        """End an endless answer between two chunks: upstream is left, the client may come again."""
+        """End a streaming response between two chunks, so that the client can reconnect.
+
+        Returns whether it was ended. The upstream connection is aborted.
+        """
         if self._held is not None or self._upstream is None:
             return False
         if not self._upstream.is_between_chunks:
@@ -125,30 +128,30 @@ class Relay:
         return True
 
     def client_disconnected(self) -> None:
-        """Cancel upstream: nobody waits for the answer. A tunnel ends with what was sent."""
+        """Cancel the upstream request; a tunnel is closed after what was sent is flushed."""
         self._held = None
         if self._is_tunnel and self._upstream is not None:
             self._upstream.finish()
         self._release(abandon=not self._is_tunnel)
 
     def pause_response(self) -> None:
-        """The client reads too slowly."""
+        """Called when the client reads too slowly; pause the response."""
         self._client_is_slow = True
         if self._upstream is not None:
             self._upstream.pause_reading()
 
     def resume_response(self) -> None:
-        """The client has caught up."""
+        """Called when the client has caught up; resume the response."""
         self._client_is_slow = False
         held = self._held
         if self._upstream is not None and (held is None or held.denial_type is not None):
             self._upstream.resume_reading()
 
-    # --- from the API server ---------------------------------------------------------------
+    # --- called by the upstream connection -------------------------------------------------
 
     def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
-        """Send the head of the answer down, or switch protocols if that was asked for."""
-        self._stop_clock()
+        """Forward the response head, switch protocols if requested, or hold the response."""
+        self._stop_deadline()
         if head.status == SWITCHING_PROTOCOLS:
             self._switch_protocols(head, payload)
         elif head.status == _UNAUTHORIZED and self._upstream is not None:
@@ -160,7 +163,7 @@ class Relay:
             self._start(head, payload)
 
     def complete_response_received(self, head: SimpleResponseHead, payload: bytes) -> None:
-        """Send a whole answer down; the connection has already gone back to the pool."""
+        """Forward a complete response; the connection is already back in the pool."""
         self._upstream = None
         if self._deadlines is not None:
             self._deadlines.stop(self)
@@ -170,15 +173,15 @@ class Relay:
         self.client.send_raw_response(head.outcome, lines, payload)
 
     def takes_chunks(self, status: int) -> bool:
-        """Tell whether the client takes chunks in their frames."""
+        """Return whether the client accepts chunks with their framing."""
         return self.client.accepts_raw_chunks(status)
 
     def raw_response_started(
         self, head: SimpleResponseHead, payload: bytes, passed: RawChunkReader | None
     ) -> None:
-        """Send the head of an answer in chunks down; nobody has to be asked about it."""
-        self._stop_clock()
-        # It is not sent again any more, and a watch would keep it for as long as it lasts.
+        """Forward the head of a chunked response; its status needs no attribution."""
+        self._stop_deadline()
+        # No retry is possible any more, and a watch would retain the head for its lifetime.
         self.head = b""
         lines = append_response_headers(
             head.lines, audit_id=self.audit_id, warning=self.permit.warning
@@ -189,16 +192,16 @@ class Relay:
         headers = response_headers(
             head.headers, audit_id=self.audit_id, warning=self.permit.warning
         )
-        # It is not sent again any more, and a watch would keep it for as long as it lasts.
+        # No retry is possible any more, and a watch would retain the head for its lifetime.
         self.head = b""
         self.client.start_response(
             head.status, headers, head.framing, reason=head.reason, payload=payload
         )
 
     def _hold(self, head: ResponseHead, payload: bytes, upstream: UpstreamConnection) -> None:
-        """Keep a 401 back until we know whose it is.
+        """Hold a 401 until it is attributed to the client or to the proxy.
 
-        Nothing more is read meanwhile, so what is kept is what one read of the socket brought.
+        Reading is paused meanwhile, so at most the bytes of one socket read are held.
         """
         self._held = HeldResponse(head, [payload])
         upstream.pause_reading()
@@ -209,14 +212,14 @@ class Relay:
     def _resolve_held_401(self, status: CredentialStatus) -> None:
         held, self._held = self._held, None
         if held is None:
-            return  # The client has left, or the answer has broken off.
+            return  # The client has disconnected, or the response has failed.
         if status is CredentialStatus.ACCEPTED:
             self._send_held(held)
             return
         self._release(abandon=True)
         if status is CredentialStatus.REFUSED:
-            # Safe to repeat: a 401 says that the request was not carried out (RFC 9110, 15.5.2),
-            # and the API server has refused us before it looked at what is asked.
+            # Safe to retry: a 401 means that the request was not applied (RFC 9110, 15.5.2), and
+            # the API server rejects the proxy's credential before it evaluates the request.
             self.reject(
                 ProxyCredentialRejected(
                     "the API server does not accept the proxy's own credential",
@@ -224,15 +227,15 @@ class Relay:
                 )
             )
         else:
-            # In doubt the 401 is not told: if it is about us, the client would throw a good
-            # credential away, while a client that is told 503 comes again. But nothing invites it
-            # to, because the answer may as well be an application's, and we do not know it.
+            # In doubt the 401 is not forwarded. If it concerns the proxy, the client would discard
+            # a valid credential, while a client that receives 503 retries. There is no Retry-After,
+            # because the 401 may as well be an application's.
             self.reject(
-                ProxyCredentialRejected("the API server does not tell whose credential it refused")
+                ProxyCredentialRejected("cannot determine which credential the API server rejected")
             )
 
     def _send_held(self, held: HeldResponse) -> None:
-        """Send an answer down as it came: it is the client's to have."""
+        """Forward a held response unchanged, because it concerns the client."""
         self._start(held.head, held.body)
         if held.has_ended:
             self.client.end()
@@ -240,11 +243,11 @@ class Relay:
             self._upstream.resume_reading()
 
     def _switch_protocols(self, head: ResponseHead, payload: bytes) -> None:
-        """Open the tunnel only to the very protocol that the client asked for."""
+        """Open a tunnel, only for exactly the protocol that the client requested."""
         wanted, offered = self.client.request.upgrade, head.upgrade
         if wanted is None or offered is None or wanted.lower() != offered.lower():
             self._release(abandon=True)
-            self.reject(BadGateway("the API server switched to a protocol nobody asked for"))
+            self.reject(BadGateway("the API server switched to a protocol that was not requested"))
             return
         self._is_tunnel = True
         headers = response_headers(
@@ -258,7 +261,7 @@ class Relay:
             self.client.send(payload)
 
     def response_data(self, payload: bytes) -> None:
-        """Send a piece of the answer down at once."""
+        """Forward a part of the response body at once, unless the response is held."""
         held = self._held
         if held is None:
             self.client.send(payload)
@@ -267,7 +270,7 @@ class Relay:
             self._send_held(held)
 
     def response_ended(self) -> None:
-        """Finish the answer; the connection has already gone back to the pool."""
+        """Finish the response; the connection is already back in the pool."""
         self._release(abandon=False)
         held = self._held
         if held is None:
@@ -280,20 +283,20 @@ class Relay:
                 request.method, request.target, request.upgrade is not None, impersonated_user
             )
             self._dependencies.auth_errors.denials.resolve(
-                held.denial_type, held.body, denied, self._denial_judged
+                held.denial_type, held.body, denied, self._resolve_held_403
             )
 
-    def _denial_judged(self, error: StatusError | None) -> None:
+    def _resolve_held_403(self, error: StatusError | None) -> None:
         held, self._held = self._held, None
         if held is None:
-            return  # The client has left meanwhile.
+            return  # The client has disconnected meanwhile.
         if error is None:
             self._send_held(held)
         else:
             self.reject(error)
 
     def response_failed(self, *, nothing_came: bool) -> None:
-        """Let the client see that its answer broke off, or never came."""
+        """Abort the client's response, retry the request, or reject it with 502."""
         self._release(abandon=False)
         self._held = None
         if self.client.has_started:
@@ -303,25 +306,25 @@ class Relay:
             self.reject(BadGateway("the API server broke off the connection"))
 
     def pause_request(self) -> None:
-        """The API server reads too slowly."""
+        """Called when the API server reads too slowly; pause the client."""
         self.client.pause_request()
 
     def resume_request(self) -> None:
-        """The API server has caught up."""
+        """Called when the API server has caught up; resume the client."""
         self.client.resume_request()
 
     def deadline_passed(self) -> None:
-        """Give up waiting for the head of an answer."""
+        """Called when no response head arrived in time; reject the request with 504."""
         if self._upstream is not None and not self.client.has_started:
             self._release(abandon=True)
             self.reject(GatewayTimeout("the API server did not answer in time"))
 
     def _release(self, *, abandon: bool) -> None:
-        self._stop_clock()
+        self._stop_deadline()
         upstream, self._upstream = self._upstream, None
         if abandon and upstream is not None:
             upstream.abandon()
 
-    def _stop_clock(self) -> None:
+    def _stop_deadline(self) -> None:
         if self._deadlines is not None:
             self._deadlines.stop(self)

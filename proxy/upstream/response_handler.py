@@ -1,4 +1,4 @@
-"""Whoever an answer of the API server is for."""
+"""The interface through which a connection passes on an upstream response."""
 
 from typing import Protocol
 
@@ -8,45 +8,46 @@ from proxy.wire.http1.response_parser import SimpleResponseHead
 
 
 class ResponseHandler(Protocol):
-    """Takes the answer, and hears of the upstream's pace and end."""
+    """Receives the response of one exchange, and its flow control and end."""
 
     def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
-        """Take the final head, and what has already come of the body."""
+        """Called with the final head, and the part of the body received so far."""
         ...
 
     def takes_chunks(self, status: int) -> bool:
-        """Tell whether the body of such an answer may be told in the frames of its chunks."""
+        """Return whether the body of such a response may be passed on with its chunk framing."""
         ...
 
     def raw_response_started(
         self, head: SimpleResponseHead, payload: bytes, passed: RawChunkReader | None
     ) -> None:
-        """Take the head of an answer in chunks, and what has already come of the body.
+        """Called with the head of a chunked response, and the part of the body received so far.
 
-        That, and all of `response_data` after it, is in its frames if `passed` reads them.
+        If `passed` is set, this part and all later `response_data` keep their chunk framing, which
+        `passed` parses.
         """
         ...
 
     def complete_response_received(self, head: SimpleResponseHead, payload: bytes) -> None:
-        """Take a whole answer; nothing else comes."""
+        """Called with a complete response; no other call follows."""
         ...
 
     def response_data(self, payload: bytes) -> None:
-        """Take the next piece of the body."""
+        """Called with the next part of the body."""
         ...
 
     def response_ended(self) -> None:
-        """Hear that the answer is complete."""
+        """Called when the response is complete."""
         ...
 
     def response_failed(self, *, nothing_came: bool) -> None:
-        """Hear that the connection broke; `nothing_came` says not one byte of an answer did."""
+        """Called when the connection failed; `nothing_came`: before the first response byte."""
         ...
 
     def pause_request(self) -> None:
-        """Stop sending: the API server reads too slowly."""
+        """Stop sending the request body, because the API server reads too slowly."""
         ...
 
     def resume_request(self) -> None:
-        """Go on sending."""
+        """Continue sending the request body."""
         ...

@@ -1,4 +1,4 @@
-"""The API server side from its opening to its end: it may be replaced while requests are served."""
+"""The lifecycle of the API server side, which can be replaced while requests are served."""
 
 import asyncio
 import contextlib
@@ -48,10 +48,10 @@ _FORWARDER_ACCOUNT = "understudy-forwarder"
 
 @dataclass(frozen=True, slots=True)
 class UpstreamComponents:
-    """What the rest of the proxy needs of the API server side."""
+    """The components of the API server side that other packages use."""
 
     accounts: tuple[ProxyAccount, ...]
-    """The reviewer first and the forwarder last; one for both if they are one."""
+    """The reviewer first and the forwarder last; a single account if they are shared."""
     forwarder: Forwarder
     pool: ConnectionPool
     knowledge: IdentityMonitor
@@ -59,62 +59,64 @@ class UpstreamComponents:
 
     @property
     def reviewer(self) -> ProxyAccount:
-        """Return who asks questions."""
+        """Return the account that sends reviews."""
         return self.accounts[0]
 
     def credential_error(self) -> str | None:
-        """Tell what is wrong with our credentials, for who asks whether we are ready."""
-        faults = [
-            f"{account.role}: {fault}"
+        """Return what is wrong with the credentials, for the readiness check; else None."""
+        errors = [
+            f"{account.role}: {error}"
             for account in self.accounts
-            if (fault := account.refresher.health_error()) is not None
+            if (error := account.refresher.health_error()) is not None
         ]
-        return "; ".join(faults) or None
+        return "; ".join(errors) or None
 
 
 @asynccontextmanager
 async def build_upstream(
     settings: UpstreamSettings, *, clocks: Clocks, metrics: UpstreamMetrics, tasks: TaskSet
 ) -> AsyncIterator[UpstreamComponents]:
-    """Yield the API server side; OperatorError when our identity cannot be read.
+    """Yield the API server side; OperatorError if the proxy's credential cannot be loaded.
 
-    Its connections, and what runs as tasks, are the owner's to stop.
+    The caller has to close its connections and stop its tasks.
     """
     changed = asyncio.Event()
     dependencies = AccountDependencies(settings, clocks, metrics, changed.set, tasks)
     async with AsyncExitStack() as stack:
-        accounts, requests = await _accounts(dependencies, stack)
-        reviewer, ours = accounts[0], accounts[-1]
+        accounts, requests = await _open_accounts(dependencies, stack)
+        reviewer, forwarding_account = accounts[0], accounts[-1]
         pool = ConnectionPool(
-            ours.endpoints,
+            forwarding_account.endpoints,
             connect_timeout_seconds=settings.connect_timeout_seconds,
             clock=clocks.monotonic,
             tasks=tasks,
             counter=metrics,
         )
         metrics.watch_connections(pool)
-        rights = MissingPermissionChecker(
-            partial(has_permission, ours.client), clock=clocks.monotonic, tasks=tasks
+        missing_permissions = MissingPermissionChecker(
+            partial(has_permission, forwarding_account.client), clock=clocks.monotonic, tasks=tasks
         )
-        denials = ProxyDenialDetector(rights, counter=metrics, clock=clocks.monotonic)
+        denials = ProxyDenialDetector(missing_permissions, counter=metrics, clock=clocks.monotonic)
         prober = CredentialProber(
-            partial(probe, ours.client),
-            ours.credentials,
+            partial(probe, forwarding_account.client),
+            forwarding_account.credentials,
             denials=denials,
             clock=clocks.monotonic,
             tasks=tasks,
         )
         forwarder = Forwarder(
             pool,
-            ours.credentials,
+            forwarding_account.credentials,
             prober,
             response_timeout_seconds=settings.response_timeout_seconds,
             tasks=tasks,
         )
         knowledge = IdentityMonitor(
             [
-                (account, PermissionSelfCheck(account.role, account.client, duties, metrics))
-                for account, duties in zip(accounts, _duties(settings, requests), strict=True)
+                (account, PermissionSelfCheck(account.role, account.client, required, metrics))
+                for account, required in zip(
+                    accounts, _required_permissions(settings, requests), strict=True
+                )
             ],
             canary=AuthorizerCanary(reviewer.client, metrics),
             denials=denials,
@@ -126,106 +128,118 @@ async def build_upstream(
         yield UpstreamComponents(accounts, forwarder, pool, knowledge, reachability)
 
 
-async def _accounts(
+async def _open_accounts(
     dependencies: AccountDependencies, stack: AsyncExitStack
 ) -> tuple[tuple[ProxyAccount, ...], list[Permission]]:
-    """Return who we are, and which tokens the first of us may have to ask for."""
+    """Open the accounts, and return them with the token permissions that the reviewer needs."""
     settings, now = dependencies.settings, dependencies.clocks.now
-    written = KubeconfigSource(settings.kubeconfig, now)
-    apart = settings.reviewer.kubeconfig
+    main_source = KubeconfigSource(settings.kubeconfig, now)
+    reviewer_kubeconfig = settings.reviewer.kubeconfig
     if _is_shared(settings):
-        return (await stack.enter_async_context(open_account(SHARED, written, dependencies)),), []
-    source = written if apart is None else KubeconfigSource(apart, now)
+        return (
+            await stack.enter_async_context(open_account(SHARED, main_source, dependencies)),
+        ), []
+    source = (
+        main_source if reviewer_kubeconfig is None else KubeconfigSource(reviewer_kubeconfig, now)
+    )
     reviewer = await stack.enter_async_context(open_account(REVIEWER, source, dependencies))
-    forwarding: CredentialSource = written
+    forwarder_source: CredentialSource = main_source
     requests = []
     account = settings.forwarder.service_account
-    if account is None and apart is None:
-        account = await _pods_forwarder()
+    if account is None and reviewer_kubeconfig is None:
+        account = await _default_forwarder_account()
     if account is not None:
-        forwarding = TokenRequestSource(
-            written, account, reviewer.client, clocks=dependencies.clocks
+        forwarder_source = TokenRequestSource(
+            main_source, account, reviewer.client, clocks=dependencies.clocks
         )
         requests = [token_request_permission(*account)]
-    forwarder = await stack.enter_async_context(open_account(FORWARDER, forwarding, dependencies))
+    forwarder = await stack.enter_async_context(
+        open_account(FORWARDER, forwarder_source, dependencies)
+    )
     return (reviewer, forwarder), requests
 
 
 def _is_shared(settings: UpstreamSettings) -> bool:
     if settings.forwarder.same_as_reviewer:
         return True
-    is_apart = settings.forwarder.service_account or settings.reviewer.kubeconfig
-    return settings.kubeconfig is not None and is_apart is None
+    separate_identity = settings.forwarder.service_account or settings.reviewer.kubeconfig
+    return settings.kubeconfig is not None and separate_identity is None
 
 
-async def _pods_forwarder() -> tuple[str, str]:
-    """Return the account that our manifests put beside the pod's own."""
+async def _default_forwarder_account() -> tuple[str, str]:
+    """Return the forwarder account that the manifests create in the pod's namespace."""
     try:
         return await asyncio.to_thread(pod_namespace), _FORWARDER_ACCOUNT
     except (OSError, ValueError) as error:
-        raise CredentialsError(f"cannot tell the pod's namespace: {error}") from error
+        raise CredentialsError(f"cannot read the pod's namespace: {error}") from error
 
 
-def _duties(
+def _required_permissions(
     settings: UpstreamSettings, requests: list[Permission]
 ) -> tuple[RequiredPermissions, ...]:
-    """Return what each of us has to be able to do, in their order."""
+    """Return the required permissions of each account, in the order of the accounts."""
     extras = NAMING_ORIGINAL_USERS if settings.original_user_extra else ()
     if _is_shared(settings):
         return (shared_permissions(*extras),)
     return reviewer_permissions(*requests), forwarder_permissions(*extras)
 
 
-_LEARNING_SECONDS = 10.0
+_VERIFY_SECONDS = 10.0
 
 
 class UpstreamSession:
-    """One API server side, and everything that runs for it."""
+    """An open API server side, and the background tasks that run for it."""
 
     def __init__(self, side: UpstreamComponents, stack: AsyncExitStack, tasks: TaskSet) -> None:
         self.side = side
         self._stack = stack
         self._tasks = tasks
-        self._keeping: list[asyncio.Task[None]] = []
+        self._background: list[asyncio.Task[None]] = []
         self.is_dismissed = False
 
     def start(self, when_known: Callable[[], None]) -> None:
-        """Learn who we are, and keep our credentials fresh; `when_known` hears of every lesson."""
-        self._keeping = [
+        """Start identity checks and credential refresh; `when_known` is called on each change."""
+        self._background = [
             self._tasks.start(self.side.knowledge.run(when_known)),
             self._tasks.start(self.side.reachability.run()),
         ]
-        self._keeping += [self._tasks.start(one.refresher.run()) for one in self.side.accounts]
+        self._background += [
+            self._tasks.start(account.refresher.run()) for account in self.side.accounts
+        ]
 
     async def wait_for_identity(self, seconds: float) -> None:
-        """Wait until the API server has told who we are, or that it does not."""
+        """Wait until the proxy's user names are resolved, or the first attempt has failed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.side.knowledge.first_attempt_done.wait(), seconds)
 
     async def verify(self) -> None:
-        """Return when the API server knows us by our credentials; CredentialsError if it does not.
+        """Return when the API server has accepted the credentials; CredentialsError otherwise.
 
-        For a side that is to replace one that works: nobody is to be refused meanwhile.
+        Used before this session replaces a working one, so that no request is rejected meanwhile.
         """
-        await self.wait_for_identity(_LEARNING_SECONDS)
+        await self.wait_for_identity(_VERIFY_SECONDS)
         if not self.side.knowledge.usernames:
-            servers = ", ".join(one.address for one in self.side.accounts[-1].endpoints.all)
-            raise CredentialsError(f"upstream: the API server at {servers} does not know us")
+            servers = ", ".join(
+                endpoint.address for endpoint in self.side.accounts[-1].endpoints.all
+            )
+            raise CredentialsError(
+                f"upstream: authentication to the API server at {servers} failed"
+            )
 
     def retire(self) -> None:
-        """Serve only whom we serve already: keep nothing, learn nothing, renew nothing."""
+        """Finish exchanges in flight only: keep no idle connection, stop all background tasks."""
         self.side.pool.retire()
-        for task in self._keeping:
+        for task in self._background:
             task.cancel()
 
     async def close_idle(self) -> None:
-        """End all but the exchanges that are under way: nobody will ask anything any more."""
+        """Stop everything except exchanges in flight; no review is sent any more."""
         self.is_dismissed = True
         await self._tasks.stop()
         await self._stack.aclose()
 
     async def close(self) -> None:
-        """End everything."""
+        """Stop everything, including exchanges in flight."""
         self.side.pool.close()
         await self.close_idle()
 
@@ -233,7 +247,7 @@ class UpstreamSession:
 async def open_session(
     settings: UpstreamSettings, *, clocks: Clocks, metrics: UpstreamMetrics, on_failure: Failure
 ) -> UpstreamSession:
-    """Open the API server side; OperatorError when our identity cannot be read."""
+    """Open the API server side; OperatorError if the proxy's credential cannot be loaded."""
     tasks = TaskSet(on_failure)
     async with AsyncExitStack() as stack:
         side = await stack.enter_async_context(

@@ -1,7 +1,7 @@
-"""What the rooms on both sides of a request agree on: one exchange with a client.
+"""Interfaces of one client exchange: a request and its response.
 
-The serving room makes exchanges, the pipeline decides them, the upstream room answers them; none
-of them needs to know another.
+`serving` creates exchanges, `pipeline` authorizes them and `upstream` responds to them. None of
+these packages depends on another one's classes.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +17,11 @@ from proxy.wire.http1.raw_chunks import RawChunkReader
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Where a connection comes from, and the certificates that were shown in its handshake.
+    """Source address of a connection, and the certificates presented in its handshake.
 
-    The peer's own certificate is the first, and it holds its key; nobody has verified any. What is
-    found out about them may be left in `memory`, which ends with the connection.
+    The peer's own certificate comes first, and the peer holds its private key. None of them is
+    verified. Verification results may be stored in `verification_cache`, which ends with the
+    connection.
     """
 
     address: str
@@ -31,7 +32,7 @@ class Peer:
 
 
 class ExchangeOutcome(NamedTuple):
-    """How an exchange ended: the status sent (0 for none), body bytes, and whether all of it."""
+    """How an exchange ended: status sent (0 for none), body bytes, and whether it is complete."""
 
     status: int
     body_bytes: int
@@ -39,127 +40,127 @@ class ExchangeOutcome(NamedTuple):
 
 
 class RequestBodyHandler(Protocol):
-    """Takes the request's body, and hears of the client's pace and end."""
+    """Receives the request body, and events about the client's reading speed and disconnect."""
 
     def request_data(self, payload: bytes) -> None:
-        """Take the next piece of the body."""
+        """Receive the next part of the body."""
         ...
 
     def request_ended(self) -> None:
-        """Hear that the body is complete; not told of a request without one."""
+        """Called when the body is complete; not called for a request without a body."""
         ...
 
     def request_failed(self, error: StatusError) -> None:
-        """Hear why the request cannot go on: nobody may act on what came of it."""
+        """Called when the request cannot continue; the part received must not be acted on."""
         ...
 
     def finish_early(self) -> bool:
-        """End the answer here, well, if no chunk of it is half-sent; tell whether it was done."""
+        """End the response properly unless a chunk is partly sent; return whether it was ended."""
         ...
 
     def client_disconnected(self) -> None:
-        """Hear that the client has left; nothing can be answered any more."""
+        """Called when the client has disconnected; no response can be sent any more."""
         ...
 
     def pause_response(self) -> None:
-        """Stop sending: the client reads too slowly."""
+        """Stop sending because the client reads too slowly."""
         ...
 
     def resume_response(self) -> None:
-        """Go on sending."""
+        """Continue sending."""
         ...
 
 
 class ExchangeObserver(Protocol):
-    """Hears what passes, on its way to an audit event; it changes nothing and delays nothing."""
+    """Captures an exchange for its audit event; it neither changes nor delays anything."""
 
     def tee(self, receiver: RequestBodyHandler) -> RequestBodyHandler:
-        """Return who takes the request's body: the receiver, or one that hears it as well."""
+        """Return the handler of the request body: the receiver, or a wrapper that captures it."""
         ...
 
     def wants_response(self, status: int) -> bool:
-        """Tell whether `answer_started` has to be told of an answer that comes as a whole."""
+        """Return whether `response_started` must be called for a response sent as a whole."""
         ...
 
     def captures_body(self, status: int) -> bool:
-        """Tell whether anything of the body of such an answer is to be heard."""
+        """Return whether any part of the body of a response with this status is captured."""
         ...
 
     def response_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
-        """Hear of the head and what came with it; tell whether the rest is to be heard, too."""
+        """Capture the head and first payload; return whether the rest is captured as well."""
         ...
 
     def response_data(self, payload: bytes) -> None:
-        """Hear the next piece of the answer."""
+        """Capture the next part of the response body."""
         ...
 
 
 class ClientExchange(Protocol):
-    """One request of a client, waiting for its answer."""
+    """One request of a client that awaits its response."""
 
     @property
     def request(self) -> RequestHead:
-        """The request as it came."""
+        """The request as it was received."""
         ...
 
     @property
     def peer(self) -> Peer:
-        """Where it came from."""
+        """The peer that sent it."""
         ...
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the client is still there and waits for (more of) its answer."""
+        """Return whether the client is connected and awaits its response, or the rest of it."""
         ...
 
     @property
     def has_started(self) -> bool:
-        """Tell whether the head of an answer was sent: no other answer can follow."""
+        """Return whether a response head was sent; no other response can follow."""
         ...
 
     @property
     def error(self) -> StatusError | None:
-        """Why the request goes no further, if its connection has decided so while it waited."""
+        """The error, if the connection rejected the request while it was pending."""
         ...
 
     def mark_authenticated(self, *, is_anonymous: bool) -> None:
-        """Learn that the caller is known, if only as anonymous."""
+        """Record that the caller is authenticated, possibly as anonymous."""
         ...
 
     def mark_long_running(self) -> None:
-        """Learn that the request may last, and that its client may be slow to read."""
+        """Record that the request is long-running, so its client may read slowly."""
         ...
 
     def mark_stream(self) -> None:
-        """Learn that the answer has no end of its own: whoever must may end it for it."""
+        """Record that the response is a stream without an end of its own; a drain may end it."""
         ...
 
     def on_disconnect(self, callback: Callable[[], object]) -> None:
-        """Call back if the client leaves before a receiver is attached."""
+        """Register a callback for a client that disconnects before a receiver is attached."""
         ...
 
     def on_complete(self, callback: Callable[[ExchangeOutcome], None]) -> None:
-        """Call back once, when the exchange is over, however it ended; each that has asked."""
+        """Register a callback that runs once when the exchange ends, however it ends."""
         ...
 
     def observe(self, observer: ExchangeObserver | None) -> None:
-        """Let somebody hear what passes."""
+        """Set the observer that captures the exchange."""
         ...
 
     def attach(self, receiver: RequestBodyHandler) -> None:
-        """Let the receiver have the request's body, from its first byte."""
+        """Deliver the request body to the receiver, from its first byte."""
         ...
 
     def send_continue(self) -> None:
-        """Tell a client that waits for it to send its body."""
+        """Send 100 Continue to a client that waits for it."""
         ...
 
     def pause_request(self) -> None:
-        """Stop the client's body."""
+        """Stop reading the request body."""
         ...
 
     def resume_request(self) -> None:
-        """Let the client's body flow again."""
+        """Continue reading the request body."""
         ...
 
     def start_response(
@@ -171,11 +172,11 @@ class ClientExchange(Protocol):
         reason: bytes = b"",
         payload: bytes = b"",
     ) -> None:
-        """Send the head of the answer, and the first piece of its body with it."""
+        """Send the response head together with the first part of the body."""
         ...
 
     def accepts_raw_chunks(self, status: int) -> bool:
-        """Tell whether the body of such an answer may be sent in the frames it came in."""
+        """Return whether the body of such a response may be sent in its original chunk framing."""
         ...
 
     def start_raw_response(
@@ -187,32 +188,32 @@ class ClientExchange(Protocol):
         *,
         passed: RawChunkReader | None = None,
     ) -> None:
-        """Do the same; `lines` are all of the head, but for those of this hop.
+        """Send a response head of raw `lines`: the whole head without hop-by-hop lines.
 
-        If the body is `passed` on in its chunks, then it is sent as it is, and counted there.
+        If `passed` is given, the body is sent in its original chunks, which `passed` counts.
         """
         ...
 
     def switch_protocols(self, headers: list[Header]) -> None:
-        """Answer 101: from here on both directions are opaque bytes, until either side ends."""
+        """Respond 101; from then on both directions are opaque bytes until either side ends."""
         ...
 
     def send(self, payload: bytes) -> None:
-        """Send a piece of the answer's body at once."""
+        """Send a part of the response body immediately."""
         ...
 
     def end(self) -> None:
-        """Finish the answer."""
+        """Finish the response."""
         ...
 
     def send_raw_response(self, outcome: ExchangeOutcome, lines: bytes, payload: bytes) -> None:
-        """Send a whole answer; `lines` are all of its head, but for those of this hop."""
+        """Send a complete response; `lines` are its head without hop-by-hop lines."""
         ...
 
     def send_response(self, status: int, headers: list[Header], body: bytes) -> None:
-        """Send a whole answer of ours."""
+        """Send a complete response that the proxy generated."""
         ...
 
     def abort(self) -> None:
-        """Break off so that the client sees it."""
+        """Abort the response so that the client can detect it."""
         ...

@@ -1,6 +1,6 @@
-"""TLS over memory: ciphertext in, plaintext out, and the reverse. No sockets.
+"""Client-side TLS sessions over memory buffers: ciphertext in, plaintext out. No sockets.
 
-`ssl.MemoryBIO` measured faster than the event loop's own TLS, and it lets one connection object
+`ssl.MemoryBIO` measured faster than the event loop's own TLS. It also lets one connection object
 own its bytes from the socket to the head parser.
 """
 
@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 def client_context(
     ca_file: str | None, certificate_file: str | None, key_file: str | None
 ) -> ssl.SSLContext:
-    """Return a context that trusts these CAs, or the system's, and shows a certificate if any.
+    """Return a context that trusts these CAs, or the system's, with an optional certificate.
 
-    Blocks on files. Raises OSError, of which ssl.SSLError is one, for what cannot be used.
+    Blocks on file I/O. Raises OSError (ssl.SSLError is a subclass) for files that cannot be used.
     """
     context = ssl.create_default_context(cafile=ca_file)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Python 3.13 asks for extensions that the CAs of several managed clusters do not carry.
+    # Python 3.13 requires extensions that the CAs of several managed clusters do not have.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["http/1.1"])
     if certificate_file:
@@ -27,36 +27,36 @@ def client_context(
     return context
 
 
-# The most plaintext one record carries, so the most that one read can return.
+# Maximum plaintext of one record, and so the maximum that one read can return.
 _RECORD_BYTES = 16 * 1024
-_of_thread = threading.local()
+_thread_local = threading.local()
 
 
 def _shared_buffers() -> tuple[ssl.MemoryBIO, ssl.MemoryBIO]:
-    """Return the way in and the way out of every session of this thread.
+    """Return the input and output buffer that all sessions of this thread share.
 
-    OpenSSL keeps half a record to itself and writes whole ones, so a buffer holds something only
-    while somebody reads or writes. Of its own each session would keep as much as the largest
-    amount that ever passed through it, and idle connections are many.
+    OpenSSL stores partial records internally and writes whole ones. A buffer therefore holds data
+    only during a read or a write. Buffers per session would each keep the largest size they ever
+    reached, and there are many idle connections.
     """
-    buffers: tuple[ssl.MemoryBIO, ssl.MemoryBIO] | None = getattr(_of_thread, "buffers", None)
+    buffers: tuple[ssl.MemoryBIO, ssl.MemoryBIO] | None = getattr(_thread_local, "buffers", None)
     if buffers is None:
-        buffers = _of_thread.buffers = ssl.MemoryBIO(), ssl.MemoryBIO()
+        buffers = _thread_local.buffers = ssl.MemoryBIO(), ssl.MemoryBIO()
     return buffers
 
 
 class ClientTLS:
-    """One TLS session, for use in one thread. Ciphertext to send piles up until it is fetched.
+    """One TLS session, for use in one thread. Output ciphertext accumulates until it is read.
 
-    Whatever happens in a method, at its end both buffers are empty: what it leaves in them, a
-    fault or not, would be taken for the next session's.
+    Both buffers are empty when a method returns or raises. Bytes left in them would be taken for
+    bytes of the next session.
     """
 
     __slots__ = (
-        "_due",
         "_incoming",
         "_object",
         "_outgoing",
+        "_pending_output",
         "_read",
         "_received",
         "_write",
@@ -65,7 +65,7 @@ class ClientTLS:
     )
 
     STEP_BYTES: ClassVar[int] = 128 * 1024
-    """How much is best taken at once."""
+    """The preferred maximum of ciphertext per call."""
 
     def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
         self._incoming, self._outgoing = _shared_buffers()
@@ -75,20 +75,20 @@ class ClientTLS:
             server_side=server_hostname is None,
             server_hostname=server_hostname,
         )
-        # What is below an SSLObject, whose methods do nothing but call it.
+        # The object below an SSLObject, whose methods only delegate to it.
         self._object: Any = wrapped._sslobj  # type: ignore[attr-defined]  # noqa: SLF001
         self._read = self._object.read
         self._write = self._object.write
         self._received = b""
-        self._due = b""
+        self._pending_output = b""
         self.is_ready = False
         self.peer_closed = False
 
     def handshake(self) -> bool:
-        """Go on with the handshake and tell whether it is done; a failure raises ssl.SSLError."""
+        """Continue the handshake and return whether it is complete; raises ssl.SSLError."""
         if self.is_ready:
             return True
-        self._give_received()
+        self._feed_received()
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -99,11 +99,11 @@ class ClientTLS:
         return True
 
     def receive(self, ciphertext: bytes | memoryview) -> None:
-        """Take bytes from the socket."""
+        """Accept bytes from the socket."""
         self._received += ciphertext
 
     def decrypt(self, ciphertext: bytes | memoryview) -> bytes:
-        """Take bytes from the socket and return all plaintext there is."""
+        """Accept bytes from the socket and return all available plaintext."""
         if self._received:
             self.receive(ciphertext)
             return self.read()
@@ -111,11 +111,11 @@ class ClientTLS:
         try:
             piece: bytes = self._read(_RECORD_BYTES)
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
-            return self.read()  # which tells one from the other
+            return self.read()  # distinguishes the two cases
         except Exception:
             self._empty_buffers()
             raise
-        # One record, no more of the next, and nothing to say to it: nearly always.
+        # Nearly always: one record, nothing of the next one, and no output due.
         if (
             piece
             and len(piece) < _RECORD_BYTES
@@ -126,18 +126,17 @@ class ClientTLS:
         return self.read(piece)
 
     def read(self, first: bytes = b"") -> bytes:
-        """Return all plaintext there is, after the first; knows then if the peer has left."""
+        """Return `first` and all available plaintext; sets `peer_closed` on close_notify."""
         pieces = [first]
         if self._received:
-            self._give_received()
+            self._feed_received()
         incoming, read = self._incoming, self._read
         try:
             while piece := read(_RECORD_BYTES):
                 pieces.append(piece)
-                # Asking when nothing is left to decrypt would raise, and that costs more than
-                # looking. OpenSSL takes record by record from the BIO, so what it has not seen is
-                # still there; a read that returned less than a full record has emptied the one it
-                # was reading.
+                # Reading when nothing is left to decrypt would raise, which costs more than this
+                # check. OpenSSL reads record by record from the BIO, so unread records are still
+                # there. A read that returned less than a full record has emptied that record.
                 if len(piece) < _RECORD_BYTES and not incoming.pending:
                     break
             else:
@@ -151,35 +150,35 @@ class ClientTLS:
         return b"".join(pieces)
 
     def write(self, plaintext: bytes) -> bytes:
-        """Return plaintext as ciphertext, together with whatever else is due."""
+        """Encrypt plaintext and return it with all other pending output."""
         try:
             if plaintext:
                 self._write(plaintext)
         finally:
-            # As `take_output` does; this is asked for every request.
-            output, self._due = self._due + self._outgoing.read(), b""
+            # Same as `read_output`, inlined because this runs for every request.
+            output, self._pending_output = self._pending_output + self._outgoing.read(), b""
         return output
 
     def read_output(self) -> bytes:
-        """Return ciphertext that is due: handshake messages, alerts, tickets."""
-        output, self._due = self._due + self._outgoing.read(), b""
+        """Return pending output: handshake messages, alerts, tickets."""
+        output, self._pending_output = self._pending_output + self._outgoing.read(), b""
         return output
 
     def close(self) -> bytes:
-        """Say goodbye; returns the ciphertext of the close alert."""
-        # The peer need not answer our goodbye; we never wait for its own.
+        """Close the write side; return the ciphertext of the close_notify alert."""
+        # The peer need not respond with its own close_notify; the proxy never waits for it.
         with contextlib.suppress(ssl.SSLError):
             self._object.shutdown()
         return self.read_output()
 
-    def _give_received(self) -> None:
-        """Let the session have what it has not seen yet."""
+    def _feed_received(self) -> None:
+        """Move received ciphertext into the session's input buffer."""
         self._incoming.write(self._received)
         self._received = b""
 
     def _empty_buffers(self) -> None:
-        """Keep for ourselves what is left: what is due, and what was not read."""
+        """Move the rest of both buffers, pending output and unread input, into this session."""
         if self._outgoing.pending:
-            self._due += self._outgoing.read()
+            self._pending_output += self._outgoing.read()
         if self._incoming.pending:
             self._received = self._incoming.read()

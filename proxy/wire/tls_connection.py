@@ -1,6 +1,6 @@
-"""One TCP connection that speaks TLS, on either side: what both ends of the proxy share.
+"""A TCP connection with TLS, shared by the client side and the API server side.
 
-Whoever builds on it sees plaintext, hears how the stream ended, and chooses how to end it.
+Subclasses receive plaintext, are notified how the stream ended, and choose how to close it.
 """
 
 import asyncio
@@ -11,24 +11,24 @@ from proxy.wire.tls_client import ClientTLS
 from proxy.wire.tls_server import ServerTLS
 from proxy.wire.write_batcher import current_batcher
 
-# So much that a large answer leaves in a few writes, and no more than is read at once: a client
-# that takes none of it, who may be one of many, has us hold as much.
-_MOST_UNSENT_BYTES = 256 * 1024
+# Large enough that a large response is sent in a few writes, and at most what one read returns.
+# A client that reads nothing makes the proxy hold this much, and there may be many such clients.
+_MAX_UNSENT_BYTES = 256 * 1024
 
 
 class TLSConnection:
-    """TLS below, plaintext above. Subclasses fill in what they want to hear of.
+    """TLS below, plaintext above. Subclasses override the event methods they need.
 
-    It has the methods of an `asyncio.Protocol` and goes by that name (`as_protocol`), but
-    does not inherit from it: a class that can be compiled inherits from nothing that is not.
+    It has the methods of an `asyncio.Protocol` (see `as_protocol`) but does not inherit from it. A
+    class that can be compiled inherits only from compiled classes.
     """
 
     __slots__ = (
         "_batcher",
         "_is_closing",
         "_is_reading",
-        "_more_bytes",
         "_more_unsent",
+        "_more_unsent_bytes",
         "_tls",
         "_transport",
         "_unsent",
@@ -39,56 +39,56 @@ class TLSConnection:
         self._transport: asyncio.Transport | None = None
         self._is_reading = True
         self._batcher = current_batcher()
-        # Ciphertext that leaves at the end of this turn of the event loop: nearly always one piece,
-        # of a large answer some more.
+        # Ciphertext to send at the end of this event-loop iteration: nearly always one piece, and
+        # more for a large response.
         self._unsent: bytes | memoryview = b""
         self._more_unsent: list[bytes | memoryview] | None = None
-        self._more_bytes = 0
-        # Set with our goodbye: from then on nothing is written and nothing that comes counts.
+        self._more_unsent_bytes = 0
+        # Set when this side closes. From then on nothing is written and input is ignored.
         self._is_closing = False
 
     def as_protocol(self) -> asyncio.Protocol:
-        """Return this connection as what the event loop takes it for."""
+        """Return this connection typed as the protocol that the event loop expects."""
         return cast("asyncio.Protocol", self)
 
-    # --- for subclasses to fill in ---------------------------------------------------------
+    # --- events for subclasses ------------------------------------------------------------
 
     def handshake_completed(self) -> None:
-        """Hear that the handshake is done."""
+        """Called when the handshake is complete."""
 
     def plaintext_received(self, data: bytes) -> None:
-        """Take what the peer sent."""
+        """Called with decrypted data from the peer."""
 
     def close_notify_received(self) -> None:
-        """Hear that the peer has ended its stream, and said so."""
+        """Called when the peer has closed its stream with close_notify."""
 
     def connection_truncated(self, error: Exception) -> None:
-        """Hear that the stream broke: a TLS fault, or an end without a goodbye."""
+        """Called when the stream broke: a TLS error, or an end without close_notify."""
 
-    # --- the event loop's side -------------------------------------------------------------
+    # --- asyncio protocol methods ---------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the handshake."""
-        self._transport = cast("asyncio.Transport", transport)  # we are only used with TCP
+        self._transport = cast("asyncio.Transport", transport)  # this class is only used with TCP
         self._do_handshake()
 
     def data_received(self, data: bytes | memoryview) -> None:
-        """Take ciphertext; hand on whatever plaintext it makes."""
+        """Decrypt received ciphertext and deliver the plaintext."""
         if self._is_closing:
             return
         tls = self._tls
         if len(data) > tls.STEP_BYTES:
-            self._take_in_steps(data, tls.STEP_BYTES)
+            self._receive_in_steps(data, tls.STEP_BYTES)
             return
         try:
-            plaintext = tls.decrypt(data) if tls.is_ready else self._first_words(data)
+            plaintext = tls.decrypt(data) if tls.is_ready else self._receive_handshake(data)
         except ssl.SSLError as error:
-            # What is due is the alert that tells the peer what we did not like.
+            # The pending output is the alert that reports the error to the peer.
             self._write_ciphertext(tls.read_output())
             self.connection_truncated(error)
             return
         if plaintext:
-            # What else may be due, our part of a change of keys, is due before we write again.
+            # Other pending output, the response to a key update, is due only before the next write.
             self.plaintext_received(plaintext)
         else:
             self._write_ciphertext(tls.read_output())
@@ -96,26 +96,26 @@ class TLSConnection:
             self.close_notify_received()
 
     def eof_received(self) -> bool:
-        """The end of TCP without the end of TLS: what is not delimited otherwise was cut."""
-        self.connection_truncated(ConnectionError("the connection ended without a goodbye"))
+        """Report a truncated stream: TCP ended without close_notify."""
+        self.connection_truncated(ConnectionError("the connection ended without close_notify"))
         return False
 
-    # --- for whoever builds on it ----------------------------------------------------------
+    # --- operations for subclasses --------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
-        """Tell whether anything can be sent."""
+        """Return whether data can be sent."""
         transport = self._transport
         return transport is not None and not self._is_closing and not transport.is_closing()
 
     @property
     def is_sending(self) -> bool:
-        """Tell whether the peer has yet to take something of what was written."""
+        """Return whether written data is still unsent."""
         transport = self._transport
         return transport is not None and bool(self._unsent or transport.get_write_buffer_size())
 
     def write(self, plaintext: bytes) -> None:
-        """Send plaintext, if anything can be sent, with others of this turn if there are any."""
+        """Send plaintext if the connection is open, batched with other writes of this iteration."""
         transport = self._transport
         if transport is None or self._is_closing or transport.is_closing():
             return
@@ -129,18 +129,18 @@ class TLSConnection:
             batcher.add(self)
 
     def send_unsent(self) -> None:
-        """Give the event loop what was written before."""
+        """Pass the unsent ciphertext to the event loop."""
         unsent, more, transport = self._unsent, self._more_unsent, self._transport
         self._unsent = b""
         if more is not None:
-            self._more_unsent, self._more_bytes = None, 0
+            self._more_unsent, self._more_unsent_bytes = None, 0
             if transport is not None:
                 transport.writelines((unsent, *more))
         elif unsent and transport is not None:
             transport.write(unsent)
 
     def _set_reading(self, *, reads: bool) -> None:
-        """Take bytes from the socket, or let them pile up at the peer."""
+        """Resume or pause reading from the socket; while paused, data stays with the peer."""
         if self._is_reading == reads:
             return
         transport = self._transport
@@ -152,48 +152,48 @@ class TLSConnection:
         else:
             transport.pause_reading()
 
-    def _close(self, *, says_goodbye: bool) -> None:
-        """Close once what was written is sent; without a goodbye the peer sees a cut stream."""
+    def _close(self, *, sends_close_notify: bool) -> None:
+        """Close after sending written data; without close_notify the stream is truncated."""
         if self._transport is not None and not self._transport.is_closing():
-            self._end_writing(says_goodbye=says_goodbye)
+            self._end_writing(sends_close_notify=sends_close_notify)
             self._transport.close()
 
-    def _close_our_side(self) -> None:
-        """Say goodbye and send no more, but go on reading (and forgetting) what still comes.
+    def _close_write_side(self) -> None:
+        """Send close_notify and no more data, but continue to read and discard input.
 
-        Closing outright while bytes of the peer are unread resets the connection, and a reset
-        can make the peer lose what it was sent before.
+        Closing the socket while bytes of the peer are unread resets the connection. A reset can
+        make the peer lose data that was sent to it before.
         """
         if self.is_open and self._transport is not None:
-            self._end_writing(says_goodbye=True)
+            self._end_writing(sends_close_notify=True)
             self._transport.write_eof()
             self._set_reading(reads=True)
 
     def _abort(self) -> None:
-        """Close at once; what was written and not yet sent is dropped."""
+        """Close immediately; unsent data is dropped."""
         self._is_closing = True
-        self._unsent, self._more_unsent, self._more_bytes = b"", None, 0
+        self._unsent, self._more_unsent, self._more_unsent_bytes = b"", None, 0
         if self._transport is not None:
             self._transport.abort()
 
-    # --- inside ----------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------
 
     def _add_unsent(self, ciphertext: bytes | memoryview) -> None:
         if self._more_unsent is None:
             self._more_unsent = []
         self._more_unsent.append(ciphertext)
-        self._more_bytes += len(ciphertext)
-        if self._more_bytes > _MOST_UNSENT_BYTES:
+        self._more_unsent_bytes += len(ciphertext)
+        if self._more_unsent_bytes > _MAX_UNSENT_BYTES:
             self.send_unsent()
 
-    def _take_in_steps(self, data: bytes | memoryview, step: int) -> None:
-        """Take little enough that it stays in the processor's cache while it is worked on."""
+    def _receive_in_steps(self, data: bytes | memoryview, step: int) -> None:
+        """Process data in steps small enough to stay in the processor's cache."""
         view = memoryview(data)
         for position in range(0, len(view), step):
             self.data_received(view[position : position + step])
 
-    def _first_words(self, data: bytes | memoryview) -> bytes:
-        """Go on with the handshake, and return what came after it."""
+    def _receive_handshake(self, data: bytes | memoryview) -> bytes:
+        """Continue the handshake, and return the plaintext received after it."""
         self._tls.receive(data)
         return self._tls.read() if self._do_handshake() else b""
 
@@ -209,8 +209,8 @@ class TLSConnection:
             self.send_unsent()
             self._transport.write(data)
 
-    def _end_writing(self, *, says_goodbye: bool) -> None:
+    def _end_writing(self, *, sends_close_notify: bool) -> None:
         self.send_unsent()
-        if says_goodbye and self._tls.is_ready:
+        if sends_close_notify and self._tls.is_ready:
             self._write_ciphertext(self._tls.close())
         self._is_closing = True

@@ -1,12 +1,12 @@
-"""TLS of the listening side over memory: ciphertext in, plaintext out, and the reverse. No sockets.
+"""Server-side TLS sessions over memory buffers: ciphertext in, plaintext out. No sockets.
 
-Python's own `ssl` verifies a client's certificate in the handshake or asks for none: a certificate
-that is stale or of a stranger costs the client its connection, although it may have a good token.
-The API server takes any certificate, as long as the client has its key, and judges it with each
-request. pyOpenSSL can do that, at the same cost: docs/decisions/0007.
+Python's own `ssl` either verifies a client certificate in the handshake or requests none. An
+expired or unknown certificate would then cost the client its connection, although its token may be
+valid. kube-apiserver accepts any certificate whose key the client holds, and verifies it with each
+request. pyOpenSSL supports that at the same cost: docs/decisions/0007.
 
-What a handshake may cost is bounded before OpenSSL sees it, by its bytes and by the keys that are
-shown (`ClientFlight`), and OpenSSL builds no chain: docs/decisions/0016 and 0017.
+The cost of a handshake is bounded before OpenSSL reads it, by its bytes and by the presented keys
+(`ClientFlight`). OpenSSL builds no chain: docs/decisions/0016 and 0017.
 """
 
 import ssl
@@ -17,66 +17,66 @@ from OpenSSL import SSL, crypto
 
 from proxy.wire.tls_client_flight import ClientFlight
 
-# pyOpenSSL's own methods for these few calls take twice the time of the calls themselves.
+# For these few calls pyOpenSSL's own methods take twice the time of the calls themselves.
 _lib: Any = Binding.lib
 _ffi: Any = Binding.ffi
 
-# The most plaintext one record carries, so the most that one read can return.
+# Maximum plaintext of one record, and so the maximum that one read can return.
 _RECORD_BYTES = 16 * 1024
-# One for all: whoever fills it empties it before anybody else has a turn.
+# Shared by all sessions: a method that fills it also empties it before it returns.
 _SCRATCH_BYTES = 128 * 1024
-# More than what a record has besides its plaintext.
-_RECORD_ROOM = 128
+# Upper bound of a record's overhead: header, nonce and tag.
+_MAX_RECORD_OVERHEAD_BYTES = 128
 _scratch = _ffi.new("char[]", _SCRATCH_BYTES)
-# What a slice of it copies.
+# View of the scratch buffer; a slice of it is a copy.
 _contents: Any = _ffi.buffer(_scratch)
-# Memory as it comes, for who fills it.
-_new_room = _ffi.new_allocator(should_clear_after_alloc=False)
+# Allocates uninitialized memory, for callers that fill it.
+_allocate = _ffi.new_allocator(should_clear_after_alloc=False)
 _pointer = _ffi.new("char **")
 
 MAX_HANDSHAKE_BYTES = 16 * 1024
-"""What a client may send before its handshake is done, if nothing else is said."""
-# Go's number. Records without data, above all requests for new keys, cost 40 us for 27 bytes.
-_MOST_RECORDS_WITHOUT_DATA = 16
+"""Default limit of the bytes a client may send before its handshake is complete."""
+# Go's limit. Records without data, mainly key updates, cost 40 us for 27 bytes each.
+_MAX_RECORDS_WITHOUT_DATA = 16
 _CLIENT_SECRET = b"CLIENT_HANDSHAKE_TRAFFIC_SECRET"
-# What OpenSSL has told in the step of a handshake that is being done.
-_told_secrets: list[bytes] = []
-# A client chooses its key, and what verifying with it costs us. Go takes RSA of no more bits, with
-# an exponent of four bytes. Other keys that are longer than this are of DSA.
-_MOST_RSA_BITS = 8192
-_MOST_RSA_OTHER_BYTES = 64
-_MOST_OTHER_BITS = 4096
+# Secrets that OpenSSL has reported in the current step of a handshake.
+_reported_secrets: list[bytes] = []
+# A client chooses its key, and so the cost of verifying with it. Go accepts RSA keys up to this
+# size, with an exponent of four bytes. Other keys longer than their limit are DSA keys.
+_MAX_RSA_BITS = 8192
+_MAX_RSA_OTHER_BYTES = 64
+_MAX_OTHER_BITS = 4096
 
 # Forward secrecy and authenticated encryption; for TLS 1.3 OpenSSL has nothing else.
 _CIPHERS = b"@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:DHE+AESGCM:DHE+CHACHA20:!aNULL:!aDSS"
 
 
 def server_context(*, asks_for_certificate: bool) -> SSL.Context:
-    """Return a context without certificate and key yet.
+    """Return a context that has no certificate and key yet.
 
-    A client that is asked for a certificate may have none, or any at all: nobody has verified
-    what `ServerTLS.peer_chain` tells, only that the client holds the key of its first.
+    If a client certificate is requested, the client may present none, or any. The certificates of
+    `ServerTLS.peer_chain` are not verified, except that the client holds the key of the first one.
     """
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_cipher_list(_CIPHERS)
     context.set_alpn_select_callback(_choose_protocol)
-    # No resumption: the certificate of a resumed session was shown in another handshake.
+    # No resumption: the certificate of a resumed session was presented in another handshake.
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     context.set_session_id(b"understudy")
     context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     if asks_for_certificate:
-        # OpenSSL verifies whatever is shown, and the binding has no way to tell it not to. So it
-        # has no anchors, and looks no further than the issuer of the client's certificate.
+        # OpenSSL verifies every presented certificate, and the binding cannot disable that. So it
+        # has no trust anchors, and checks no further than the issuer of the client's certificate.
         context.set_verify_depth(0)
-        context.set_verify(SSL.VERIFY_PEER, _take_certificate)
-        context.set_keylog_callback(_take_secret)
+        context.set_verify(SSL.VERIFY_PEER, _accept_certificate)
+        context.set_keylog_callback(_store_secret)
     return context
 
 
 class OutputBuffer:
-    """The ciphertext that is due."""
+    """The pending output of a session."""
 
     __slots__ = ("bio",)
 
@@ -85,78 +85,78 @@ class OutputBuffer:
 
     @property
     def pending(self) -> int:
-        """Return how many bytes are due."""
+        """Return the number of pending bytes."""
         return int(_lib.BIO_get_mem_data(self.bio, _pointer))
 
 
 class ServerTLS:
-    """One TLS session. Ciphertext to send piles up until `take_output` fetches it."""
+    """One TLS session. Output ciphertext accumulates until `read_output` returns it."""
 
     __slots__ = (
         "_connection",
+        "_excess",
         "_flight",
-        "_handshake_room",
-        "_held_back",
+        "_handshake_bytes_left",
         "_incoming",
+        "_presented",
         "_records_without_data",
         "_session",
-        "_shown",
         "is_ready",
         "outgoing",
         "peer_closed",
     )
 
     STEP_BYTES: ClassVar[int] = 64 * 1024
-    """How much is taken at once: a buffer grows to it, each session's own, and never shrinks."""
+    """Maximum ciphertext per call: each session's buffer grows to this size and never shrinks."""
 
     def __init__(self, context: SSL.Context, *, handshake_bytes: int = MAX_HANDSHAKE_BYTES) -> None:
         connection = SSL.Connection(context, None)
         connection.set_accept_state()
         self._connection = connection
-        self._session = connection._ssl  # noqa: SLF001 - for the calls that have to be fast
-        # Or one read would take any number of records without data, uncounted.
+        self._session = connection._ssl  # noqa: SLF001 - for calls on the fast path
+        # Otherwise one read would process any number of records without data, uncounted.
         _lib.SSL_clear_mode(self._session, _lib.SSL_MODE_AUTO_RETRY)
         self._incoming = connection._into_ssl  # noqa: SLF001 - likewise
         self.outgoing = OutputBuffer(connection._from_ssl)  # noqa: SLF001 - likewise
         self.is_ready = False
         self.peer_closed = False
-        self._handshake_room = handshake_bytes
-        asks = context.get_verify_mode() != SSL.VERIFY_NONE
-        self._flight: ClientFlight | None = ClientFlight(expects_certificate=asks)
-        self._shown: tuple[bytes, ...] = ()
+        self._handshake_bytes_left = handshake_bytes
+        requests_certificate = context.get_verify_mode() != SSL.VERIFY_NONE
+        self._flight: ClientFlight | None = ClientFlight(expects_certificate=requests_certificate)
+        self._presented: tuple[bytes, ...] = ()
         self._records_without_data = 0
-        # What came with the handshake's last bytes, or is too much for a handshake.
-        self._held_back = b""
+        # Bytes beyond the handshake's limit, possibly received with its last bytes.
+        self._excess = b""
 
     def handshake(self) -> bool:
-        """Go on with the handshake and tell whether it is done; a failure raises ssl.SSLError."""
+        """Continue the handshake and return whether it is complete; raises ssl.SSLError."""
         flight = self._flight
         if flight is None:
             return True
         while records := flight.next_records():
             _lib.BIO_write(self._incoming, records, len(records))
             if self._step(flight):
-                self._flight, self._shown, self.is_ready = None, flight.certificates, True
-                self.receive(flight.rest() + self._held_back)
-                self._held_back = b""
+                self._flight, self._presented, self.is_ready = None, flight.certificates, True
+                self.receive(flight.rest() + self._excess)
+                self._excess = b""
                 return True
-        if self._held_back:
+        if self._excess:
             raise ssl.SSLError("excessive message size")
         return False
 
     def receive(self, ciphertext: bytes | memoryview) -> None:
-        """Take bytes from the socket; of a handshake no more than it may have."""
+        """Accept bytes from the socket; during the handshake, at most its limit."""
         if self._flight is not None:
-            room = self._handshake_room
-            self._held_back += bytes(ciphertext[room:])
-            self._flight.feed(ciphertext[:room])
-            self._handshake_room = max(0, room - len(ciphertext))
+            capacity = self._handshake_bytes_left
+            self._excess += bytes(ciphertext[capacity:])
+            self._flight.feed(ciphertext[:capacity])
+            self._handshake_bytes_left = max(0, capacity - len(ciphertext))
             return
         start = ciphertext if isinstance(ciphertext, bytes) else _ffi.from_buffer(ciphertext)
         _lib.BIO_write(self._incoming, start, len(ciphertext))
 
     def decrypt(self, ciphertext: bytes | memoryview) -> bytes:
-        """Take bytes from the socket and return all plaintext there is."""
+        """Accept bytes from the socket and return all available plaintext."""
         start = ciphertext if isinstance(ciphertext, bytes) else _ffi.from_buffer(ciphertext)
         _lib.BIO_write(self._incoming, start, len(ciphertext))
         _lib.ERR_clear_error()
@@ -166,13 +166,13 @@ class ServerTLS:
         plaintext: bytes = _contents[:count]
         if self._records_without_data:
             self._records_without_data = 0
-        # One record, and no more of the next: nearly always.
+        # Nearly always: one record, and nothing of the next one.
         if not _lib.BIO_get_mem_data(self._incoming, _pointer):
             return plaintext
         return self.read(plaintext)
 
     def read(self, first: bytes = b"") -> bytes:
-        """Return all plaintext there is, after the first; knows then if the peer has left."""
+        """Return `first` and all available plaintext; sets `peer_closed` on close_notify."""
         pieces = [first]
         while True:
             _lib.ERR_clear_error()
@@ -183,27 +183,27 @@ class ServerTLS:
                 break
             pieces.append(_contents[:count])
             self._records_without_data = 0
-            # OpenSSL takes record by record from the BIO, so what it has not seen is still there.
+            # OpenSSL reads record by record from the BIO, so unread records are still there.
             if not _lib.BIO_get_mem_data(self._incoming, _pointer):
                 break
         return b"".join(pieces)
 
     def write(self, plaintext: bytes) -> bytes | memoryview:
-        """Return plaintext as ciphertext, together with whatever else is due.
+        """Encrypt plaintext and return it with all other pending output.
 
-        What is large is a view of where its records were written: they are not copied.
+        A large result is a view of the memory that its records were written to, without a copy.
         """
         if len(plaintext) <= _RECORD_BYTES:
             if plaintext and _lib.SSL_write(self._session, plaintext, len(plaintext)) <= 0:
                 raise ssl.SSLError("cannot encrypt")
-            # As `take_output` does; this is asked for every answer.
+            # Same as `read_output`, inlined because this runs for every response.
             count = _lib.BIO_read(self.outgoing.bio, _scratch, _SCRATCH_BYTES)
             record: bytes = _contents[:count] if count > 0 else b""
             return record
         return self._write_records(plaintext)
 
     def read_output(self) -> bytes:
-        """Return ciphertext that is due: handshake messages, alerts."""
+        """Return pending output: handshake messages, alerts."""
         count = _lib.BIO_read(self.outgoing.bio, _scratch, _SCRATCH_BYTES)
         if count <= 0:
             return b""
@@ -211,80 +211,80 @@ class ServerTLS:
         return output if count < _SCRATCH_BYTES else output + self.read_output()
 
     def close(self) -> bytes:
-        """Say goodbye; returns the ciphertext of the close alert."""
-        # The peer need not answer our goodbye; we never wait for its own.
+        """Close the write side; return the ciphertext of the close_notify alert."""
+        # The peer need not respond with its own close_notify; the proxy never waits for it.
         _lib.SSL_shutdown(self._session)
         _lib.ERR_clear_error()
         return self.read_output()
 
     def release_buffers(self) -> None:
-        """Give back what the buffers have grown to; worth it where a long silence may follow."""
+        """Free the memory of grown buffers; useful before a long idle period."""
         if _lib.BIO_get_mem_data(self._incoming, _pointer) or self.outgoing.pending:
             return
         # The session owns its buffers, and frees the old ones.
         self._incoming, self.outgoing.bio = _new_buffer(), _new_buffer()
         _lib.SSL_set_bio(self._session, self._incoming, self.outgoing.bio)
-        self._connection._into_ssl = self._incoming  # noqa: SLF001 - or it would name freed ones
+        self._connection._into_ssl = self._incoming  # noqa: SLF001 - else a freed buffer
         self._connection._from_ssl = self.outgoing.bio  # noqa: SLF001 - likewise
 
     def peer_chain(self) -> tuple[bytes, ...]:
-        """Return the certificates the peer has shown, as DER, its own first; it holds its key.
+        """Return the certificates that the peer presented, as DER, its own first.
 
-        Nobody has verified them. A resumed session carries the certificate of an earlier
-        handshake, which does not count.
+        The peer holds the key of the first one. Nothing else is verified. A resumed session has
+        the certificate of an earlier handshake, which does not count.
         """
         own = self._connection.get_peer_certificate()
         if own is None or _lib.SSL_session_reused(self._session):
             return ()
-        # As they came. The first must be, byte for byte, the one whose key OpenSSL has seen proven.
+        # As received. The first must be, byte for byte, the one whose key the peer proved to hold.
         proven = crypto.dump_certificate(crypto.FILETYPE_ASN1, own)
-        return self._shown if self._shown[:1] == (proven,) else ()
+        return self._presented if self._presented[:1] == (proven,) else ()
 
     def _step(self, flight: ClientFlight) -> bool:
-        """Let OpenSSL read one more record of the handshake, and tell whether that was the last."""
+        """Continue the handshake in OpenSSL; return whether it is complete."""
         _lib.ERR_clear_error()
         try:
             self._connection.do_handshake()
         except SSL.WantReadError:
-            if _told_secrets:
+            if _reported_secrets:
                 suite_name = self._connection.get_cipher_name()
-                flight.decrypt_with(suite_name or "", _told_secrets[-1])
+                flight.decrypt_with(suite_name or "", _reported_secrets[-1])
             return False
         except SSL.Error as error:
-            raise _fault(error) from error
+            raise _ssl_error(error) from error
         finally:
-            _told_secrets.clear()
+            _reported_secrets.clear()
         return True
 
     def _write_records(self, plaintext: bytes) -> memoryview:
-        """Write one record after the other, each straight to its place in what is returned."""
+        """Encrypt record by record, each directly to its place in the returned memory."""
         session, bio = self._session, self.outgoing.bio
         encrypt, fetch = _lib.SSL_write, _lib.BIO_read
         start, size = _ffi.from_buffer(plaintext), len(plaintext)
-        room = size + (size // _RECORD_BYTES + 1) * _RECORD_ROOM
-        output = _new_room("char[]", room)
+        capacity = size + (size // _RECORD_BYTES + 1) * _MAX_RECORD_OVERHEAD_BYTES
+        output = _allocate("char[]", capacity)
         filled = position = 0
         while position < size:
-            # As much as OpenSSL takes at once, which is a record: partial writes are its mode.
+            # OpenSSL writes one record per call, because partial writes are enabled.
             count = encrypt(session, start + position, size - position)
-            fetched = fetch(bio, output + filled, room - filled)
+            fetched = fetch(bio, output + filled, capacity - filled)
             if count <= 0 or fetched <= 0:
                 raise ssl.SSLError("cannot encrypt")
             position += count
             filled += fetched
-        # No more than was filled, and it keeps its memory for as long as somebody has the view.
+        # The filled part only. The view keeps its memory alive.
         records = memoryview(_ffi.buffer(output, filled))
-        # With more due than the records, and no room for it: never yet.
-        return records if filled < room else memoryview(bytes(records) + self.read_output())
+        # A full buffer means that more output than the records is pending. Not observed so far.
+        return records if filled < capacity else memoryview(bytes(records) + self.read_output())
 
     def _has_more(self, count: int) -> bool:
-        """Tell whether more can be read after a read without plaintext; raises ssl.SSLError."""
+        """Return whether more can be read after a read without plaintext; raises ssl.SSLError."""
         error = _lib.SSL_get_error(self._session, count)
         if error == _lib.SSL_ERROR_WANT_READ:
             if not _lib.BIO_get_mem_data(self._incoming, _pointer):
                 return False
             self._records_without_data += 1
-            if self._records_without_data > _MOST_RECORDS_WITHOUT_DATA:
+            if self._records_without_data > _MAX_RECORDS_WITHOUT_DATA:
                 raise ssl.SSLError("too many records without data")
             return True
         if error != _lib.SSL_ERROR_ZERO_RETURN:
@@ -302,38 +302,40 @@ def _new_buffer() -> Any:
 
 
 def _choose_protocol(_: SSL.Connection, offered: list[bytes]) -> Any:
-    """Speak HTTP/1.1, whatever else the client offers."""
+    """Select HTTP/1.1, whatever else the client offers."""
     return b"http/1.1" if b"http/1.1" in offered else SSL.NO_OVERLAPPING_PROTOCOLS
 
 
-def _take_secret(_connection: SSL.Connection, line: bytes) -> None:
-    """Keep what decrypts the client's part of this handshake, until the step is over."""
+def _store_secret(_connection: SSL.Connection, line: bytes) -> None:
+    """Store the secret that decrypts the client's handshake records, until the step ends."""
     label, _, rest = line.partition(b" ")
     if label == _CLIENT_SECRET:
-        _told_secrets.append(bytes.fromhex(rest.rpartition(b" ")[2].decode("ascii")))
+        _reported_secrets.append(bytes.fromhex(rest.rpartition(b" ")[2].decode("ascii")))
 
 
-def _take_certificate(_connection: SSL.Connection, certificate: crypto.X509, *_found: int) -> bool:
-    """Let the handshake go on: whom a certificate stands for is not decided here.
+def _accept_certificate(
+    _connection: SSL.Connection, certificate: crypto.X509, *_found: int
+) -> bool:
+    """Return whether the handshake may continue; the certificate's identity is not checked here.
 
-    OpenSSL tells of the client's own certificate, and of its issuer if that was shown, before it
+    OpenSSL calls this for the client's own certificate, and for its issuer if presented, before it
     verifies anything with their keys.
     """
     try:
         return _is_cheap(certificate.get_pubkey())
     except crypto.Error:
-        return True  # Nothing can be verified with what is no key.
+        return True  # Without a usable key nothing can be verified with it.
 
 
 def _is_cheap(key: crypto.PKey) -> bool:
-    """Tell whether verifying with a key costs about as much as with one that Go takes."""
+    """Return whether verifying with a key costs about as much as with keys that Go accepts."""
     if key.type() != crypto.TYPE_RSA:
-        return key.bits() <= _MOST_OTHER_BITS
-    # What is not the modulus is the exponent, and some bytes around both.
+        return key.bits() <= _MAX_OTHER_BITS
+    # The encoding without the modulus is the exponent and some framing bytes.
     encoded = crypto.dump_publickey(crypto.FILETYPE_ASN1, key)
-    return key.bits() <= _MOST_RSA_BITS and len(encoded) - key.bits() // 8 <= _MOST_RSA_OTHER_BYTES
+    return key.bits() <= _MAX_RSA_BITS and len(encoded) - key.bits() // 8 <= _MAX_RSA_OTHER_BYTES
 
 
-def _fault(error: SSL.Error) -> ssl.SSLError:
+def _ssl_error(error: SSL.Error) -> ssl.SSLError:
     reasons = error.args[0] if error.args and isinstance(error.args[0], list) else [error.args]
     return ssl.SSLError("; ".join(str(reason[-1]) for reason in reasons if reason))

@@ -1,9 +1,9 @@
-"""What is written in one turn of the event loop, and leaves at its end.
+"""Batched socket writes per event-loop iteration.
 
-A write wakes whoever waits for it, and who is woken up may take the processor from us at once: with
-two requests in one turn each would be interrupted by the other's peer. So all of a turn are looked
-at first, and then everything is sent in one go. Where turns have but one sender each, as with a
-client that is alone, nobody waits.
+Each write wakes the peer, which may preempt this process immediately. With two requests in one
+iteration, each would be interrupted by the other's peer. So all requests of an iteration are
+processed first, and all writes are flushed at its end. If iterations have only one writer each, as
+with a single client, writes are not delayed.
 """
 
 import asyncio
@@ -13,67 +13,69 @@ from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-# So many that interruptions are few, and so few that the first of them does not wait for long.
-_MOST_WAITING = 32
-# After so many turns with one sender each the next is expected to be alone, too, and sends at once;
-# unless another has done so just before.
-_TURNS_ALONE = 4
-_ALONE_SECONDS = 50e-6
+# Large enough that preemptions are rare, small enough that the first writer does not wait long.
+_MAX_WRITERS = 32
+# After this many iterations with one writer each, the next write is expected to be the only one. It
+# is then sent immediately, unless another was sent so within _MIN_INTERVAL_SECONDS.
+_SINGLE_WRITER_ITERATIONS = 4
+_MIN_INTERVAL_SECONDS = 50e-6
 
 
 class BatchedWriter(Protocol):
-    """Somebody who has something to send."""
+    """A connection with unsent data."""
 
     def send_unsent(self) -> None:
-        """Send it."""
+        """Send the unsent data."""
         ...
 
 
 class WriteBatcher:
-    """Who has something to send in this turn of an event loop."""
+    """The writers with unsent data in this iteration of an event loop."""
 
-    __slots__ = ("_clock", "_last", "_turns_alone", "_waiting", "expect_write")
+    __slots__ = ("_clock", "_last_checked", "_single_writer_iterations", "_writers", "expect_write")
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._waiting: list[BatchedWriter] = []
-        # How many turns in a row had but one sender, and when one last wanted not to wait.
-        self._turns_alone = 0
-        self._last = -math.inf
+        self._writers: list[BatchedWriter] = []
+        # Consecutive iterations with one writer, and the time of the previous `may_write_through`.
+        self._single_writer_iterations = 0
+        self._last_checked = -math.inf
         self.expect_write = False
-        """Whether turns had but one sender for a while; only then `is_alone` is worth asking."""
+        """Whether recent iterations had one writer; `may_write_through` is useful only then."""
 
-    def add(self, sender: BatchedWriter) -> None:
-        """Let somebody send at the end of this turn, at the latest."""
-        waiting = self._waiting
-        waiting.append(sender)
-        if len(waiting) == 1:
-            asyncio.get_running_loop().call_soon(self._send_all)
-        elif len(waiting) >= _MOST_WAITING:
-            self._send_all()
+    def add(self, writer: BatchedWriter) -> None:
+        """Schedule a writer for the end of this iteration at the latest."""
+        writers = self._writers
+        writers.append(writer)
+        if len(writers) == 1:
+            asyncio.get_running_loop().call_soon(self._flush)
+        elif len(writers) >= _MAX_WRITERS:
+            self._flush()
 
     def may_write_through(self) -> bool:
-        """Tell whether it is some time since anybody asked this: who asks may send at once."""
-        last, self._last = self._last, self._clock()
-        return self._last - last > _ALONE_SECONDS
+        """Return whether the caller may send now: no other call was made just before."""
+        previous, self._last_checked = self._last_checked, self._clock()
+        return self._last_checked - previous > _MIN_INTERVAL_SECONDS
 
-    def _send_all(self) -> None:
-        """Let everybody send; a fault of one is nobody else's, whoever happens to call us."""
-        waiting, self._waiting = self._waiting, []
-        self._turns_alone = self._turns_alone + 1 if len(waiting) == 1 else 0
-        self.expect_write = self._turns_alone >= _TURNS_ALONE
-        for sender in waiting:
+    def _flush(self) -> None:
+        """Flush every writer; a failure of one affects neither the others nor the caller."""
+        writers, self._writers = self._writers, []
+        self._single_writer_iterations = (
+            self._single_writer_iterations + 1 if len(writers) == 1 else 0
+        )
+        self.expect_write = self._single_writer_iterations >= _SINGLE_WRITER_ITERATIONS
+        for writer in writers:
             try:
-                sender.send_unsent()
-            except Exception as error:  # noqa: BLE001 - told where nobody else's request fails
+                writer.send_unsent()
+            except Exception as error:  # noqa: BLE001 - must not fail another request
                 asyncio.get_running_loop().call_exception_handler(
-                    {"message": "a connection cannot send", "exception": error}
+                    {"message": "connection write failed", "exception": error}
                 )
 
 
-_outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, WriteBatcher] = WeakKeyDictionary()
+_batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, WriteBatcher] = WeakKeyDictionary()
 
 
 def current_batcher() -> WriteBatcher:
-    """Return the one outbox of the running event loop."""
-    return _outboxes.setdefault(asyncio.get_running_loop(), WriteBatcher())
+    """Return the batcher of the running event loop."""
+    return _batchers.setdefault(asyncio.get_running_loop(), WriteBatcher())

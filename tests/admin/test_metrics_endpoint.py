@@ -111,7 +111,7 @@ async def test_other_work_has_its_turn_between_two_families() -> None:
 
     page = MetricsHandler(registry, clock=time.monotonic)
     work = asyncio.ensure_future(other_work())
-    await page._rendered()
+    await page._render()
     await work
 
     families = [place for place, one in enumerate(taken) if one.startswith("family")]

@@ -269,8 +269,8 @@ async def test_a_new_certificate_is_shown_and_a_bad_one_is_not(
             {"metricsRequireAuthorization": True},
             "metricsRequireAuthorization needs certificateFile and keyFile",
         ),
-        ({"certificateFile": "a"}, "belong together"),
-        ({"keyFile": "a"}, "belong together"),
+        ({"certificateFile": "a"}, "must be set together"),
+        ({"keyFile": "a"}, "must be set together"),
     ],
 )
 def test_tokens_in_the_clear_and_half_a_certificate_are_refused(

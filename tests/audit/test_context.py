@@ -505,7 +505,7 @@ def test_an_answer_that_breaks_off_is_recorded_as_it_was_sent() -> None:
         if event["stage"] == "ResponseComplete"
     ]
     plain = {"metadata": {}, "code": 200}
-    assert notes == [(plain, "the client has left"), (plain, "it broke")]
+    assert notes == [(plain, "the client disconnected"), (plain, "it broke")]
 
 
 def test_a_client_that_left_before_any_answer_is_told_in_the_native_words() -> None:
@@ -515,7 +515,7 @@ def test_a_client_that_left_before_any_answer_is_told_in_the_native_words() -> N
 
     event = desk.lines.events[1]
     assert event["responseStatus"]["message"] == "Connection closed early"
-    assert event["annotations"]["kube-understudy.io/incomplete"] == "the client has left"
+    assert event["annotations"]["kube-understudy.io/incomplete"] == "the client disconnected"
     assert "kube-understudy.io/upstream-code" not in event["annotations"]
 
 

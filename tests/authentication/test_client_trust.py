@@ -134,7 +134,7 @@ async def test_what_may_be_told_later_is_waited_for(
     stage = Stage(Source(told, is_retryable=True))
     await stage.reloader.load()
     assert not stage.reloader.trust.is_known
-    assert stage.reloader.health_error() == "client CAs are not known yet"
+    assert stage.reloader.health_error() == "client CAs not loaded yet"
 
     stage.source.told = claim(CLIENTS)
     looking = asyncio.ensure_future(stage.reloader.keep_fresh(0.01))

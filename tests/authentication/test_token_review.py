@@ -130,7 +130,7 @@ async def test_a_remembered_token_is_answered_without_waiting(desk: Desk) -> Non
     with pytest.raises(StopIteration) as answered:
         desk.tokens.authenticate(b"good", address=ADDRESS).send(None)
 
-    assert answered.value.value.identity == ALICE
+    assert answered.value.value.user == ALICE
 
 
 async def test_a_no_is_remembered_for_two_seconds(desk: Desk) -> None:
@@ -263,9 +263,9 @@ async def test_what_is_remembered_of_unknown_tokens_is_bounded(
             await desk.name_of(b"guess-%d" % number)
         desk.clock.advance(1)
 
-    assert len(desk.tokens._refused) <= 2
+    assert len(desk.tokens._rejected) <= 2
     assert len(desk.tokens._callers) == 0
-    assert desk.tokens._asking == {}
+    assert desk.tokens._in_flight == {}
 
 
 async def test_one_token_too_many_is_told_so_and_a_remembered_one_is_not(desk: Desk) -> None:
@@ -310,12 +310,12 @@ async def test_f3_a_review_that_no_request_waits_for_is_given_up_before_its_turn
     await eventually(lambda: len(desk.reviewer.asked) == TURNS)
     left = asyncio.ensure_future(desk.name_of(b"left"))
     shared = [asyncio.ensure_future(desk.name_of(b"good")) for _ in range(2)]
-    await eventually(lambda: len(desk.tokens._asking) == TURNS + 2)
+    await eventually(lambda: len(desk.tokens._in_flight) == TURNS + 2)
 
     # One of two waits on, and those whose turn has come are asked to the end.
     for request in (left, shared[0], first[0]):
         request.cancel()
-    await eventually(lambda: len(desk.tokens._asking) == TURNS + 1)
+    await eventually(lambda: len(desk.tokens._in_flight) == TURNS + 1)
     again = asyncio.ensure_future(desk.name_of(b"left"))
     desk.reviewer.gate.set()
 
@@ -324,4 +324,4 @@ async def test_f3_a_review_that_no_request_waits_for_is_given_up_before_its_turn
         await again
     assert desk.reviewer.asked.count("left") == 1
     await asyncio.wait(first)
-    assert desk.tokens._asking == {}
+    assert desk.tokens._in_flight == {}

@@ -164,7 +164,7 @@ async def test_a_success_is_remembered_and_answers_without_waiting() -> None:
     with pytest.raises(StopIteration) as finished:
         coroutine.send(None)
 
-    assert finished.value.value.acting.name == "alice"
+    assert finished.value.value.user.name == "alice"
     assert house.asked() == []
 
 
@@ -341,9 +341,9 @@ async def test_a_shared_decision_never_serves_another_node_than_the_callers() ->
 async def test_our_own_identity_is_refused_on_both_sides() -> None:
     house = House("impersonate")
 
-    with pytest.raises(Forbidden, match="proxy identity resolved"):
+    with pytest.raises(Forbidden, match="own identity"):
         await house.admit(UserInfo("understudy"))
-    with pytest.raises(Forbidden, match="proxy identity resolved"):
+    with pytest.raises(Forbidden, match="own identity"):
         await house.admit(None, caller=Caller(UserInfo("understudy")))
     assert house.asked() == []
 

@@ -216,7 +216,7 @@ async def test_a_flood_of_one_account_is_bounded_and_delays_no_other(house: Hous
 
     outcomes = [asyncio.ensure_future(house.finder.node_of(pod)) for pod in flood]
     await asyncio.sleep(0)
-    assert len(house.finder._asking) <= BURST
+    assert len(house.finder._in_flight) <= BURST
     assert len(house.pods.asked) <= 2
     other = asyncio.ensure_future(house.finder.node_of(POD))
     await asyncio.sleep(0.01)
@@ -226,7 +226,7 @@ async def test_a_flood_of_one_account_is_bounded_and_delays_no_other(house: Hous
     assert house.pods.asked.index(POD) <= 4
     refusals = await asyncio.gather(*outcomes, return_exceptions=True)
     assert sum(isinstance(one, TooManyRequests) for one in refusals) == 200 - BURST
-    assert not house.finder._asking
+    assert not house.finder._in_flight
 
 
 async def test_a_flood_of_accounts_leaves_nothing_behind_when_nobody_answers(house: House) -> None:
@@ -239,5 +239,5 @@ async def test_a_flood_of_accounts_leaves_nothing_behind_when_nobody_answers(hou
 
     assert all(isinstance(one, UpstreamUnavailable) for one in refusals)
     assert len(house.pods.asked) < 30  # two at a time, and then some as places become free
-    assert not house.finder._asking
-    assert not house.finder._semaphore._lines
+    assert not house.finder._in_flight
+    assert not house.finder._semaphore._queues

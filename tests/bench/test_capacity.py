@@ -130,4 +130,4 @@ def test_a_run_without_a_row_gives_no_plan(
     file.write_text(json.dumps({"rows": RESULTS["rows"][:2]}))
 
     assert main([str(file)]) == 1
-    assert "has not all that is needed" in capsys.readouterr().err
+    assert "lacks a required result" in capsys.readouterr().err

@@ -74,7 +74,7 @@ def test_a_program_that_ends_tells_its_last_words(tmp_path: Path) -> None:
     code = "import sys; sys.exit('no such thing')"
     process = start_child([sys.executable, "-c", code], log_file=tmp_path / "log")
     try:
-        with pytest.raises(SandboxError, match="ended with code 1: no such thing"):
+        with pytest.raises(SandboxError, match="exited with code 1: no such thing"):
             wait_for_address(process)
     finally:
         process.stop()

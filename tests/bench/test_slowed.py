@@ -11,22 +11,22 @@ PROJECT = Path(__file__).parents[2]
 
 def test_the_delay_comes_first_and_the_rest_stays() -> None:
     source = (
-        'class Pipeline:\n    def begin(self) -> int:\n        """Begin."""\n        return 1\n'
+        'class Pipeline:\n    def handle(self) -> int:\n        """Begin."""\n        return 1\n'
     )
 
     slowed = slowed_source(source, microseconds=50)
 
     names: dict[str, type] = {}
     exec(slowed, names)
-    assert names["Pipeline"]().begin() == 1
+    assert names["Pipeline"]().handle() == 1
     assert "perf_counter() + 5e-05" in slowed
 
 
 @pytest.mark.parametrize(
-    "source", ["class Other:\n    def begin(self): ...\n", "class Pipeline:\n    x = 1\n"]
+    "source", ["class Other:\n    def handle(self): ...\n", "class Pipeline:\n    x = 1\n"]
 )
 def test_without_its_place_there_is_no_delay(source: str) -> None:
-    with pytest.raises(ValueError, match=r"no Pipeline\.begin"):
+    with pytest.raises(ValueError, match=r"no Pipeline\.handle"):
         slowed_source(source, microseconds=50)
 
 

@@ -31,7 +31,7 @@ def own_logging() -> Iterator[None]:
         (("--listen", "[::]:0"), "can be reached by others"),
         (("--listen", "localhost:0"), "can be reached by others"),
         (("--as", "system:node:$(NODE_NAME)"), "$(...) was not expanded"),
-        (("--as", "system:node:"), "no node has that name"),
+        (("--as", "system:node:"), "not a valid node name"),
         (("--as", "a\nb"), "whose user name has control characters"),
         (("--as", ""), "without a user name"),
         (("--namespace", "a"), "need --in-cluster-dir"),
@@ -39,7 +39,7 @@ def own_logging() -> Iterator[None]:
         (("--ca", "/no/such/file"), "cannot read /no/such/file: No such file or directory"),
         (
             ("--certificate-dir", "/no/such/dir", "--listen", "127.0.0.1:0"),
-            "cannot keep a certificate in",
+            "cannot store a certificate in",
         ),
         (("--ca-out", "/no/such/dir/ca", "--listen", "127.0.0.1:0"), "cannot write /no/such/dir"),
     ],
@@ -111,7 +111,7 @@ def test_a_signal_ends_it_well(number: signal.Signals, tmp_path: Path) -> None:
 
     assert process.returncode == 0
     (first, *_) = log.splitlines()
-    assert json.loads(first)["message"] == "acting"
+    assert json.loads(first)["message"] == "sidecar started"
     assert json.loads(first)["user"] == "system:node:node-1"
 
 

@@ -155,7 +155,7 @@ def test_lines_that_are_no_events_are_counted_and_a_cut_one_too(tmp_path: Path) 
     result = join("-o", "json", ours, cluster)
 
     assert flags(result) == [[]]
-    assert f"{ours}: 3 lines are no audit events" in result.stderr
+    assert f"{ours}: 3 lines are not audit events" in result.stderr
 
 
 def test_names_can_do_nothing_to_a_terminal(tmp_path: Path) -> None:

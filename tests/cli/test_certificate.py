@@ -100,8 +100,8 @@ def test_a_name_longer_than_a_common_name_is_taken(print_manifests: Print) -> No
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((), "name at least one DNS name or IP address"),
-        (("--service", "No Service"), "no Service is reached as"),
+        ((), "specify at least one DNS name or IP address"),
+        (("--service", "No Service"), "is not a valid DNS name"),
         (("a", "--ca-out", "/no/such/place"), "cannot write /no/such/place: No such file"),
     ],
 )

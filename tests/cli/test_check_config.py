@@ -117,7 +117,7 @@ impersonation: {legacy: {rules: [{action: perhaps}]}}
             "serving.certificateFile: must be the path of a file",
             "serving.keyFile: is required",
             "serving.shutdown.patience: unknown key",
-            "authentication.clientCertificate: caFile and fromCluster exclude each other",
+            "authentication.clientCertificate: caFile and fromCluster are mutually exclusive",
             "upstream.connectTimeout: must be a duration such as 10s, 1m30s or 500ms",
             "impersonation.legacy.rules.0.action: Input should be 'allow', 'warn' or 'deny'",
             "colour: unknown key",

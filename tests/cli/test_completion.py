@@ -52,7 +52,7 @@ def test_commands_come_first_with_what_they_do() -> None:
         (("report", "--", "--out"), []),
         (("explain", "--user", "bob", "lis"), ["list"]),
         (("audit", ""), ["join"]),
-        (("audit", "join", "--proxy-"), ["--proxy-user"]),
+        (("audit", "join", "--proxy-"), ["--proxy-log", "--proxy-user"]),
         (("completion", "f"), ["fish"]),
     ],
     ids=" ".join,

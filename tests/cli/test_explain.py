@@ -37,8 +37,8 @@ def nowhere(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("", "say who is calling: --user"),
-        ("--user= list pods", "nobody is called that"),
+        ("", "--user is required"),
+        ("--user= list pods", "--user must not be empty"),
         ("--user=bob", "VERB RESOURCE, or --raw PATH"),
         ("--user=bob list", "VERB RESOURCE, or --raw PATH"),
         ("--user=bob --raw=/version list", "not with a verb"),
@@ -61,9 +61,9 @@ def test_options_that_say_no_request_are_usage_errors(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--audit-id=x", "--audit-id and --audit-log go together"),
-        ("--audit-log=x", "--audit-id and --audit-log go together"),
-        ("--user=bob --audit-event={event}", "an audit event says it all"),
+        ("--audit-id=x", "--audit-id and --audit-log must be used together"),
+        ("--audit-log=x", "--audit-id and --audit-log must be used together"),
+        ("--user=bob --audit-event={event}", "an audit event cannot be combined"),
     ],
 )
 def test_an_event_goes_with_nothing_else(tmp_path: Path, options: str, words: str) -> None:
@@ -81,7 +81,7 @@ def test_an_event_goes_with_nothing_else(tmp_path: Path, options: str, words: st
     [
         ("can-i --user=bob --raw=/version", "cannot reach https://127.0.0.1:1"),
         ("can-i --user=bob list pods", "cannot reach https://127.0.0.1:1"),
-        ("explain --user=bob --as=al --raw=nopath", "refused before anybody is asked"),
+        ("explain --user=bob --as=al --raw=nopath", "rejected before any access check"),
         ("explain --user=bob --as-group=g list pods", "need --as"),
         ("explain --user=bob list pods --context=other", "context other is not in"),
         ("explain --user=bob list pods --config=none.yaml", "none.yaml"),
@@ -115,7 +115,7 @@ def test_a_kubeconfig_that_is_none_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"user": {}}, "nobody was authenticated"),
+        ({"user": {}}, "the caller was not authenticated"),
         ({"auditID": ""}, "not an audit event"),
         ({"verb": "impress"}, "has the verb impress"),
     ],
@@ -154,7 +154,7 @@ def test_a_file_without_an_event_says_so(tmp_path: Path, text: str) -> None:
     file = tmp_path / "event.json"
     file.write_text(text)
 
-    with pytest.raises(AuditLogError, match="holds no audit event"):
+    with pytest.raises(AuditLogError, match="contains no audit event"):
         read_event(file)
 
 
@@ -170,7 +170,7 @@ def test_the_latest_stage_of_a_request_is_found_among_all_others(tmp_path: Path)
     logs[1].write_text("")
 
     assert find_event("id-1", logs) == EVENT
-    with pytest.raises(AuditLogError, match="has the id id-3"):
+    with pytest.raises(AuditLogError, match="has the audit ID id-3"):
         find_event("id-3", logs)
 
 

@@ -54,7 +54,7 @@ def test_what_is_allowed_beyond_the_intents_is_warned_of(file: Path) -> None:
     said = run("grant", str(file))
 
     assert said.code == 0
-    assert "understudy: warning: user jane may act as alice (desk) also to delete" in said.errors
+    assert "warning: user jane may impersonate alice (desk) also to delete" in said.errors
 
 
 def test_every_problem_of_every_document_is_told(file: Path) -> None:
@@ -68,14 +68,14 @@ def test_every_problem_of_every_document_is_told(file: Path) -> None:
     assert [line.partition(" must")[0] for line in said.errors.splitlines()] == [
         "understudy: document 2: $.mode:",
         "understudy: document 3: $.name:",
-        "understudy: two intents are called desk",
+        "understudy: two intents have the name desk",
     ]
 
 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        pytest.param(b"", "holds no intent", id="empty"),
+        pytest.param(b"", "contains no intent", id="empty"),
         pytest.param(b"a: [", "is not YAML", id="not YAML"),
         pytest.param(b"\xff\xfe\xff", "is not YAML", id="not a text"),
         pytest.param(None, "cannot read", id="missing"),

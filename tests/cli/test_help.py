@@ -46,7 +46,7 @@ def test_a_command_explains_itself_by_examples_and_exit_codes(run: Run, command:
 
     assert code == 0
     assert f"usage: understudy {command}" in page
-    assert f"  understudy {command}" in page.replace("the hop      ", "  "), "no example"
+    assert f"  understudy {command}" in page.replace("sidecar      ", "  "), "no example"
     assert "exit codes: 0 " in page
     assert max(map(len, page.splitlines())) <= 100
 

@@ -35,7 +35,7 @@ NOTED = {
 def test_nothing_is_wrong_with_what_we_ship(directory: str) -> None:
     said = run("lint", str(ROOT / directory))
 
-    assert said.output == "no mistake found\n"
+    assert said.output == "no findings\n"
     assert said.code == 0
 
 
@@ -57,7 +57,7 @@ def test_the_rules_that_our_documents_show_are_right(tmp_path: Path) -> None:
 def test_nothing_is_wrong_with_the_tour(tmp_path: Path) -> None:
     (tmp_path / "stories.yaml").write_text(f"{STORY_1}---\n{STORY_2}")
 
-    assert run("lint", str(tmp_path)).output == "no mistake found\n"
+    assert run("lint", str(tmp_path)).output == "no findings\n"
 
 
 def test_a_finding_says_where_why_and_what_to_do(tmp_path: Path) -> None:
@@ -99,14 +99,14 @@ def test_notes_do_not_fail_and_can_be_left_out(
 
     assert noted.code == 0
     assert "note star-verb" in noted.output
-    assert silent.output == "no mistake found\n"
+    assert silent.output == "no findings\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        pytest.param((), "name files, or --cluster", id="nothing"),
-        pytest.param(("--cluster", "x"), "name files, or --cluster", id="both"),
+        pytest.param((), "specify either files or --cluster", id="nothing"),
+        pytest.param(("--cluster", "x"), "specify either files or --cluster", id="both"),
         pytest.param(("missing.yaml",), "cannot read missing.yaml", id="missing"),
     ],
 )

@@ -88,4 +88,4 @@ async def test_an_api_server_that_is_down_makes_it_not_ready_but_keeps_it_alive(
         status, page = await understudy.probe("/readyz")
 
         assert status == 503
-        assert "[-]proxy-identity failed: not known yet" in page
+        assert "[-]proxy-identity failed: the proxy's user names are not known yet" in page

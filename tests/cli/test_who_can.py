@@ -8,10 +8,10 @@ from tests.explain_parity.command import run
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        pytest.param(("list", "pods"), "say as whom", id="nobody"),
-        pytest.param(("--as", "a", "--as-masters"), "say as whom", id="two"),
-        pytest.param(("--as", "a"), "say what is asked for", id="nothing"),
-        pytest.param(("--as-masters", "list", "pods"), "is for every action", id="masters"),
+        pytest.param(("list", "pods"), "use exactly one of --as", id="nobody"),
+        pytest.param(("--as", "a", "--as-masters"), "use exactly one of --as", id="two"),
+        pytest.param(("--as", "a"), "specify VERB RESOURCE", id="nothing"),
+        pytest.param(("--as-masters", "list", "pods"), "covers every action", id="masters"),
     ],
 )
 def test_wrong_options_are_told(arguments: tuple[str, ...], problem: str) -> None:

@@ -70,13 +70,13 @@ CASES = {
         | one(FLAGGED, "0" + LONG, flag="TARGET-DIFFERS")
         | one(FLAGGED, "7" + LONG, flag="not-in-cluster"),
     ),
-    "UnderstudyOwnRightsMissing": Case(
+    "UnderstudyProxyPermissionsMissing": Case(
         one("understudy_proxy_permission_denials_total", "0x5 1x10 2x10 3x10 4x100"),
         # Twelve at once, when the API server was restarted.
         one("understudy_proxy_permission_denials_total", "0x30 12x100")
         | one("understudy_proxy_permissions", "0" + LONG, identity="forwarder", finding="missing"),
     ),
-    "UnderstudyOwnRightsExcessive": Case(
+    "UnderstudyProxyPermissionsExcessive": Case(
         one("understudy_proxy_permissions", "3" + LONG, identity="forwarder", finding="excessive"),
         one("understudy_proxy_permissions", "0" + LONG, identity="forwarder", finding="excessive"),
     ),
@@ -115,12 +115,12 @@ CASES = {
         one("understudy_upstream_reachable", "0" + LONG),
         one("understudy_upstream_reachable", "1" + LONG),
     ),
-    "UnderstudyOwnCredentialEnds": Case(
+    "UnderstudyProxyCredentialEnds": Case(
         one(ENDS, "3700" + LONG, identity="forwarder"),
         # Twelve minutes are left, and one that does not tell has no end.
         one(ENDS, "4320" + LONG, identity="forwarder") | one(ENDS, "0" + LONG, identity="reviewer"),
     ),
-    "UnderstudyOwnCredentialNotRenewed": Case(
+    "UnderstudyProxyCredentialNotRenewed": Case(
         one(ENDS, "40000" + LONG, identity="forwarder"),
         # Renewed all the time, and never for longer than an hour.
         one(ENDS, "3600+60" + LONG, identity="forwarder"),
@@ -170,15 +170,15 @@ CASES = {
     "UnderstudyInternalErrors": Case(
         one(LOGINS, "0x55 1x100", reason="internal"), one(LOGINS, "0+9" + LONG, reason="forbidden")
     ),
-    "UnderstudyTurnsAway": Case(
+    "UnderstudyRejectsRequests": Case(
         one("understudy_connections_rejected_total", "0+60" + LONG),
         one("understudy_connections_rejected_total", "0" + LONG)
         | one("understudy_requests_rejected_total", "0+1" + LONG, kind="read"),
     ),
     "UnderstudyUnauthenticatedFlood": Case(
-        one("understudy_unauthenticated_refusals_total", "0+120" + LONG, reason="address")
+        one("understudy_unauthenticated_rejected_total", "0+120" + LONG, reason="address")
         | one("understudy_connections_evicted_total", "0" + LONG, reason="total"),
-        one("understudy_unauthenticated_refusals_total", "0+6" + LONG, reason="address")
+        one("understudy_unauthenticated_rejected_total", "0+6" + LONG, reason="address")
         | one("understudy_connections_evicted_total", "0+6" + LONG, reason="total"),
     ),
     "UnderstudyEventLoopLags": Case(

@@ -166,7 +166,8 @@ def test_no_message_is_explained_that_nobody_is_told() -> None:
 def test_every_refusal_without_a_question_is_explained() -> None:
     """Reasons that end a denial whatever anybody was granted."""
     source = "".join(
-        (ROOT / "proxy" / "core" / name).read_text() for name in ("plan.py", "extra_rules.py")
+        (ROOT / "proxy" / "core" / "impersonation" / name).read_text()
+        for name in ("checks.py", "policy.py")
     )
     reasons = {
         re.sub(r"\{[^}]*\}", GAP, text)

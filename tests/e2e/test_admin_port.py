@@ -236,6 +236,6 @@ def test_sigterm_is_told_at_once(admin_port: Admin, understudy: ProxyProcess) ->
     assert "[-]shutdown failed: draining\n" in admin_port.get("/readyz").text
     assert admin_port.get("/livez").status == 200
     lines = [json.loads(line) for line in understudy.log_file.read_text().splitlines()]
-    assert {"API server does not answer", "API server answers"} <= {
+    assert {"API server not reached", "API server reached again"} <= {
         line["message"] for line in lines
     }

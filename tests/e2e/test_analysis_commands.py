@@ -232,7 +232,7 @@ def test_what_works_by_legacy_alone_gets_the_grant_to_leave_it(
     said = explain(kubeconfig, f"--user={caller.name}", f"--as={target.name}", "list", "pods", "-A")
 
     assert "pods: allowed" in said.output
-    assert "to need legacy impersonation no more" in said.output
+    assert "to replace legacy impersonation" in said.output
     assert "impersonate-on:user-info:list" in said.output
 
 
@@ -244,13 +244,13 @@ def test_all_three_parts_are_one_answer(kubeconfig: Path, cast: Cast, rights: Ri
         said = can_i(kubeconfig, *question, "-o=json")
         return said.code, {part["part"]: part["allowed"] for part in said.document()["parts"]}
 
-    assert answers() == (1, {"action": False, "identity": False, "own right": False})
+    assert answers() == (1, {"action": False, "identity": False, "own permission": False})
     rights.grant(caller, may_do("user-info", "list"))
-    assert answers() == (1, {"action": True, "identity": False, "own right": False})
+    assert answers() == (1, {"action": True, "identity": False, "own permission": False})
     rights.grant(caller, may_be("user-info", "users", target.name))
-    assert answers() == (1, {"action": True, "identity": True, "own right": False})
+    assert answers() == (1, {"action": True, "identity": True, "own permission": False})
     rights.grant(target, may("list"))
-    assert answers() == (0, {"action": True, "identity": True, "own right": True})
+    assert answers() == (0, {"action": True, "identity": True, "own permission": True})
     said = can_i(kubeconfig, *question)
     assert said.output.startswith("yes\n  action: yes  impersonate-on:user-info:list pods\n")
     assert can_i(kubeconfig, *question, "-q").output == ""
@@ -261,7 +261,7 @@ def test_who_acts_as_nobody_else_is_asked_about_themselves(kubeconfig: Path, cas
 
     assert can_i(kubeconfig, f"--user={caller.name}", "--raw=/version").code == 0
     said = can_i(kubeconfig, f"--user={caller.name}", "list", "secrets")
-    assert (said.code, said.output) == (1, "no\n  own right: no  list secrets in default\n")
+    assert (said.code, said.output) == (1, "no\n  own permission: no  list secrets in default\n")
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_the_story_of_an_allowed_request_names_its_mode(
     assert "user-info: allowed; emil-2 is neither" in said.output
     # Emil's double has no rights of his own, and that is told as the API server tells it.
     assert f"403 {response.json()['message']}" in said.output
-    assert "emil-2 itself may not do it" in said.output
+    assert "emil-2 itself lacks the permission" in said.output
 
 
 def test_whatever_we_forbid_says_which_event_tells_of_it(
@@ -408,7 +408,7 @@ def test_whoever_may_not_ask_about_others_is_told_so(
 
     assert said.code == 1
     assert said.output == ""
-    assert "you may not ask what others may do" in said.errors
+    assert "you are not allowed to create SubjectAccessReviews" in said.errors
 
 
 def test_a_credential_that_nobody_knows_is_told_so(
@@ -422,4 +422,4 @@ def test_a_credential_that_nobody_knows_is_told_so(
     said = can_i(file, "--user=bob", "--as=alice", "list", "pods")
 
     assert said.code == 1
-    assert "does not know who you are" in said.errors
+    assert "did not accept your credential" in said.errors

@@ -134,7 +134,7 @@ def test_a_taken_port_is_one_clear_line(control_plane: ControlPlane) -> None:
             ApiServerOptions(name=fresh_name("taken"), port=taken.number)
         )
 
-    assert str(failure.value) == f"cannot have 127.0.0.1:{taken.number}: Address already in use"
+    assert str(failure.value) == f"cannot bind 127.0.0.1:{taken.number}: Address already in use"
 
 
 def test_a_server_that_refuses_its_flags_says_why_at_once(control_plane: ControlPlane) -> None:
@@ -146,7 +146,7 @@ def test_a_server_that_refuses_its_flags_says_why_at_once(control_plane: Control
     with pytest.raises(SandboxError, match="feature is PreAlpha at emulated version") as failure:
         control_plane.start_api_server(options)
 
-    assert str(failure.value).startswith("kube-apiserver ended with code 1: ")
+    assert str(failure.value).startswith("kube-apiserver exited with code 1: ")
     assert time.monotonic() - started < 5
 
 

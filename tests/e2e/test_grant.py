@@ -281,7 +281,7 @@ def test_a_resource_that_only_this_cluster_has_is_known(
 
     poll(
         lambda: (
-            "zebra.acme.io: there is no such resource; zebras.acme.io may be meant"
+            "zebra.acme.io: there is no such resource; did you mean zebras.acme.io?"
             in office.run("--cluster").errors
         ),
         "the cluster's own resources are not known",

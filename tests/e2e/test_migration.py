@@ -246,5 +246,5 @@ def test_what_no_grant_mends_is_told_of_a_real_log(
     done = report(understudy.audit_log, {robot.name})
     text = " ".join(done.stdout.split())
     assert f"broken system:node:{node}; groups system:nodes: 1 requests" in text
-    assert "instead: ask for the bare name" in text
+    assert "instead: impersonate by name alone" in text
     assert report(understudy.audit_log, {robot.name}, "--grant-only").stdout == ""

@@ -136,7 +136,7 @@ def test_the_usual_identities_have_what_they_need_and_nothing_else(
 
 def rights_lines(understudy: ProxyProcess) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in understudy.log_file.read_text().splitlines()]
-    return [line for line in lines if line["message"].startswith("own rights")]
+    return [line for line in lines if line["message"].startswith("proxy permissions")]
 
 
 def test_an_administrator_in_our_place_is_warned_of(
@@ -189,8 +189,8 @@ def test_an_authorizer_that_allows_everything_makes_us_not_ready(
         url = f"http://{LOOPBACK}:{port.number}"
         settings = {"admin": {"address": f"{LOOPBACK}:{port.number}"}}
         with ProxyProcess(control_plane, server, settings=settings):
-            poll(lambda: "allows a made-up user" in page(f"{url}/readyz")[1], "the canary lives")
+            poll(lambda: "allows an unknown user" in page(f"{url}/readyz")[1], "the canary lives")
             status, ready = page(f"{url}/readyz")
 
     assert status == 503
-    assert "[-]canary failed: the API server allows a made-up user a made-up verb" in ready
+    assert "[-]canary failed: the authorizer allows an unknown user an unknown verb" in ready

@@ -192,7 +192,7 @@ def test_a_bad_file_changes_nothing_and_is_told(stage: Stage) -> None:
         "impersonation.colour: unknown key",
         "impersonation.legacy",
         "audit.policyFile: /nowhere/policy.yaml: cannot be read",
-        "the API server at 127.0.0.1:1 does not know us",
+        "authentication to the API server at 127.0.0.1:1 failed",
         "serving.address: was changed, which needs a restart",
     ):
         assert problem in log

@@ -74,7 +74,7 @@ def shadowed(understudy: Understudy, outcome: str, mode: str) -> float:
 
 def judgements(understudy: Understudy, audit_id: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in understudy.log().splitlines() if audit_id in line]
-    return [line for line in lines if "legacy impersonation judged" in line.values()]
+    return [line for line in lines if "legacy impersonation evaluated" in line.values()]
 
 
 def ask(

@@ -214,7 +214,7 @@ def trouble_with_files(understudy: ProxyProcess, stage: Stage, canary: Canary) -
     wait_for("must be https", 1)
     # The API server does not accept it, so it is never used.
     stage.write_kubeconfig(canary.value)
-    wait_for("does not tell who we are", 1)
+    wait_for("SelfSubjectReview returned no user name", 1)
     key = Path(yaml.safe_load(understudy.config_file.read_text())["serving"]["keyFile"])
     key.write_text(f"-----BEGIN PRIVATE KEY-----\n{canary.value}\n-----END PRIVATE KEY-----\n")
     wait_for("certificates not reloaded", 1)
@@ -260,10 +260,10 @@ def test_no_secret_is_told_anywhere(
     # Trouble was really met.
     for event in (
         "request failed",
-        "background work failed",
-        "error in the event loop",
-        "error in a thread",
-        "error in a destructor",
+        "background task failed",
+        "uncaught exception in event loop",
+        "uncaught exception in thread",
+        "uncaught exception in destructor",
     ):
         assert event in log, event
     assert "failing_proxy.py" in log

@@ -272,6 +272,6 @@ def test_the_table_says_it_in_words(plain_api_server: ApiServer, kubeconfig: Pat
 
     lines = [line.split() for line in said.output.splitlines()]
     assert said.code == 0
-    assert lines[0] == ["WHO", "AS", "MODE", "BY", "REVIEWED"]
+    assert lines[0] == ["SUBJECT", "AS", "MODE", "BY", "REVIEWED"]
     assert next(line for line in lines if line[0] == name)[1:3] == [target, "legacy"]
     assert "group system:masters" in said.output

@@ -28,8 +28,8 @@ from proxy.concurrency.circuit_breaker import FAILURES_TO_SUSPECT, CircuitBreake
 from proxy.concurrency.rate_limit import RateLimit
 from proxy.core.audit import annotations, event
 from proxy.core.audit.limits import EventLimits
+from proxy.core.gocompat import duration
 from proxy.core.http import status, websocket
-from proxy.core.requestinfo import timeout
 from proxy.core.userinfo import Caller
 from proxy.kubeclient import bounded_session
 from proxy.runtime import proxy as proxy_module
@@ -43,7 +43,7 @@ from proxy.serving.limits.unauthenticated_memory import (
     UnauthenticatedMemoryBudget,
 )
 from proxy.telemetry import logs
-from proxy.telemetry.tracing import Tracing, _UnderWay
+from proxy.telemetry.tracing import Tracing, _PendingRequest
 from proxy.upstream import auth_errors, connection
 from proxy.upstream.credentials.credentials import CredentialState
 from proxy.upstream.credentials.token_request import TokenRequestSource
@@ -66,15 +66,15 @@ def _header_lines_have_any_length() -> None:
 
 
 def _unfinished_heads_are_read_whole() -> None:
-    put(ClientConnection, "_check_unfinished", lambda connection, searched: None)
+    put(ClientConnection, "_check_incomplete_head", lambda connection, searched: None)
 
 
 def _everything_is_read() -> None:
-    put(status, "_MOST_CLAUSES", ANY_NUMBER)
-    put(status, "_LONGEST_ACCEPT", ANY_NUMBER)
-    put(timeout, "_LONGEST_DURATION", ANY_NUMBER)
-    put(websocket, "_MOST_PROTOCOLS", ANY_NUMBER)
-    put(head, "_MOST_CONNECTION_OPTIONS", ANY_NUMBER)
+    put(status, "_MAX_CLAUSES", ANY_NUMBER)
+    put(status, "_MAX_ACCEPT_LENGTH", ANY_NUMBER)
+    put(duration, "_MAX_DURATION_LENGTH", ANY_NUMBER)
+    put(websocket, "_MAX_PROTOCOLS", ANY_NUMBER)
+    put(head, "_MAX_CONNECTION_OPTIONS", ANY_NUMBER)
 
 
 def _the_admin_port_has_no_limits() -> None:
@@ -104,7 +104,7 @@ def _failures_open_the_breaker() -> None:
 
 
 def _refused_reviews_are_failures() -> None:
-    put(access_review, "REFUSED_REVIEW", frozenset())
+    put(access_review, "REVIEW_TOO_LARGE", frozenset())
 
 
 def _reviews_have_any_size() -> None:
@@ -112,7 +112,7 @@ def _reviews_have_any_size() -> None:
 
 
 def _every_denial_is_the_api_servers() -> None:
-    put(auth_errors, "comes_from_api_server", lambda action, *, is_upgrade: True)
+    put(auth_errors, "is_from_api_server", lambda action, *, is_upgrade: True)
 
 
 def _new_credentials_are_not_introduced() -> None:
@@ -178,16 +178,16 @@ def _any_key_is_verified_with() -> None:
 
 
 def _signatures_are_not_counted() -> None:
-    put(path, "_MORE_SIGNATURES", 1000)
-    put(path, "_MOST_SIGNATURES", 1000)
+    put(path, "_EXTRA_SIGNATURES", 1000)
+    put(path, "_MAX_SIGNATURES", 1000)
 
 
 def _names_are_not_counted() -> None:
-    put(ca_bundle, "_MOST_ITEMS", 100_000)
+    put(ca_bundle, "_MAX_ITEMS", 100_000)
 
 
 def _comparisons_are_not_counted() -> None:
-    put(name_constraints, "_MOST_COMPARISONS", ANY_NUMBER)
+    put(name_constraints, "_MAX_COMPARISONS", ANY_NUMBER)
 
 
 def _any_key_is_decoded() -> None:
@@ -195,7 +195,7 @@ def _any_key_is_decoded() -> None:
 
 
 def _records_without_data_are_free() -> None:
-    put(tls_server, "_MOST_RECORDS_WITHOUT_DATA", ANY_NUMBER)
+    put(tls_server, "_MAX_RECORDS_WITHOUT_DATA", ANY_NUMBER)
 
 
 def _events_have_no_size() -> None:
@@ -213,20 +213,20 @@ def _lines_have_no_size() -> None:
 
 
 def _waiting_heads_are_free() -> None:
-    put(ClientConnection, "_hold_waiting", lambda connection: None)
+    put(ClientConnection, "_reserve_waiting", lambda connection: None)
 
 
 def _refusals_nest() -> None:
     def change(budget: UnauthenticatedMemoryBudget, holding: MemoryReservation, count: int) -> None:
         budget._rank(holding, count)
-        while (full := budget._full(holding.origin)) is not None:
-            budget._refuse(full[0].largest(), full[1])
+        while (full := budget._exceeded(holding.origin)) is not None:
+            budget._reject(full[0].largest(), full[1])
 
     put(UnauthenticatedMemoryBudget, "change", change)
 
 
 def _held_handshakes_stay() -> None:
-    put(ClientConnection, "_drop_held", lambda connection: None)
+    put(ClientConnection, "_drop_queued", lambda connection: None)
 
 
 def _tokens_have_no_size() -> None:
@@ -252,7 +252,7 @@ def _responses_may_stall() -> None:
 def _every_caller_continues_traces() -> None:
     original = Tracing._span_of
 
-    def span_of(tracing: Tracing, known: _UnderWay, caller_groups: Sequence[str]) -> Span:
+    def span_of(tracing: Tracing, known: _PendingRequest, caller_groups: Sequence[str]) -> Span:
         tracing._trusted_groups = frozenset(("everyone",))
         return original(tracing, known, ("everyone",))
 

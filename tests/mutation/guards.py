@@ -64,8 +64,8 @@ def forward(rewrite: Rewrite) -> None:
             else OutboundHeadTemplate(before[:-2] + b"X: ", b"\r\n\r\n")
         )
 
-    put(forwarder, "outbound_parts", outbound)
-    put(forwarder, "assert_ends_in", lambda ending, head: None)
+    put(forwarder, "build_outbound_template", outbound)
+    put(forwarder, "assert_identity_suffix", lambda ending, head: None)
 
 
 def _let_pass(*prefixes: bytes) -> None:
@@ -74,12 +74,12 @@ def _let_pass(*prefixes: bytes) -> None:
     kept = tuple(prefix for prefix in known if prefix not in prefixes)
     assert len(kept) < len(known)
     put(forwarding, "_UNTRUSTED_PREFIXES", kept)
-    put(forwarder, "assert_ends_in", lambda ending, head: None)
+    put(forwarder, "assert_identity_suffix", lambda ending, head: None)
 
 
 def _ours_come_first() -> None:
     def remove_named(headers: Sequence[Header], ours: list[Header]) -> list[Header]:
-        named = forwarding._connection_named(headers)
+        named = forwarding._connection_options(headers)
         return [line for line in ours if line[0].lower() not in named]
 
     forward(remove_named)
@@ -96,9 +96,9 @@ def _every_token_is_good() -> None:
     def owner(
         reviewer: token_review.KubernetesTokenReviewer, status: dict[str, object]
     ) -> UserInfo | None:
-        return token_review._identity(status.get("user"))
+        return token_review._user_info(status.get("user"))
 
-    put(token_review.KubernetesTokenReviewer, "_owner", owner)
+    put(token_review.KubernetesTokenReviewer, "_user", owner)
 
 
 def _targets_are_tidied() -> None:
@@ -116,7 +116,7 @@ def _targets_are_tidied() -> None:
         changed = b" ".join((method, tidied, version))
         return build_outbound_template(changed, headers, permit, context, rules=rules)
 
-    put(forwarder, "outbound_parts", tidy)
+    put(forwarder, "build_outbound_template", tidy)
 
 
 def _unknown_names_are_ignored() -> None:
@@ -169,8 +169,8 @@ def _any_text_will_do() -> None:
 
     put(impersonation_headers, "_read_line", first_counts)
     for module in (impersonation_headers, http_headers):
-        put(module, "text_fault", lambda text: None)
-        put(module, "key_fault", lambda key: None)
+        put(module, "unsafe_text_reason", lambda text: None)
+        put(module, "unsafe_key_reason", lambda key: None)
 
 
 def _no_answer_is_a_yes() -> None:
@@ -190,7 +190,7 @@ def _nothing_is_counted() -> None:
 
 
 def _libraries_talk() -> None:
-    put(logs, "_TALKATIVE_LIBRARIES", ())
+    put(logs, "_VERBOSE_LIBRARIES", ())
 
 
 def _we_may_do_everything() -> None:

@@ -35,7 +35,7 @@ from tests.support.fault_injection import put
 
 
 def _action_unchecked() -> None:
-    put(evaluation, "action_checks", lambda attempt: [])
+    put(evaluation, "request_checks", lambda attempt: [])
 
 
 def _uid_unchecked() -> None:
@@ -73,7 +73,7 @@ def _empty_group_allowed() -> None:
 
 
 def _star_from_five() -> None:
-    put(checks, "_MANY", 5)
+    put(checks, "_WILDCARD_THRESHOLD", 5)
 
 
 def _star_denial_is_final() -> None:
@@ -128,7 +128,7 @@ def _node_group_forgotten() -> None:
         acting = impersonated_user(mode, wanted_user)
         return replace(acting, groups=tuple(one for one in acting.groups if one != "system:nodes"))
 
-    put(evaluation, "acting_identity", without_nodes)
+    put(evaluation, "impersonated_user", without_nodes)
 
 
 def _modes_not_remembered() -> None:
@@ -136,7 +136,7 @@ def _modes_not_remembered() -> None:
 
 
 def _request_key_too_short() -> None:
-    put(cache_keys, "_action_fields", attrgetter("verb", "resource"))
+    put(cache_keys, "_request_fields", attrgetter("verb", "resource"))
 
 
 def _nothing_remembered() -> None:
@@ -144,7 +144,7 @@ def _nothing_remembered() -> None:
 
 
 def _extra_keys_unchecked() -> None:
-    put(checks, "extra_fault", lambda extra: None)
+    put(checks, "validate_extra", lambda extra: None)
 
 
 def _error_text_lost() -> None:

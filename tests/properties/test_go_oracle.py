@@ -64,7 +64,7 @@ def test_a_wrong_decision_is_noticed_and_told_in_its_smallest_form() -> None:
     assert report.disagreements > 0
     for reproduction in report.reproductions:
         assert SMALLEST.search(reproduction), reproduction
-        assert "ran_as:\n  native Identity(name=" in reproduction
+        assert "ran_as:\n  native UserInfo(name=" in reproduction
 
 
 def test_quoting_is_gos_for_every_character_and_for_bytes_that_are_none() -> None:

@@ -162,7 +162,7 @@ async def test_what_needs_a_restart_is_told_as_such(
     await stage.watcher.check(is_told=False)
 
     (record,) = caplog.records
-    assert record.message == "config needs a restart"
+    assert record.message == "config reload requires restart"
     assert vars(record)["understudy_fields"]["problems"] == [
         "serving.address: was changed, which needs a restart"
     ]

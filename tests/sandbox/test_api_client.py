@@ -124,14 +124,14 @@ def test_a_call_that_fails_says_what_was_answered(tmp_path: Path) -> None:
     with recording(tmp_path, NO) as server, pytest.raises(SandboxError) as failure:
         server.client().call("GET", "/secret")
 
-    assert str(failure.value) == "GET /secret was answered 403: no!"
+    assert str(failure.value) == "GET /secret returned 403: no!"
 
 
 def test_a_call_without_an_answer_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
 
-    with pytest.raises(SandboxError, match=r"^GET / got no answer: .*refused"):
+    with pytest.raises(SandboxError, match=r"^GET / received no response: .*refused"):
         ApiClient(url, ca_pem=AUTHORITY.certificate_pem).call("GET", "/")
 
 

@@ -87,7 +87,7 @@ def test_a_program_that_ended_is_reported_with_its_last_lines(start: Start) -> N
     with pytest.raises(SandboxError) as failure:
         child.ensure_running()
 
-    assert str(failure.value) == "sh ended with code 3: 7 | 8 | 9"
+    assert str(failure.value) == "sh exited with code 3: 7 | 8 | 9"
 
 
 def test_a_running_program_is_not_reported(start: Start) -> None:

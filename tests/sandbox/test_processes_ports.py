@@ -32,7 +32,7 @@ def test_a_port_is_reserved_once_only() -> None:
     with ReservedPort() as port, pytest.raises(SandboxError) as failure:
         ReservedPort(port.number)
 
-    assert str(failure.value) == f"cannot have 127.0.0.1:{port.number}: Address already in use"
+    assert str(failure.value) == f"cannot bind 127.0.0.1:{port.number}: Address already in use"
 
 
 def test_a_released_port_can_be_reserved_again() -> None:

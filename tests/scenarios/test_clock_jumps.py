@@ -119,5 +119,5 @@ async def test_a_jump_starts_no_storm_and_ends_no_work(
 
     assert api.probes <= probes + 2
     assert api.own_calls.issued == tokens
-    assert "background work failed" not in caplog.messages
+    assert "background task failed" not in caplog.messages
     assert lag.worst_seconds < 0.5

@@ -190,7 +190,7 @@ async def test_requests_under_way_keep_nothing_of_long_headers(
         async with connected(proxy.address, certificates.client_context("mallory")) as client:
             for _ in range(50):
                 await client.request(headers=HOSTILE["huge state"])
-        under_way = getattr(proxy._components.tracing, "_under_way", {})
+        under_way = getattr(proxy._components.tracing, "_pending", {})
         await eventually(lambda: not under_way)
 
 

@@ -49,7 +49,7 @@ async def test_who_takes_nothing_is_told_to_come_again_and_others_are_served(
         refused = await three.request(target=POD)
         assert status_of(refused) == (429, "TooManyRequests", 429)
         assert refused.values("retry-after") == ["1"]
-        assert "of this caller" in json.loads(refused.body)["message"]
+        assert "from this caller" in json.loads(refused.body)["message"]
         # Acting as somebody else makes nobody another caller.
         elsewhere = await three.request(target=POD, headers=[("Impersonate-User", "carol")])
         assert elsewhere.status == 429

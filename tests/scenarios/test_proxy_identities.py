@@ -99,7 +99,7 @@ async def test_rights_that_are_missing_or_dangerous_are_reported_and_counted(
         counts = (count("missing"), count("excessive"))
 
     (missing,), (excessive,) = (
-        events(caplog, f"own rights {finding}") for finding in ("missing", "excessive")
+        events(caplog, f"proxy permissions {finding}") for finding in ("missing", "excessive")
     )
     extras = [
         *(f"authentication.kubernetes.io/{name}" for name in ("credential-id", "node-name")),
@@ -126,7 +126,10 @@ async def test_who_allows_everybody_everything_makes_us_not_ready(
 
     assert status == 503
     if answer == {"allowed": True}:
-        fault = "the API server allows a made-up user a made-up verb: its denials mean nothing"
+        fault = (
+            "the authorizer allows an unknown user an unknown verb, "
+            "so its answers cannot be trusted"
+        )
         assert f"[-]canary failed: {fault}\n" in page
     else:
         assert "[-]canary failed: " in page

@@ -109,7 +109,7 @@ async def test_a_pod_may_be_one_identity_for_everything(
 async def test_a_pod_without_a_namespace_does_not_start(stage: Stage, pod: Path) -> None:
     (pod / "namespace").unlink()
 
-    with pytest.raises(OperatorError, match="cannot tell the pod's namespace"):
+    with pytest.raises(OperatorError, match="cannot read the pod's namespace"):
         async with stage.running({"kubeconfig": None}):
             pass
 

@@ -255,7 +255,7 @@ async def test_what_was_replaced_ends_when_nobody_can_need_it_but_never_an_excha
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retiring, "_DECIDING_SECONDS", 0.0)
+    monkeypatch.setattr(retiring, "_AUTHORIZATION_SECONDS", 0.0)
     await stage.reload(
         authentication={"tokenReview": {"timeout": "10ms"}},
         impersonation={"reviews": {"timeout": "10ms"}},
@@ -269,7 +269,7 @@ async def test_what_was_replaced_ends_when_nobody_can_need_it_but_never_an_excha
         # The old settings say how long whoever is being decided may wait: these, and five seconds.
         await stage.reload(upstream={"kubeconfig": kubeconfig})
         await eventually(lambda: len(api.connections) == 1, seconds=20)
-        retired = stage.proxy._retirement
+        retired = stage.proxy._retiring
         retired.close_unreachable()
         assert len(retired._upstreams) == 1
         held.go_on.set()
@@ -288,7 +288,7 @@ async def test_an_api_server_that_does_not_know_us_changes_nothing(
     async with another_server(certificates, tmp_path) as (server, kubeconfig):
         server.withdraw("the-token-of-the-proxy")
 
-        with pytest.raises(OperatorError, match="does not know us"):
+        with pytest.raises(OperatorError, match="authentication to the API server at .* failed"):
             await stage.reload(
                 upstream={"kubeconfig": kubeconfig, "reviewer": {"kubeconfig": kubeconfig}},
                 impersonation={"legacy": "deny"},

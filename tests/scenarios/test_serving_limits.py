@@ -201,4 +201,4 @@ async def test_who_is_turned_away_is_counted_and_told_to_whoever_runs_us(
             lambda: proxy._context.metrics.registry.get_sample_value(name) == 3, seconds=10
         )
 
-    assert 1 <= caplog.messages.count("too many connections") <= 3
+    assert 1 <= caplog.messages.count("client connections rejected") <= 3

@@ -76,7 +76,7 @@ def test_an_empty_window_makes_everything_due_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "census",
+    "counts",
     [ConnectionCounts(ordinary=1), ConnectionCounts(streams=1), ConnectionCounts(tunnels=1)],
     ids=["ordinary", "stream", "tunnel"],
 )

@@ -38,7 +38,7 @@ class Stream:
     def ends(self, *, after: float = 0.05) -> bool:
         """Look once more after that time, and tell whether the stream is over."""
         self._clock.advance(after)
-        if self._drain._is_closing_time(self._schedule):
+        if self._drain._is_announcement_over(self._schedule):
             self._drain._is_over(self._schedule)
         return not self.exchange.is_open
 

@@ -51,7 +51,7 @@ def settings(api: ScriptedApiServer, certificates: Certificates, tmp_path: Path)
 
 
 @pytest.fixture
-async def hop(settings: SidecarOptions) -> AsyncIterator[Sidecar]:
+async def sidecar(settings: SidecarOptions) -> AsyncIterator[Sidecar]:
     async with run_sidecar(settings) as running:
         yield running
 

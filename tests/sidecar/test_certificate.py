@@ -96,5 +96,5 @@ def test_the_key_is_in_no_file_that_is_left_open() -> None:
 
 
 def test_a_directory_that_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CertificateError, match=r"cannot keep a certificate in .*none"):
+    with pytest.raises(CertificateError, match=r"cannot store a certificate in .*none"):
         load_or_create_certificate(LOOPBACK_NAMES, tmp_path / "none")

@@ -70,7 +70,7 @@ def _wait_for_startup(process: ChildProcess, pod: PodOnDisk) -> None:
 
     def has_started() -> bool:
         process.ensure_running()
-        is_acting = '"message":"acting"' in process.log_file.read_text()
+        is_acting = '"message":"sidecar started"' in process.log_file.read_text()
         return is_acting and subprocess.run(probe, check=False, timeout=30).returncode == 0
 
     wait_until(has_started, f"the startup probe fails, see {process.log_file}")

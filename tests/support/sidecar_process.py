@@ -47,7 +47,7 @@ class HopProcess:
 
             def is_listening() -> bool:
                 process.ensure_running()
-                return '"message":"acting"' in self.log_file.read_text()
+                return '"message":"sidecar started"' in self.log_file.read_text()
 
             wait_until(is_listening, "the hop does not listen")
             first = json.loads(self.log_file.read_text().splitlines()[0])

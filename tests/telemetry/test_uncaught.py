@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import asyncio, threading
-from proxy.telemetry.uncaught import log_what_escapes
+from proxy.telemetry.uncaught import install_uncaught_handlers
 from proxy.telemetry.logs import configure_logs
 
 def fail(secret):
@@ -23,7 +23,7 @@ async def main():
 
 configure_logs(style="json", level="debug")
 with asyncio.Runner() as runner:
-    log_what_escapes(runner.get_loop())
+    install_uncaught_handlers(runner.get_loop())
     runner.run(main())
 """
 
@@ -31,11 +31,23 @@ with asyncio.Runner() as runner:
 @pytest.mark.parametrize(
     ("statement", "event", "code"),
     [
-        ("fail('can' + 'ary')", "the program failed", 1),
-        ("threading.Thread(target=fail, args=('can' + 'ary',)).start()", "error in a thread", 0),
-        ("type('F', (), {'__del__': lambda _: fail('can' + 'ary')})()", "error in a destructor", 0),
-        ("asyncio.get_running_loop().call_soon(fail, 'can' + 'ary')", "error in the event loop", 0),
-        ("asyncio.ensure_future(forget('can' + 'ary'))", "error in the event loop", 0),
+        ("fail('can' + 'ary')", "uncaught exception in main thread", 1),
+        (
+            "threading.Thread(target=fail, args=('can' + 'ary',)).start()",
+            "uncaught exception in thread",
+            0,
+        ),
+        (
+            "type('F', (), {'__del__': lambda _: fail('can' + 'ary')})()",
+            "uncaught exception in destructor",
+            0,
+        ),
+        (
+            "asyncio.get_running_loop().call_soon(fail, 'can' + 'ary')",
+            "uncaught exception in event loop",
+            0,
+        ),
+        ("asyncio.ensure_future(forget('can' + 'ary'))", "uncaught exception in event loop", 0),
     ],
 )
 def test_it_is_one_line_without_the_words_of_others(statement: str, event: str, code: int) -> None:

@@ -44,7 +44,7 @@ def test_the_words_of_others_are_left_out(error: BaseException) -> None:
     ):
         assert SECRET not in shown
         assert type(error).__name__ in shown
-        assert "test_tracebacks.py" in shown
+        assert "test_uncaught_tracebacks.py" in shown
 
 
 def test_our_own_words_and_the_system_s_are_told() -> None:
@@ -63,8 +63,8 @@ def test_what_led_to_an_error_is_told_first() -> None:
 
     kinds = [kind for kind in ("ValueError", "KeyError", "UpstreamUnavailable") if kind in shown]
     assert kinds == sorted(kinds, key=shown.rindex)
-    assert "while that was handled" in shown
-    assert "which was the cause of" in shown
+    assert "during handling of which this exception occurred" in shown
+    assert "which was the direct cause of" in shown
 
 
 def test_a_suppressed_context_stays_out() -> None:

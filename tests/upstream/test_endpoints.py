@@ -104,5 +104,5 @@ def test_a_failure_is_told_once_and_its_end_too(
 
     assert [record.message for record in caplog.records] == [
         "API server endpoint failed",
-        "API server endpoint back",
+        "API server endpoint recovered",
     ]

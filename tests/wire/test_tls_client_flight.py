@@ -225,7 +225,7 @@ def test_certificate_other_than_the_proven_one_is_not_told(
     _, server = pair(certificates.client_context("alice"), serving)
     assert server.peer_chain()
 
-    server._shown = (GOOD, *server._shown)
+    server._presented = (GOOD, *server._presented)
 
     assert server.peer_chain() == ()
 

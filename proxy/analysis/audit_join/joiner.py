@@ -1,7 +1,7 @@
-"""Our audit log and the cluster's, joined by audit id: caller, constraint, target, action, outcome.
+"""Join of the proxy's audit log with the cluster's by audit id.
 
-Events come in about the order of their times and are let go some time after a request has ended,
-so memory is bounded by what happens in that time, and not by the length of the logs.
+Events arrive roughly in the order of their timestamps. A request is released some time after it has
+ended. So memory is bounded by the events of that time, and not by the length of the logs.
 """
 
 from collections import Counter, OrderedDict
@@ -16,24 +16,24 @@ from proxy.analysis.audit_join.records import AuditRecord
 from proxy.core.truncation import Cut
 
 _FIRST_FAILURE = 300
-_MOST_UNDECIDED = 100_000
-# A request of which nobody has told an end by then, has none that was written down.
-_LONGEST_SECONDS = 24 * 3600.0
+_MAX_UNDECIDED = 100_000
+# A request without a recorded end after this time is treated as ended.
+_MAX_REQUEST_SECONDS = 24 * 3600.0
 
 
 class JoinFlag(StrEnum):
-    """What an auditor should look at."""
+    """Finding of a join that an auditor should check."""
 
     SAME_ID = "same-id"
-    """Several requests carry this id; a client chose it."""
+    """Several requests have this id, which a client chose."""
     NOT_IN_CLUSTER = "not-in-cluster"
-    """It was carried out, but the cluster's log has no event of it."""
+    """The request succeeded, but the cluster's log has no event of it."""
     NOT_IN_OURS = "not-in-ours"
-    """The cluster was asked with our credential, and our log has no event of it."""
+    """The proxy's credential was used, and the proxy's log has no event of it."""
     TARGET_DIFFERS = "TARGET-DIFFERS"
-    """The cluster carried it out as somebody else than we say."""
+    """The cluster executed the request as another user than the proxy's log says."""
     ALONE = "NOT-IMPERSONATED"
-    """The cluster was asked with our credential in our own name."""
+    """The proxy's credential was used without impersonation."""
 
 
 LOUD = frozenset((JoinFlag.TARGET_DIFFERS, JoinFlag.ALONE))
@@ -41,7 +41,7 @@ LOUD = frozenset((JoinFlag.TARGET_DIFFERS, JoinFlag.ALONE))
 
 @dataclass(frozen=True, slots=True)
 class JoinedRequest:
-    """One request: as we tell it, as the cluster tells it, or both."""
+    """One request with its record in the proxy's log, in the cluster's log, or both."""
 
     proxy_record: AuditRecord | None
     cluster_record: AuditRecord | None
@@ -50,120 +50,122 @@ class JoinedRequest:
 
 @dataclass(slots=True)
 class _Group:
-    """Every request with one audit id."""
+    """All requests with one audit id."""
 
-    begun: float
-    touched: float
-    ours: list[AuditRecord] = field(default_factory=list)
+    started: float
+    last_used: float
+    proxy: list[AuditRecord] = field(default_factory=list)
     cluster: list[AuditRecord] = field(default_factory=list)
 
     def is_over(self, now: float) -> bool:
-        """Tell whether each request has ended, as far as anybody will tell of it."""
-        if now - self.begun > _LONGEST_SECONDS:
+        """Return whether each request has ended, or is too old for a recorded end."""
+        if now - self.started > _MAX_REQUEST_SECONDS:
             return True
-        return all(record.is_over for record in self.ours + self.cluster)
+        return all(record.is_over for record in self.proxy + self.cluster)
 
 
 class AuditLogJoiner:
-    """Takes the events of both logs, and gives requests as they are settled."""
+    """Joins the events of both logs, and yields requests once they are complete."""
 
     def __init__(
         self, *, proxy_user: str | None, window_seconds: float, remembered_ids: int
     ) -> None:
-        """`proxy_user` is the proxy's own name; where it is None, it is found out."""
+        """`proxy_user` is the proxy's own user name. If it is None, it is detected."""
         self.proxy_user = proxy_user
         self._window_seconds = window_seconds
-        # Ordered ones, for a plain dict looks for its first entry among those long gone.
+        # OrderedDict, because finding the first key of a dict scans the slots of deleted keys.
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._undecided: list[AuditRecord] = []
         self._seen_ids: OrderedDict[int, None] = OrderedDict()
-        self._remembered_ids = remembered_ids
+        self._max_seen_ids = remembered_ids
         self._now = 0.0
 
-    def add(self, record: AuditRecord, moment: float, *, is_ours: bool) -> Iterator[JoinedRequest]:
-        """Learn what one event tells, and give what is settled by its time."""
-        self._now = max(self._now, moment)
+    def add(
+        self, record: AuditRecord, timestamp: float, *, is_ours: bool
+    ) -> Iterator[JoinedRequest]:
+        """Add one event, and yield the requests that are complete at its time."""
+        self._now = max(self._now, timestamp)
         if is_ours or self.proxy_user in {None, record.user}:
             self._add(record, is_ours=is_ours)
-        yield from self._settled()
+        yield from self._completed_requests()
 
     def finish(self) -> Iterator[JoinedRequest]:
-        """Give the rest."""
+        """Yield the remaining requests."""
         for group in self._groups.values():
-            yield from self._resolve(group)
+            yield from self._join_group(group)
         self._groups.clear()
-        yield from self._decided()
+        yield from self._evaluate_undecided()
 
     def _add(self, record: AuditRecord, *, is_ours: bool) -> None:
         group = self._groups.pop(record.audit_id, None) or _Group(self._now, self._now)
-        group.touched = self._now
-        self._groups[record.audit_id] = group  # the last touched is last
-        records = group.ours if is_ours else group.cluster
+        group.last_used = self._now
+        self._groups[record.audit_id] = group  # keeps the order of last use
+        records = group.proxy if is_ours else group.cluster
         for position, earlier in enumerate(records):
-            # Stages of one request share the moment of its arrival. What has ended begins anew
-            # only as another request.
+            # Stages of one request have the same time of arrival. An event after the end of a
+            # request belongs to another request.
             is_same = _arrival(earlier) == _arrival(record)
             if is_same and not earlier.is_complete:
                 records[position] = earlier.merge(record)
                 return
         records.append(record)
 
-    def _settled(self) -> Iterator[JoinedRequest]:
+    def _completed_requests(self) -> Iterator[JoinedRequest]:
         for _ in range(len(self._groups)):
             audit_id, group = next(iter(self._groups.items()))
-            if group.touched > self._now - self._window_seconds:
+            if group.last_used > self._now - self._window_seconds:
                 break
             del self._groups[audit_id]
             if group.is_over(self._now):
-                yield from self._resolve(group)
+                yield from self._join_group(group)
             else:
-                group.touched = self._now  # a watch, say, whose end is yet to come
+                group.last_used = self._now  # not ended yet: a watch, for example
                 self._groups[audit_id] = group
         if self._undecided and self.proxy_user is not None:
-            yield from self._decided()
+            yield from self._evaluate_undecided()
 
-    def _resolve(self, group: _Group) -> Iterator[JoinedRequest]:
-        ours = group.ours
-        left = [one for one in group.cluster if self.proxy_user in {None, one.user}]
-        was_seen = bool(ours) and self._was_seen(ours[0])
-        flags = (JoinFlag.SAME_ID,) if was_seen or len(ours) > 1 else ()
-        found = self._matches(ours, left)
-        for record, match in zip(ours, found, strict=True):
+    def _join_group(self, group: _Group) -> Iterator[JoinedRequest]:
+        proxy = group.proxy
+        left = [record for record in group.cluster if self.proxy_user in {None, record.user}]
+        was_seen = bool(proxy) and self._was_seen(proxy[0])
+        flags = (JoinFlag.SAME_ID,) if was_seen or len(proxy) > 1 else ()
+        found = self._matches(proxy, left)
+        for record, match in zip(proxy, found, strict=True):
             yield JoinedRequest(record, match, flags + _flags(record, match))
         for record in left:
-            yield from self._without_ours(record, is_known_id=bool(ours))
+            yield from self._cluster_only(record, is_known_id=bool(proxy))
 
     def _matches(
-        self, ours: list[AuditRecord], left: list[AuditRecord]
+        self, proxy: list[AuditRecord], left: list[AuditRecord]
     ) -> list[AuditRecord | None]:
-        """Return the cluster's side of each request, taking it away from those that are left.
+        """Return the cluster's record of each request, and remove it from `left`.
 
-        Those that fit in all go first. Then, among requests with one id, a refusal of ours cannot
-        take the place of one that was carried out.
+        Exact matches come first. So among requests with one id, a request that the proxy denied
+        cannot take the record of one that was executed.
         """
-        found: list[AuditRecord | None] = [None] * len(ours)
-        for fits in (_fits_in_all, _fits_but_for_the_code, _fits_but_for_the_target):
-            if fits is _fits_but_for_the_target and self.proxy_user is None:
+        found: list[AuditRecord | None] = [None] * len(proxy)
+        for fits in (_matches_exactly, _matches_except_code, _matches_except_target):
+            if fits is _matches_except_target and self.proxy_user is None:
                 break
-            for position, record in enumerate(ours):
+            for position, record in enumerate(proxy):
                 if found[position] is None:
-                    # Requests arrive there in the order they arrived here.
+                    # The cluster receives requests in the order in which the proxy received them.
                     match = min(
-                        (one for one in left if fits(record, one)),
-                        key=lambda one: one.received_at,
+                        (candidate for candidate in left if fits(record, candidate)),
+                        key=lambda candidate: candidate.received_at,
                         default=None,
                     )
                     if match is not None:
                         left.remove(match)
                         found[position] = match
-                        # Anybody may send any id to the API server itself: only who has carried
-                        # out just what we say we sent is taken for us.
+                        # Any client may send any id directly to the API server. So only the user
+                        # of a request that matches the proxy's log is taken for the proxy.
                         self.proxy_user = self.proxy_user or match.user
         return found
 
-    def _without_ours(self, record: AuditRecord, *, is_known_id: bool) -> Iterator[JoinedRequest]:
+    def _cluster_only(self, record: AuditRecord, *, is_known_id: bool) -> Iterator[JoinedRequest]:
         if self.proxy_user is None:
-            if len(self._undecided) < _MOST_UNDECIDED:
+            if len(self._undecided) < _MAX_UNDECIDED:
                 self._undecided.append(record)
             return
         if record.user != self.proxy_user or not record.is_decided:
@@ -173,45 +175,45 @@ class AuditLogJoiner:
         elif is_known_id or not record.is_review:
             yield JoinedRequest(None, record, (JoinFlag.ALONE,))
 
-    def _decided(self) -> Iterator[JoinedRequest]:
-        """Judge what came before our name was known."""
+    def _evaluate_undecided(self) -> Iterator[JoinedRequest]:
+        """Evaluate the records from before the proxy's user name was known."""
         undecided, self._undecided = self._undecided, []
         for record in undecided:
-            yield from self._without_ours(record, is_known_id=False)
+            yield from self._cluster_only(record, is_known_id=False)
 
     def _was_seen(self, record: AuditRecord) -> bool:
         key = hash(record.audit_id)
         was_seen = key in self._seen_ids
         self._seen_ids.pop(key, None)
         self._seen_ids[key] = None
-        if len(self._seen_ids) > self._remembered_ids:
+        if len(self._seen_ids) > self._max_seen_ids:
             self._seen_ids.popitem(last=False)
         return was_seen
 
 
-def _flags(ours: AuditRecord, cluster: AuditRecord | None) -> tuple[JoinFlag, ...]:
+def _flags(proxy: AuditRecord, cluster: AuditRecord | None) -> tuple[JoinFlag, ...]:
     if cluster is None:
-        # A refusal may be our own, of which the cluster knows nothing. A success never is.
-        succeeded = ours.code is not None and ours.code < _FIRST_FAILURE
+        # A failure may be the proxy's own, which is not in the cluster's log. A success never is.
+        succeeded = proxy.code is not None and proxy.code < _FIRST_FAILURE
         return (JoinFlag.NOT_IN_CLUSTER,) if succeeded else ()
-    if not cluster.is_decided or ours.acts_as(cluster.target):
+    if not cluster.is_decided or proxy.acts_as(cluster.target):
         return ()
     return (JoinFlag.ALONE,) if cluster.target is None else (JoinFlag.TARGET_DIFFERS,)
 
 
-def _fits_in_all(ours: AuditRecord, cluster: AuditRecord) -> bool:
-    return _fits_but_for_the_code(ours, cluster) and cluster.code == ours.code
+def _matches_exactly(proxy: AuditRecord, cluster: AuditRecord) -> bool:
+    return _matches_except_code(proxy, cluster) and cluster.code == proxy.code
 
 
-def _fits_but_for_the_code(ours: AuditRecord, cluster: AuditRecord) -> bool:
-    # We may have given up before the API server answered.
-    is_same = ours.verb == cluster.verb and ours.has_uri_of(cluster)
-    return is_same and ours.acts_as(cluster.target)
+def _matches_except_code(proxy: AuditRecord, cluster: AuditRecord) -> bool:
+    # The proxy may have given up before the API server responded.
+    is_same = proxy.verb == cluster.verb and proxy.has_uri_of(cluster)
+    return is_same and proxy.acts_as(cluster.target)
 
 
-def _fits_but_for_the_target(ours: AuditRecord, cluster: AuditRecord) -> bool:
-    is_same = (ours.verb, ours.code) == (cluster.verb, cluster.code)
-    return is_same and ours.has_uri_of(cluster)
+def _matches_except_target(proxy: AuditRecord, cluster: AuditRecord) -> bool:
+    is_same = (proxy.verb, proxy.code) == (cluster.verb, cluster.code)
+    return is_same and proxy.has_uri_of(cluster)
 
 
 def _arrival(record: AuditRecord) -> tuple[str, str, Cut | None]:
@@ -229,7 +231,7 @@ class JoinSummary:
     by_flag: Counter[JoinFlag] = field(default_factory=Counter)
 
     def count(self, request: JoinedRequest) -> None:
-        """Take one request in."""
+        """Count one request."""
         self.requests += 1
         self.in_both += request.proxy_record is not None and request.cluster_record is not None
         self.flagged += bool(request.flags)
@@ -237,9 +239,9 @@ class JoinSummary:
         self.by_flag.update(request.flags)
 
     def page(self, now: float) -> bytes:
-        """Return them as metrics of a join that ended now, in seconds since 1970.
+        """Return the counts as metrics of a join that ended at `now`, in seconds since 1970.
 
-        Each flag is there, found or not: an alert must be able to tell none from unknown.
+        Each flag has a series, found or not: an alert must distinguish none from unknown.
         """
         registry = CollectorRegistry()
         flagged = Gauge(

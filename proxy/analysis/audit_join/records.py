@@ -1,4 +1,4 @@
-"""One request as one of the two audit logs tells it, put together from the events of its stages."""
+"""One request in one of the two audit logs, merged from the events of its stages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ Event = Mapping[str, object]
 _LAST_STAGES = frozenset(("ResponseComplete", "Panic"))
 _FIRST_ERROR = 400
 _FIRST_STAGE = "RequestReceived"
-# What we ask in our own name: about callers, and about ourselves. None of it changes anything.
+# Reviews that the proxy creates as itself: about callers, and about itself. They change nothing.
 _OWN_REVIEWS = frozenset(
     (
         "tokenreviews",
@@ -22,63 +22,63 @@ _OWN_REVIEWS = frozenset(
         "selfsubjectrulesreviews",
     )
 )
-# By the reviewer, which is the forwarder too where there is one account for both.
-_OWN_QUESTION = ("get", "/version")
+# A request of the reviewer, which is also the forwarder if both share one account.
+_OWN_REQUEST = ("get", "/version")
 
 
 class InvalidAuditEvent(Exception):
-    """A line is not an event of a request."""
+    """A line is not an audit event of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """What is known of a request. Times are as written, in UTC, so that they sort as text."""
+    """Record of a request. Timestamps are kept as text in UTC, which sorts correctly."""
 
     audit_id: str
     received_at: str
     user: str
     target: str | None
-    """Whom the request was carried out as, where that is not the user."""
+    """The impersonated user, or None without impersonation."""
     constraint: str | None
     verb: str
     uri: str
     thing: str
-    """What it was done to, for people: `pods/log web/hello`, or the path."""
+    """The object for display: `pods/log web/hello`, or the path."""
     code: int | None
     is_decided: bool
-    """A later stage than the first was seen: if nobody is impersonated by then, nobody is."""
+    """A stage after the first was seen. If it has no impersonated user, there is none."""
     is_complete: bool
     is_review: bool
-    """One of the questions that the proxy asks in its own name."""
+    """A review that the proxy creates as itself."""
     cut_uri: Cut | None = None
-    """Of what the URI is the beginning, if it is not whole. Only our log cuts."""
+    """The truncation of the URI, if any. Only the proxy's log truncates."""
     truncated_impersonated_user: Cut | None = None
-    """The same of the name of whom the request was carried out as."""
+    """The truncation of the name of the effective user, if any."""
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing need follow; of a failed login there is one event alone."""
+        """Return whether no event need follow. A failed authentication has only one event."""
         return self.is_complete or (self.is_decided and (self.code or 0) >= _FIRST_ERROR)
 
     @property
     def impersonated_user(self) -> str:
-        """Whom the request was carried out as."""
+        """The effective user of the request."""
         return self.user if self.target is None else self.target
 
     def has_uri_of(self, cluster: "AuditRecord") -> bool:
-        """Return whether both are about one URI, of which this side may have the digest alone."""
+        """Return whether both records have the same URI. This one may have only its digest."""
         if self.cut_uri is not None:
             return is_cut_from(self.cut_uri, cluster.uri)
         return self.uri == cluster.uri
 
     def acts_as(self, name: str | None) -> bool:
-        """Return whether this is whom the request was carried out as, as this side tells it."""
+        """Return whether a name is the effective user of this record."""
         if self.truncated_impersonated_user is not None:
             return name is not None and is_cut_from(self.truncated_impersonated_user, name)
         return self.impersonated_user == name
 
     def merge(self, later: "AuditRecord") -> "AuditRecord":
-        """Return what both stages together tell; the later one knows better."""
+        """Return both stages merged. The later one takes precedence."""
         keeps_target = later.target is None and self.target is not None
         return replace(
             later,
@@ -95,7 +95,7 @@ class AuditRecord:
 
 
 def read_record(event: object) -> AuditRecord:
-    """Return what one event tells; InvalidAuditEvent for what is none."""
+    """Return the record of one event, or raise InvalidAuditEvent."""
     if not isinstance(event, dict):
         raise InvalidAuditEvent
     stage, audit_id = _text(event, "stage"), _text(event, "auditID")
@@ -118,12 +118,12 @@ def read_record(event: object) -> AuditRecord:
         constraint=_text(metadata, "impersonationConstraint") or None,
         verb=verb,
         uri=_text(event, "requestURI"),
-        thing=_thing(reference) or _text(event, "requestURI").partition("?")[0],
+        thing=_object_text(reference) or _text(event, "requestURI").partition("?")[0],
         code=code if isinstance(code, int) else None,
         is_decided=stage != _FIRST_STAGE,
         is_complete=stage in _LAST_STAGES,
         is_review=(verb == "create" and reference.get("resource") in _OWN_REVIEWS)
-        or (verb, _text(event, "requestURI")) == _OWN_QUESTION,
+        or (verb, _text(event, "requestURI")) == _OWN_REQUEST,
         cut_uri=cuts.get("requestURI"),
         truncated_impersonated_user=cuts.get(
             f"{'impersonatedUser' if impersonated else 'user'}.username"
@@ -132,7 +132,7 @@ def read_record(event: object) -> AuditRecord:
 
 
 def read_time(event: object) -> float:
-    """Return when an event was written, in seconds since 1970, or fail with InvalidAuditEvent."""
+    """Return the event's timestamp in seconds since 1970, or raise InvalidAuditEvent."""
     if not isinstance(event, dict):
         raise InvalidAuditEvent
     try:
@@ -141,7 +141,7 @@ def read_time(event: object) -> float:
         raise InvalidAuditEvent from error
 
 
-def _thing(reference: Mapping[str, object]) -> str:
+def _object_text(reference: Mapping[str, object]) -> str:
     if not (resource := _text(reference, "resource")):
         return ""
     kind = "/".join(filter(None, (resource, _text(reference, "subresource"))))

@@ -1,8 +1,8 @@
-"""Who acted as whom, for what and by which right: gathered from audit events in bounded memory.
+"""Impersonation usage, collected from audit events in bounded memory.
 
-A log may be as long as it likes: what is kept is one count for each impersonator's identity and for
-each of its actions, up to a bound. Identities and actions are kept apart because grants keep them
-apart, too: within one mode each identity goes with each action.
+Memory does not depend on the length of the logs: there is one count for each identity and each
+action of an impersonator, up to a limit. Identities and actions are counted separately because they
+are granted separately: within one mode, each identity is allowed for each action.
 """
 
 from dataclasses import dataclass, field
@@ -17,25 +17,25 @@ from proxy.analysis.usage.events import (
 )
 from proxy.core.userinfo import UserInfo
 
-_LONGEST_TIME = 40
-_UNIT = 512
-"""So many characters take the room of one entry."""
+_MAX_TIMESTAMP_LENGTH = 40
+_ENTRY_LENGTH = 512
+"""Number of characters that count as one entry."""
 
 
 @dataclass(slots=True)
 class UsageCount:
-    """How often, by which right."""
+    """Number of requests, by kind of permission."""
 
     legacy: int = 0
     constrained: int = 0
     forbidden: int = 0
-    """Of those by legacy, the ones that the target itself was not allowed."""
+    """Legacy requests for which the target itself lacked permission."""
     is_open: bool = False
-    """One by legacy has begun, whether or not its end was seen."""
+    """A legacy request has started, whether or not its end was recorded."""
 
     @property
     def needs_grant(self) -> bool:
-        """Tell whether something would stop working without legacy, unless it is granted."""
+        """Return whether something would fail without legacy, unless it is granted."""
         return self.is_open or self.legacy > self.forbidden
 
     def add(self, seen: ImpersonationEvent) -> None:
@@ -49,7 +49,7 @@ class UsageCount:
             self.is_open = True
 
     def merge(self, other: "UsageCount") -> None:
-        """Count all that another one has counted."""
+        """Add the counts of another instance."""
         self.legacy += other.legacy
         self.constrained += other.constrained
         self.forbidden += other.forbidden
@@ -58,14 +58,14 @@ class UsageCount:
 
 @dataclass(slots=True)
 class NamespaceUsage:
-    """Where an action was done: by namespace, of which the empty one is all of them, or none."""
+    """Counts of an action by namespace. The empty namespace is all of them, or cluster scope."""
 
     counts: dict[str, UsageCount] = field(default_factory=dict)
     is_widened: bool = False
-    """They were too many to be kept apart, so that the action counts for all namespaces."""
+    """There were too many namespaces, so the action counts for all of them."""
 
     def widen(self) -> None:
-        """Keep them apart no longer."""
+        """Merge the counts of all namespaces."""
         total = UsageCount()
         for count in self.counts.values():
             total.merge(count)
@@ -75,40 +75,40 @@ class NamespaceUsage:
 
 @dataclass(slots=True)
 class ModeUsage:
-    """What somebody used, or would use, in one mode."""
+    """Identities and actions that an impersonator used, or would use, in one mode."""
 
     identities: dict[UserInfo, UsageCount] = field(default_factory=dict)
     actions: dict[UsedRequest, NamespaceUsage] = field(default_factory=dict)
     paths: int = 0
-    """How many of the actions are on paths of no resource."""
+    """Number of actions on non-resource paths."""
 
 
 @dataclass(slots=True)
 class ImpersonatorUsage:
-    """Everything about one user who acted as others; modes by name, `none` for what has none."""
+    """Usage of one impersonator. Modes are keyed by name, `none` if no mode applies."""
 
     groups: tuple[str, ...] = ()
-    """As its first event says."""
+    """The groups in its first event."""
     requests: UsageCount = field(default_factory=UsageCount)
     modes: dict[str, ModeUsage] = field(default_factory=dict)
     beyond: int = 0
-    """Requests with something new that the bound left no room for."""
+    """Requests with a new identity or action beyond the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageLimits:
-    """What is kept apart, and how much of it."""
+    """Limits of what is counted separately."""
 
     entries: int = 50_000
-    """Distinct impersonators, identities and actions by namespace; long ones count as several."""
+    """Distinct impersonators, identities, and actions per namespace. Long ones count as several."""
     namespaces: int = 20
-    """Namespaces of one action that are kept apart; more count as all of them."""
+    """Distinct namespaces of one action. More count as all of them."""
     paths: int = 500
-    """Distinct paths of no resource that one impersonator used in a mode; discovery is few."""
+    """Distinct non-resource paths of one impersonator in a mode. Discovery needs only a few."""
 
 
 class UsageCollector:
-    """Takes events one by one and keeps what they add up to."""
+    """Counts the impersonations in a sequence of audit events."""
 
     def __init__(
         self,
@@ -117,22 +117,22 @@ class UsageCollector:
         only: frozenset[str] = frozenset(),
         left_out: frozenset[str] = frozenset(),
     ) -> None:
-        """`only` and `left_out` name impersonators; nobody in `only` means everybody."""
+        """`only` and `left_out` are names of impersonators. An empty `only` means all of them."""
         self.limits = limits or UsageLimits()
         self._only = only
         self._left_out = left_out
-        self._room = self.limits.entries
+        self._free_entries = self.limits.entries
         self._reader = ImpersonationReader()
         self.impersonators: dict[str, ImpersonatorUsage] = {}
         self.beyond = 0
-        """Requests of impersonators that the bound left no room for."""
+        """Requests of impersonators beyond the limit."""
         self.truncated = 0
-        """Events that hold only a part of who acted as whom, or on what."""
+        """Events with a truncated user, object or path."""
         self.first = self.last = ""
-        """When the first and the last of these requests came."""
+        """Timestamps of the first and the last of these requests."""
 
     def add(self, event: object) -> None:
-        """Count an event, if somebody acted as somebody else; InvalidAuditEvent if it is none."""
+        """Count an event if it is an impersonation. Raises InvalidAuditEvent."""
         if not isinstance(event, dict):
             raise InvalidAuditEvent
         try:
@@ -140,76 +140,76 @@ class UsageCollector:
         except TruncatedEvent:
             self.truncated += 1
             return
-        if seen is None or not self._is_meant(seen.caller):
+        if seen is None or not self._is_selected(seen.caller):
             return
-        self._note_time(seen.received_at)
-        somebody = self.impersonators.get(seen.caller)
-        if somebody is None:
-            if not self._takes_room(len(seen.caller) + sum(map(len, caller_groups(event)))):
+        self._record_time(seen.received_at)
+        impersonator = self.impersonators.get(seen.caller)
+        if impersonator is None:
+            if not self._reserve(len(seen.caller) + sum(map(len, caller_groups(event)))):
                 self.beyond += seen.is_over
                 return
             groups = caller_groups(event)
-            somebody = self.impersonators[seen.caller] = ImpersonatorUsage(groups)
-        somebody.requests.add(seen)
-        use = somebody.modes.get(seen.mode)
+            impersonator = self.impersonators[seen.caller] = ImpersonatorUsage(groups)
+        impersonator.requests.add(seen)
+        use = impersonator.modes.get(seen.mode)
         if use is None:
-            use = somebody.modes[seen.mode] = ModeUsage()
+            use = impersonator.modes[seen.mode] = ModeUsage()
         has_identity = self._count_identity(use, seen)
         has_action = self._count_action(use, seen)
         if seen.is_over and not (has_identity and has_action):
-            somebody.beyond += 1
+            impersonator.beyond += 1
 
-    def _is_meant(self, caller: str) -> bool:
+    def _is_selected(self, caller: str) -> bool:
         return caller not in self._left_out and (not self._only or caller in self._only)
 
     def _count_identity(self, use: ModeUsage, seen: ImpersonationEvent) -> bool:
         count = use.identities.get(seen.wanted_user)
         if count is None:
-            if not self._takes_room(_length(seen.wanted_user)):
+            if not self._reserve(_length(seen.wanted_user)):
                 return False
             count = use.identities[seen.wanted_user] = UsageCount()
         count.add(seen)
         return True
 
     def _count_action(self, use: ModeUsage, seen: ImpersonationEvent) -> bool:
-        places = use.actions.get(seen.request_info)
-        if places is None:
-            if not self._has_room_for(seen.request_info, use):
+        namespaces = use.actions.get(seen.request_info)
+        if namespaces is None:
+            if not self._reserve_action(seen.request_info, use):
                 return False
             use.paths += bool(seen.request_info.path)
-            places = use.actions[seen.request_info] = NamespaceUsage()
-        where = "" if places.is_widened else seen.namespace
-        count = places.counts.get(where)
+            namespaces = use.actions[seen.request_info] = NamespaceUsage()
+        where = "" if namespaces.is_widened else seen.namespace
+        count = namespaces.counts.get(where)
         if count is None:
-            if len(places.counts) >= self.limits.namespaces:
-                self._room += len(places.counts) - 1
-                places.widen()
+            if len(namespaces.counts) >= self.limits.namespaces:
+                self._free_entries += len(namespaces.counts) - 1
+                namespaces.widen()
                 where = ""
-            elif not self._takes_room(len(where)):
+            elif not self._reserve(len(where)):
                 return False
-            count = places.counts.setdefault(where, UsageCount())
+            count = namespaces.counts.setdefault(where, UsageCount())
         count.add(seen)
         return True
 
-    def _has_room_for(self, action: UsedRequest, use: ModeUsage) -> bool:
+    def _reserve_action(self, action: UsedRequest, use: ModeUsage) -> bool:
         if action.path and use.paths >= self.limits.paths:
             return False
-        return self._takes_room(sum(map(len, action)))
+        return self._reserve(sum(map(len, action)))
 
-    def _takes_room(self, length: int) -> bool:
-        """Tell whether something new still has its place, and take it."""
-        needed = 1 + length // _UNIT
-        if needed > self._room:
+    def _reserve(self, length: int) -> bool:
+        """Reserve space for a new entry, and return whether the limit allowed it."""
+        needed = 1 + length // _ENTRY_LENGTH
+        if needed > self._free_entries:
             return False
-        self._room -= needed
+        self._free_entries -= needed
         return True
 
-    def _note_time(self, moment: str) -> None:
-        # Times as they are written sort as text.
-        if moment > self.last:
-            self.last = moment[:_LONGEST_TIME]
-        if moment and (moment < self.first or not self.first):
-            self.first = moment[:_LONGEST_TIME]
+    def _record_time(self, timestamp: str) -> None:
+        # Timestamps in this format sort as text.
+        if timestamp > self.last:
+            self.last = timestamp[:_MAX_TIMESTAMP_LENGTH]
+        if timestamp and (timestamp < self.first or not self.first):
+            self.first = timestamp[:_MAX_TIMESTAMP_LENGTH]
 
 
 def _length(user: UserInfo) -> int:

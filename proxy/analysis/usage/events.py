@@ -1,4 +1,4 @@
-"""What one audit event, ours or an API server's, says about an impersonation."""
+"""Impersonations in audit events of the proxy or of an API server."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -24,9 +24,9 @@ from proxy.core.userinfo import (
 )
 
 NO_MODE = "none"
-"""Where no constrained mode can make the identity, whatever is granted."""
+"""Used if no constrained mode can allow the identity, whatever is granted."""
 ASSOCIATED_NODE = UserInfo("system:node:*")
-"""Whichever node the impersonator runs on."""
+"""Placeholder for the node that the impersonator runs on."""
 
 Event = Mapping[str, object]
 
@@ -36,26 +36,26 @@ _FORBIDDEN = 403
 _CONSTRAINTS = {mode.constraint: mode.value for mode in ImpersonationMode if mode.constraint}
 _DISCOVERY = ("/api", "/apis", "/openapi")
 PATTERNS = frozenset(f"{root}/*" for root in _DISCOVERY)
-"""Paths that stand for all below them."""
+"""Paths that stand for all paths below them."""
 _WITHOUT_LEGACY = ImpersonationRules(legacy=LegacyPolicy(LegacyAction.DENY))
 _ANYTHING = RequestInfo("get", "/")
 _GRANTED = ("user.", "impersonatedUser.", "objectRef")
-_MOST_REMEMBERED = 10_000
-_LONGEST_REMEMBERED = 1024
+_MAX_ENTRIES = 10_000
+_MAX_CACHED_LENGTH = 1024
 
 
 class InvalidAuditEvent(ValueError):
-    """Something is no audit event."""
+    """The input is not an audit event."""
 
 
 class TruncatedEvent(InvalidAuditEvent):
-    """An event holds only a part of what a grant would have to name."""
+    """An event is truncated in a part that a grant would have to name."""
 
 
 class UsedRequest(NamedTuple):
-    """Something that was done while impersonating, wherever it was.
+    """An action that was done while impersonating, without its namespace.
 
-    Names of objects are left out: what is called so today is called otherwise tomorrow.
+    Names of objects are left out, because they change too often to be granted.
     """
 
     verb: str
@@ -65,7 +65,7 @@ class UsedRequest(NamedTuple):
     path: str = ""
 
     def within(self, namespace: str) -> RequestInfo:
-        """Return it as an authorizer judges it, in one namespace or, without any, in all."""
+        """Return the request info in one namespace, or in all of them if it is empty."""
         return RequestInfo(
             self.verb,
             self.path,
@@ -78,43 +78,43 @@ class UsedRequest(NamedTuple):
 
 
 class ImpersonationEvent(NamedTuple):
-    """Somebody acted as somebody else."""
+    """One impersonated request."""
 
     caller: str
     wanted_user: UserInfo
     mode: str
-    """The mode that allowed it; for legacy, the first one that could allow it, or `none`."""
+    """The mode that allowed it. For legacy, the first mode that could allow it, or `none`."""
     request_info: UsedRequest
     namespace: str
     received_at: str
     is_legacy: bool
     is_over: bool
     is_forbidden: bool
-    """The target itself was not allowed to."""
+    """The target itself lacked permission."""
 
 
 class ImpersonationReader:
-    """Reads events; whom an identity means is worked out once for all that say the same."""
+    """Reads events. Resolved users and modes are cached for events with equal users."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], tuple[UserInfo, str]] = {}
+        self._cache: dict[tuple[object, ...], tuple[UserInfo, str]] = {}
 
     def read(self, event: Event) -> ImpersonationEvent | None:
-        """Return what an event tells; None if nobody acted as somebody else, or not yet."""
+        """Return the impersonation of an event, or None if there is none or none yet."""
         stage = _text(event, "stage")
         if not stage or event.get("kind", "Event") != "Event":
             raise InvalidAuditEvent
-        acting = event.get("impersonatedUser")
-        if not isinstance(acting, dict) or stage not in _DECIDED_STAGES:
+        impersonated = event.get("impersonatedUser")
+        if not isinstance(impersonated, dict) or stage not in _DECIDED_STAGES:
             return None
         user = _mapping(event, "user")
-        if not _text(user, "username") or not _text(acting, "username"):
+        if not _text(user, "username") or not _text(impersonated, "username"):
             raise InvalidAuditEvent
         if "annotations" in event:
-            _check_whole(event)
+            _require_whole(event)
         constraint = _text(_mapping(event, "authenticationMetadata"), "impersonationConstraint")
-        wanted_user, mode = self._resolved(user, acting, constraint)
-        action, namespace = _action(event)
+        wanted_user, mode = self._resolve_cached(user, impersonated, constraint)
+        action, namespace = _read_action(event)
         return ImpersonationEvent(
             _text(user, "username"),
             wanted_user,
@@ -127,30 +127,32 @@ class ImpersonationReader:
             is_forbidden=_mapping(event, "responseStatus").get("code") == _FORBIDDEN,
         )
 
-    def _resolved(self, user: Event, acting: Event, constraint: str) -> tuple[UserInfo, str]:
-        name, extra = _text(acting, "username"), _mapping(acting, "extra")
-        groups = _texts(acting.get("groups"))
+    def _resolve_cached(
+        self, user: Event, impersonated: Event, constraint: str
+    ) -> tuple[UserInfo, str]:
+        name, extra = _text(impersonated, "username"), _mapping(impersonated, "extra")
+        groups = _texts(impersonated.get("groups"))
         caller = _text(user, "username")
         nodes = _texts(_mapping(user, "extra").get(NODE_NAME_KEY)) if "extra" in user else ()
-        # Where a caller runs matters; who it is does not.
-        says = (caller if nodes else "", nodes, name, _text(acting, "uid"), groups, constraint)
-        if extra or len(name) + sum(map(len, groups)) > _LONGEST_REMEMBERED:
-            return _resolve(says, extra)
-        known = self._known.get(says)
+        # The mode depends on the caller's node. Without a node the caller is irrelevant.
+        key = (caller if nodes else "", nodes, name, _text(impersonated, "uid"), groups, constraint)
+        if extra or len(name) + sum(map(len, groups)) > _MAX_CACHED_LENGTH:
+            return _resolve(key, extra)
+        known = self._cache.get(key)
         if known is None:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            known = self._known[says] = _resolve(says, extra)
+            if len(self._cache) >= _MAX_ENTRIES:
+                self._cache.clear()
+            known = self._cache[key] = _resolve(key, extra)
         return known
 
 
-def _check_whole(event: Event) -> None:
-    """Refuse an event whose identities, object or path were cut: each would be another one."""
+def _require_whole(event: Event) -> None:
+    """Raise TruncatedEvent if a user, object or path is truncated: it would be another one."""
     try:
         cuts = read_event_cuts(_mapping(event, "annotations"))
     except UnreadableCuts as error:
         raise InvalidAuditEvent from error
-    # The cut comes after the path where there is a query.
+    # If the remaining URI has a query, the truncation is after the path.
     is_path_cut = "requestURI" in cuts and "?" not in _text(event, "requestURI")
     is_path_used = "objectRef" not in event
     if (is_path_cut and is_path_used) or any(path.startswith(_GRANTED) for path in cuts):
@@ -158,24 +160,26 @@ def _check_whole(event: Event) -> None:
 
 
 def caller_groups(event: Event) -> tuple[str, ...]:
-    """Return the groups of the user who was authenticated."""
+    """Return the groups of the authenticated caller."""
     return _texts(_mapping(event, "user").get("groups"))
 
 
 def reason_without_legacy(wanted_user: UserInfo) -> str | None:
-    """Return why no grant can make this identity without legacy, or None if one can."""
-    somebody = Caller(UserInfo(""))
+    """Return why no constrained grant can allow this user, or None if one can."""
+    caller = Caller(UserInfo(""))
     return unsatisfiable_reason(
-        plan_attempts(somebody, wanted_user, _ANYTHING, rules=_WITHOUT_LEGACY)
+        plan_attempts(caller, wanted_user, _ANYTHING, rules=_WITHOUT_LEGACY)
     )
 
 
 def _resolve(
-    says: tuple[str, tuple[str, ...], str, str, tuple[str, ...], str], extra: Event
+    key: tuple[str, tuple[str, ...], str, str, tuple[str, ...], str], extra: Event
 ) -> tuple[UserInfo, str]:
-    caller_name, nodes, name, uid, groups, constraint = says
-    told = {key: _texts(values) for key, values in extra.items() if not is_reserved_key(key)}
-    wanted_user = UserInfo(name, uid, _asked_groups(name, groups, constraint), make_extra(told))
+    caller_name, nodes, name, uid, groups, constraint = key
+    requested = {key: _texts(values) for key, values in extra.items() if not is_reserved_key(key)}
+    wanted_user = UserInfo(
+        name, uid, _requested_groups(name, groups, constraint), make_extra(requested)
+    )
     if constraint:
         mode = _CONSTRAINTS.get(constraint, "")
         if not mode:
@@ -193,10 +197,10 @@ def _first_mode(caller: UserInfo, wanted_user: UserInfo) -> str:
     return mode.value
 
 
-def _asked_groups(name: str, groups: tuple[str, ...], constraint: str) -> tuple[str, ...]:
-    """Return the groups that were asked for: those of the event without what is implied.
+def _requested_groups(name: str, groups: tuple[str, ...], constraint: str) -> tuple[str, ...]:
+    """Return the groups that the client named: those of the event without implied groups.
 
-    Who asks for the last implied group by name becomes the same, and cannot be told apart.
+    A client that names the implied last group gets the same user, and cannot be distinguished.
     """
     implied = UNAUTHENTICATED if name == ANONYMOUS else AUTHENTICATED
     if groups[-1:] == (implied,):
@@ -204,12 +208,12 @@ def _asked_groups(name: str, groups: tuple[str, ...], constraint: str) -> tuple[
     account = service_account(name)
     if account is not None:
         return () if groups == service_account_groups(account.namespace) else groups
-    # The constrained modes make nodes from a name alone. Legacy implies no group: a node that was
-    # in one was asked for with it.
+    # The constrained modes accept a node by its name alone. Legacy implies no group: a node that
+    # has one was requested with it.
     return () if constraint and constraint.endswith("-node") else groups
 
 
-def _action(event: Event) -> tuple[UsedRequest, str]:
+def _read_action(event: Event) -> tuple[UsedRequest, str]:
     verb = _text(event, "verb")
     reference = event.get("objectRef")
     if isinstance(reference, dict) and reference.get("resource"):
@@ -227,7 +231,7 @@ def _action(event: Event) -> tuple[UsedRequest, str]:
 
 
 def _folded_path(path: str) -> str:
-    """Return a path as it is granted: discovery has too many to name, and clients read them all."""
+    """Return a path as it is granted: discovery has too many paths to list, so by a pattern."""
     root = f"/{path.split('/', 2)[1]}" if path.startswith("/") else path
     return f"{root}/*" if root in _DISCOVERY and path != root else path
 

@@ -1,4 +1,4 @@
-"""What somebody's legacy impersonations come to without it: grants that mend, and what none can."""
+"""Migration from legacy impersonation: grants that replace it, and uses that none can replace."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,17 +29,17 @@ from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import MASTERS, UserInfo
 
 Granted = Mapping[str, Collection[AccessCheck]]
-"""The checks that a cluster answers with yes already, for each impersonator."""
+"""The checks that a cluster already allows, by impersonator."""
 
 _ANY_NODE = UserInfo("system:node:any")
 _STREAMING = frozenset({"exec", "attach", "portforward"})
-_MOST_SHOWN = 5
-_TWINS = {"get": "create", "create": "get"}
+_MAX_SHOWN = 5
+_STREAM_VERBS = {"get": "create", "create": "get"}
 
 
 @dataclass(frozen=True, slots=True)
 class UngrantableUse:
-    """Something that no grant keeps working."""
+    """A use of legacy that no grant can replace."""
 
     what: str
     reason: str
@@ -49,60 +49,60 @@ class UngrantableUse:
 
 @dataclass(slots=True)
 class MigrationPlan:
-    """What becomes of one impersonator without legacy."""
+    """Consequences for one impersonator if legacy is disabled."""
 
     grants: list[GrantObject] = field(default_factory=list)
     broken: list[UngrantableUse] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] | None = None
-    """The checks that the cluster answers with no today; None if it was not asked."""
+    """The checks that the cluster denies today, or None if it was not queried."""
 
 
 class RequiredGrant(NamedTuple):
-    """An identity or an action that must be granted, and the checks that are about it alone."""
+    """An identity or an action that must be granted, and the checks for it alone."""
 
     need: GrantRequirement
     checks: tuple[AccessCheck, ...]
 
 
 def plan_migration(
-    name: str, somebody: ImpersonatorUsage, granted: Collection[AccessCheck] | None = None
+    name: str, impersonator: ImpersonatorUsage, granted: Collection[AccessCheck] | None = None
 ) -> MigrationPlan:
-    """Return the grants that keep working what was used by legacy, and what they cannot keep.
+    """Return the grants that replace the legacy permissions in use, and the uses that they cannot.
 
-    What is granted already, if that is known, is not granted again.
+    Permissions in `granted` are not granted again.
     """
-    outlook = MigrationPlan()
-    needed = required_grants(name, somebody, outlook)
+    plan = MigrationPlan()
+    needed = required_grants(name, impersonator, plan)
     if granted is not None:
-        needed = [one for one in needed if any(check not in granted for check in one.checks)]
-        checks = dict.fromkeys(check for one in needed for check in one.checks)
-        outlook.missing = [check_summary(check) for check in checks if check not in granted]
-    outlook.grants = grant_objects(one.need for one in needed)
-    if somebody.beyond:
-        outlook.notes.append(
-            f"{somebody.beyond} requests named more than is kept apart (--most): they are counted, "
-            "and not in the grants"
+        needed = [grant for grant in needed if any(check not in granted for check in grant.checks)]
+        checks = dict.fromkeys(check for grant in needed for check in grant.checks)
+        plan.missing = [check_summary(check) for check in checks if check not in granted]
+    plan.grants = grant_objects(grant.need for grant in needed)
+    if impersonator.beyond:
+        plan.notes.append(
+            f"{impersonator.beyond} requests exceed the number of entries (--most): they are "
+            "counted, but not in the grants"
         )
-    return outlook
+    return plan
 
 
 def required_grants(
-    name: str, somebody: ImpersonatorUsage, outlook: MigrationPlan
+    name: str, impersonator: ImpersonatorUsage, plan: MigrationPlan
 ) -> list[RequiredGrant]:
-    """Return what has to be granted; what cannot be is told to the outlook."""
+    """Return what has to be granted, and add to the plan what cannot be granted."""
     subject = subject_of(UserInfo(name))
     needed: list[RequiredGrant] = []
-    for mode, use in somebody.modes.items():
+    for mode, use in impersonator.modes.items():
         if mode == NO_MODE:
-            outlook.broken += _hopeless(use)
+            plan.broken += _ungrantable_uses(use)
         else:
-            needed += _needed_in(subject, ImpersonationMode(mode), use, outlook)
+            needed += _needed_in(subject, ImpersonationMode(mode), use, plan)
     return needed
 
 
 def describe_identity(wanted_user: UserInfo) -> str:
-    """Return an identity in one line."""
+    """Return a user as one line of text."""
     if wanted_user == ASSOCIATED_NODE:
         return "the node it runs on"
     parts = [wanted_user.name]
@@ -116,14 +116,14 @@ def describe_identity(wanted_user: UserInfo) -> str:
 
 
 def describe_request(action: UsedRequest) -> str:
-    """Return what an action is done to: a resource as kubectl names it, or a path."""
+    """Return the object of an action: a resource in kubectl's notation, or a path."""
     if action.path:
         return action.path
     kind = f"{action.resource}.{action.group}" if action.group else action.resource
     return f"{kind}/{action.subresource}" if action.subresource else kind
 
 
-def _hopeless(use: ModeUsage) -> Iterator[UngrantableUse]:
+def _ungrantable_uses(use: ModeUsage) -> Iterator[UngrantableUse]:
     for wanted_user, count in use.identities.items():
         if count.needs_grant:
             reason = reason_without_legacy(wanted_user) or NO_MODE_REASON
@@ -135,39 +135,39 @@ def _hopeless(use: ModeUsage) -> Iterator[UngrantableUse]:
 def _remedy(wanted_user: UserInfo, reason: str) -> str:
     if reason == NO_MODE_REASON:
         return (
-            "ask for the bare name: the groups of nodes and service accounts come by themselves, "
-            "a uid and extras cannot be had"
+            "impersonate by name alone: the groups of nodes and service accounts are implied, "
+            "a uid and extras are not supported"
         )
     if MASTERS in wanted_user.groups:
-        return "act with a group of its own that is bound to what is needed"
+        return "impersonate a dedicated group that is bound to the required roles"
     return ""
 
 
 def _needed_in(
-    subject: Subject, mode: ImpersonationMode, use: ModeUsage, outlook: MigrationPlan
+    subject: Subject, mode: ImpersonationMode, use: ModeUsage, plan: MigrationPlan
 ) -> list[RequiredGrant]:
-    """Return what must be granted in a mode: each action and each identity once."""
+    """Return what must be granted in a mode, each action and each identity once."""
     identities = {
         wanted_user: count for wanted_user, count in use.identities.items() if count.needs_grant
     }
     if not identities:
         return []
-    somebody = _as_target(next(iter(identities)))
+    example = _as_target(next(iter(identities)))
     needed: list[RequiredGrant] = []
     for request_info, used, requests in _actions(use):
         is_pattern = request_info.path in PATTERNS
-        need = GrantRequirement(subject, mode, somebody, (request_info,), has_patterns=is_pattern)
-        checks = _checks(need, f"{used.verb} {describe_request(used)}", requests, outlook)
+        need = GrantRequirement(subject, mode, example, (request_info,), has_patterns=is_pattern)
+        checks = _checks(need, f"{used.verb} {describe_request(used)}", requests, plan)
         if checks:
             needed.append(RequiredGrant(need, checks[:1]))
     if not needed:
         return []
     for wanted_user, count in identities.items():
         need = replace(needed[0].need, wanted_user=_as_target(wanted_user))
-        checks = _checks(need, describe_identity(wanted_user), count.legacy, outlook)
+        checks = _checks(need, describe_identity(wanted_user), count.legacy, plan)
         if checks:
             needed.append(RequiredGrant(need, checks[1:]))
-    outlook.notes += _notes(mode, use, len(identities))
+    plan.notes += _notes(mode, use, len(identities))
     return needed
 
 
@@ -176,69 +176,69 @@ def _as_target(wanted_user: UserInfo) -> UserInfo:
 
 
 def _checks(
-    need: GrantRequirement, what: str, requests: int, outlook: MigrationPlan
+    need: GrantRequirement, what: str, requests: int, plan: MigrationPlan
 ) -> tuple[AccessCheck, ...]:
-    """Return the check on the action, and those on the identity; nothing if no grant can help."""
+    """Return the check for the action and those for the identity, or nothing if ungrantable."""
     try:
         return needed_checks(need)
     except UngrantableError as error:
-        outlook.broken.append(UngrantableUse(what, str(error), "", requests))
+        plan.broken.append(UngrantableUse(what, str(error), "", requests))
         return ()
 
 
 def _actions(use: ModeUsage) -> Iterator[tuple[RequestInfo, UsedRequest, int]]:
-    for used, places in use.actions.items():
-        for namespace, count in places.counts.items():
+    for used, namespaces in use.actions.items():
+        for namespace, count in namespaces.counts.items():
             if not count.needs_grant:
                 continue
             yield used.within(namespace), used, count.legacy
             if _is_streaming(used):
-                # One client asks by the one verb, its next version by the other.
-                twin = used._replace(verb=_TWINS[used.verb])
-                yield twin.within(namespace), used, count.legacy
+                # Clients use either verb, and another version of a client uses the other one.
+                other = used._replace(verb=_STREAM_VERBS[used.verb])
+                yield other.within(namespace), used, count.legacy
 
 
 def _is_streaming(used: UsedRequest) -> bool:
     is_pod = (used.group, used.resource) == ("", "pods")
-    return is_pod and used.subresource in _STREAMING and used.verb in _TWINS
+    return is_pod and used.subresource in _STREAMING and used.verb in _STREAM_VERBS
 
 
 def _notes(mode: ImpersonationMode, use: ModeUsage, identities: int) -> Iterator[str]:
     if identities > 1 and len(use.actions) > 1:
-        yield f"{mode}: each of these identities goes with each of these actions, as RBAC has it"
+        yield f"{mode}: RBAC allows each of these identities for each of these actions"
     if mode in {ImpersonationMode.ASSOCIATED_NODE, ImpersonationMode.ARBITRARY_NODE}:
         yield (
-            f"{mode}: nodes will act with the group system:nodes, which legacy impersonation "
-            "leaves out"
+            f"{mode}: impersonated nodes will have the group system:nodes, which legacy "
+            "impersonation does not add"
         )
     widened = [
         f"{used.verb} {describe_request(used)}"
-        for used, places in use.actions.items()
-        if places.is_widened
+        for used, namespaces in use.actions.items()
+        if namespaces.is_widened
     ]
     if widened:
-        shown = ", ".join(sorted(widened)[:_MOST_SHOWN])
-        more = len(widened) - _MOST_SHOWN
+        shown = ", ".join(sorted(widened)[:_MAX_SHOWN])
+        more = len(widened) - _MAX_SHOWN
         yield (
-            f"{mode}: used in so many namespaces (--namespaces) that it is granted in all: {shown}"
+            f"{mode}: used in too many namespaces (--namespaces), so granted in all: {shown}"
             + (f", and {more} more" if more > 0 else "")
         )
 
 
 async def existing_grants(cluster: Cluster, usage: UsageCollector) -> Granted:
-    """Ask what everybody may already do in constrained modes, of all that legacy was used for."""
+    """Return which of the required checks the cluster already allows, by impersonator."""
     return {
-        name: await _granted(cluster, name, somebody)
-        for name, somebody in usage.impersonators.items()
+        name: await _allowed_checks(cluster, name, impersonator)
+        for name, impersonator in usage.impersonators.items()
     }
 
 
-async def _granted(
-    cluster: Cluster, name: str, somebody: ImpersonatorUsage
+async def _allowed_checks(
+    cluster: Cluster, name: str, impersonator: ImpersonatorUsage
 ) -> frozenset[AccessCheck]:
-    needed = required_grants(name, somebody, MigrationPlan())
-    checks = list(dict.fromkeys(check for one in needed for check in one.checks))
-    # With its groups, which may hold what its name does not.
-    user = UserInfo(name, groups=somebody.groups)
-    answers = await cluster.review_all([replace(check, user=user) for check in checks])
-    return frozenset(check for check, result in zip(checks, answers, strict=True) if result.allowed)
+    needed = required_grants(name, impersonator, MigrationPlan())
+    checks = list(dict.fromkeys(check for grant in needed for check in grant.checks))
+    # The groups are included, because they may have permissions that the name has not.
+    user = UserInfo(name, groups=impersonator.groups)
+    results = await cluster.review_all([replace(check, user=user) for check in checks])
+    return frozenset(check for check, result in zip(checks, results, strict=True) if result.allowed)

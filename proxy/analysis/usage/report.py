@@ -1,4 +1,4 @@
-"""What was gathered from audit logs, as a document for programs and as text for people."""
+"""Output of the impersonation usage report, as a document and as text."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,34 +21,34 @@ from proxy.analysis.usage.grants import (
 )
 from proxy.core.userinfo import UserInfo
 
-_MOST_ROWS = 20
-_MOST_NAMESPACES = 4
+_MAX_ROWS = 20
+_MAX_NAMESPACES = 4
 _MODE_ORDER = ("associated-node", "arbitrary-node", "serviceaccount", "user-info", NO_MODE)
 
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """What is told: the usage, and how much was read for it."""
+    """The usage, and the number of events that were read."""
 
     usage: UsageCollector
     lines: int
     unreadable: int
     granted: Granted | None = None
-    """What the cluster has granted to each already; None if it was not asked."""
+    """Existing grants by impersonator, or None if the cluster was not queried."""
 
     def outlooks(self) -> Iterator[tuple[str, ImpersonatorUsage, MigrationPlan]]:
-        """Give each impersonator with what becomes of it; who used legacy most comes first.
+        """Yield each impersonator with its migration plan, most legacy requests first.
 
-        One after the other, so that no more than one has to be in memory.
+        Plans are computed one by one, so that only one is in memory.
         """
-        everybody = self.usage.impersonators
-        for name in sorted(everybody, key=lambda name: (-everybody[name].requests.legacy, name)):
+        usages = self.usage.impersonators
+        for name in sorted(usages, key=lambda name: (-usages[name].requests.legacy, name)):
             granted = None if self.granted is None else self.granted[name]
-            yield name, everybody[name], plan_migration(name, everybody[name], granted)
+            yield name, usages[name], plan_migration(name, usages[name], granted)
 
 
 def report_head(report: UsageReport) -> dict[str, object]:
-    """Return what is told of the whole, for a program; its list of impersonators is empty."""
+    """Return the head of the report document. Its list of impersonators is empty."""
     usage = report.usage
     return {
         "apiVersion": "kube-understudy.io/v1alpha1",
@@ -64,25 +64,25 @@ def report_head(report: UsageReport) -> dict[str, object]:
     }
 
 
-def report_texts(report: UsageReport, ink: Colors) -> Iterator[str]:
-    """Give what matters most, for people."""
+def report_texts(report: UsageReport, colors: Colors) -> Iterator[str]:
+    """Yield the report as text, one impersonator at a time."""
     is_empty = True
-    for name, somebody, outlook in report.outlooks():
+    for name, impersonator, plan in report.outlooks():
         is_empty = False
-        yield "\n".join([*_impersonator_lines(name, somebody, outlook, ink), "", ""])
+        yield "\n".join([*_impersonator_lines(name, impersonator, plan, colors), "", ""])
     if is_empty:
-        yield "Nobody acted as somebody else.\n\n"
+        yield "No impersonation found.\n\n"
     yield "\n".join([*_summary(report), ""])
 
 
 def impersonator_document(
-    name: str, somebody: ImpersonatorUsage, outlook: MigrationPlan
+    name: str, impersonator: ImpersonatorUsage, plan: MigrationPlan
 ) -> dict[str, object]:
-    """Return everything about one impersonator, for a program."""
+    """Return the document of one impersonator."""
     return {
         "name": name,
-        "requests": _counts(somebody.requests),
-        "modes": [_mode_document(mode, use) for mode, use in _in_order(somebody)],
+        "requests": _counts(impersonator.requests),
+        "modes": [_mode_document(mode, use) for mode, use in _in_order(impersonator)],
         "withoutLegacy": {
             "broken": [
                 {
@@ -91,11 +91,11 @@ def impersonator_document(
                     **({"remedy": broken.remedy} if broken.remedy else {}),
                     "requests": broken.requests,
                 }
-                for broken in outlook.broken
+                for broken in plan.broken
             ],
-            **({} if outlook.missing is None else {"missing": outlook.missing}),
-            "notes": outlook.notes,
-            "grants": outlook.grants,
+            **({} if plan.missing is None else {"missing": plan.missing}),
+            "notes": plan.notes,
+            "grants": plan.grants,
         },
     }
 
@@ -109,8 +109,8 @@ def _mode_document(mode: str, use: ModeUsage) -> dict[str, object]:
         ],
         "actions": [
             {**_action(action, namespace), **_counts(count)}
-            for action, places in use.actions.items()
-            for namespace, count in places.counts.items()
+            for action, namespaces in use.actions.items()
+            for namespace, count in namespaces.counts.items()
         ],
     }
 
@@ -126,43 +126,43 @@ def _counts(count: UsageCount) -> dict[str, object]:
 def _identity(wanted_user: UserInfo) -> dict[str, object]:
     if wanted_user == ASSOCIATED_NODE:
         return {"ownNode": True}
-    told: dict[str, object] = {
+    members: dict[str, object] = {
         "user": wanted_user.name,
         "uid": wanted_user.uid,
         "groups": list(wanted_user.groups),
         "extra": {key: list(values) for key, values in wanted_user.extra},
     }
-    return {key: value for key, value in told.items() if value or key == "user"}
+    return {key: value for key, value in members.items() if value or key == "user"}
 
 
 def _action(action: UsedRequest, namespace: str) -> dict[str, object]:
-    told = {**action._asdict(), "namespace": namespace}
+    members = {**action._asdict(), "namespace": namespace}
     names = {"group": "apiGroup"}
-    return {names.get(key, key): value for key, value in told.items() if value}
+    return {names.get(key, key): value for key, value in members.items() if value}
 
 
-def _in_order(somebody: ImpersonatorUsage) -> Iterator[tuple[str, ModeUsage]]:
+def _in_order(impersonator: ImpersonatorUsage) -> Iterator[tuple[str, ModeUsage]]:
     for mode in _MODE_ORDER:
-        if mode in somebody.modes:
-            yield mode, somebody.modes[mode]
+        if mode in impersonator.modes:
+            yield mode, impersonator.modes[mode]
 
 
 def _impersonator_lines(
-    name: str, somebody: ImpersonatorUsage, outlook: MigrationPlan, ink: Colors
+    name: str, impersonator: ImpersonatorUsage, plan: MigrationPlan, colors: Colors
 ) -> Iterator[str]:
-    requests = somebody.requests
+    requests = impersonator.requests
     yield (
-        f"{ink.strong(escape_control_characters(name))}: "
+        f"{colors.strong(escape_control_characters(name))}: "
         f"{requests.legacy} requests by legacy impersonation, "
         f"{requests.constrained} by constrained modes"
     )
-    for mode, use in _in_order(somebody):
+    for mode, use in _in_order(impersonator):
         yield ""
         title = "no constrained mode" if mode == NO_MODE else mode
-        yield from _indented([ink.strong(title), *_identity_lines(use), "", *_action_lines(use)])
+        yield from _indented([colors.strong(title), *_identity_lines(use), "", *_action_lines(use)])
     if requests.legacy or requests.forbidden:
         yield ""
-        yield from _indented(_outlook_lines(outlook, ink))
+        yield from _indented(_plan_lines(plan, colors))
 
 
 def _identity_lines(use: ModeUsage) -> list[str]:
@@ -179,7 +179,7 @@ def _identity_lines(use: ModeUsage) -> list[str]:
 
 
 def _action_lines(use: ModeUsage) -> list[str]:
-    rows = [(action, places, _total(places)) for action, places in use.actions.items()]
+    rows = [(action, namespaces, _total(namespaces)) for action, namespaces in use.actions.items()]
     rows.sort(key=lambda row: -row[2].legacy)
     return _shortened(
         table_lines(
@@ -188,60 +188,60 @@ def _action_lines(use: ModeUsage) -> list[str]:
                 (
                     action.verb,
                     describe_request(action),
-                    _namespaces_text(action, places),
+                    _namespaces_text(action, namespaces),
                     str(total.legacy),
                     str(total.constrained),
                     str(total.forbidden),
                 )
-                for action, places, total in rows
+                for action, namespaces, total in rows
             ),
         )
     )
 
 
-def _total(places: NamespaceUsage) -> UsageCount:
+def _total(namespaces: NamespaceUsage) -> UsageCount:
     total = UsageCount()
-    for count in places.counts.values():
+    for count in namespaces.counts.values():
         total.merge(count)
     return total
 
 
-def _namespaces_text(action: UsedRequest, places: NamespaceUsage) -> str:
+def _namespaces_text(action: UsedRequest, namespaces: NamespaceUsage) -> str:
     if action.path:
         return "-"
-    if places.is_widened:
+    if namespaces.is_widened:
         return "(many)"
-    names = sorted(places.counts)
-    shown = [name or "(cluster)" for name in names[:_MOST_NAMESPACES]]
+    names = sorted(namespaces.counts)
+    shown = [name or "(cluster)" for name in names[:_MAX_NAMESPACES]]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" +{more}" if more > 0 else "")
 
 
-def _kept_lines(outlook: MigrationPlan, ink: Colors) -> Iterator[str]:
-    missing = outlook.missing
-    if missing is None and outlook.grants:
-        yield f"{ink.good('kept')}     by {len(outlook.grants) // 2} roles (--grant-only)"
+def _kept_lines(plan: MigrationPlan, colors: Colors) -> Iterator[str]:
+    missing = plan.missing
+    if missing is None and plan.grants:
+        yield f"{colors.good('kept')}     by {len(plan.grants) // 2} roles (--grant-only)"
     if missing is None:
         return
     if not missing:
-        yield f"{ink.good('kept')}     by what is granted already"
-    for check in missing[:_MOST_ROWS]:
-        yield f"{ink.bad('missing')}  {escape_control_characters(check)}"
-    if len(missing) > _MOST_ROWS:
-        yield f"... and {len(missing) - _MOST_ROWS} more (-o json)"
+        yield f"{colors.good('kept')}     by existing grants"
+    for check in missing[:_MAX_ROWS]:
+        yield f"{colors.bad('missing')}  {escape_control_characters(check)}"
+    if len(missing) > _MAX_ROWS:
+        yield f"... and {len(missing) - _MAX_ROWS} more (-o json)"
 
 
-def _outlook_lines(outlook: MigrationPlan, ink: Colors) -> Iterator[str]:
-    yield ink.strong("without legacy impersonation")
-    yield from _kept_lines(outlook, ink)
-    for broken in outlook.broken:
+def _plan_lines(plan: MigrationPlan, colors: Colors) -> Iterator[str]:
+    yield colors.strong("without legacy impersonation")
+    yield from _kept_lines(plan, colors)
+    for broken in plan.broken:
         what = escape_control_characters(broken.what)
-        yield f"{ink.bad('broken')}   {what}: {broken.requests} requests"
+        yield f"{colors.bad('broken')}   {what}: {broken.requests} requests"
         yield f"         {escape_control_characters(broken.reason)}"
         if broken.remedy:
             yield f"         instead: {broken.remedy}"
-    for note in outlook.notes:
-        yield ink.faint(f"note     {escape_control_characters(note)}")
+    for note in plan.notes:
+        yield colors.faint(f"note     {escape_control_characters(note)}")
 
 
 def _summary(report: UsageReport) -> Iterator[str]:
@@ -249,20 +249,20 @@ def _summary(report: UsageReport) -> Iterator[str]:
     period = f", {usage.first} to {usage.last}" if usage.last else ""
     yield f"{report.lines} events read{period}"
     if report.unreadable:
-        yield f"{report.unreadable} lines are no audit events"
+        yield f"{report.unreadable} lines are not audit events"
     if report.usage.truncated:
         yield (
-            f"{report.usage.truncated} events are left out: a name in them was cut because it is "
-            "longer than audit.limits allow"
+            f"{report.usage.truncated} events are left out: a name in them was truncated because "
+            "it exceeds audit.limits"
         )
     if usage.beyond:
-        yield f"{usage.beyond} requests of further impersonators are not told (--most)"
+        yield f"{usage.beyond} requests of further impersonators are not reported (--most)"
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    if len(lines) <= _MOST_ROWS + 1:
+    if len(lines) <= _MAX_ROWS + 1:
         return lines
-    return [*lines[: _MOST_ROWS + 1], f"... and {len(lines) - _MOST_ROWS - 1} more (-o json)"]
+    return [*lines[: _MAX_ROWS + 1], f"... and {len(lines) - _MAX_ROWS - 1} more (-o json)"]
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:

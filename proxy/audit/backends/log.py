@@ -1,6 +1,7 @@
-"""The audit trail as a file, written by a thread of its own: the event loop never waits for a disk.
+"""Audit backend that writes to a file in its own thread, so the event loop never waits for a disk.
 
-What cannot be written stays in memory, up to the buffer's limits, and is tried again every second.
+Events that cannot be written stay in memory, up to the buffer's limits, and are retried every
+second.
 """
 
 import threading
@@ -10,31 +11,31 @@ from collections.abc import Callable
 from proxy.audit.backends.buffer import AuditCounter, BufferLimits, EventBuffer
 from proxy.audit.backends.log_file import RotatingLogFile
 
-_EVENTS_AT_ONCE = 10_000
-_BYTES_AT_ONCE = 4 << 20
-# After the first event others are waited for, so that under load the thread wakes twenty times a
-# second and not for each of them: waking it, and having it want the interpreter, costs the event
-# loop more than the event does.
+_EVENTS_PER_WRITE = 10_000
+_BYTES_PER_WRITE = 4 << 20
+# After the first event the thread waits for more. Under load it then wakes twenty times a second
+# and not once per event. Waking it, and its contention for the interpreter lock, costs the event
+# loop more than the event itself.
 _COLLECTING_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
-_LAST_RETRIES_SECONDS = 0.1
+_CLOSING_RETRY_SECONDS = 0.1
 
 
 class LogBackend:
-    """Takes events, and writes them to a file as they come."""
+    """Buffers events, and writes them to a file in order."""
 
     def __init__(
         self, open_file: Callable[[], RotatingLogFile], limits: BufferLimits, counter: AuditCounter
     ) -> None:
         self._open_file = open_file
-        self._woken = threading.Event()
+        self._wake_event = threading.Event()
         self._closing = threading.Event()
         self._deadline = 0.0
-        self.backlog = EventBuffer("log", limits, counter, self._woken.set)
+        self.backlog = EventBuffer("log", limits, counter, self._wake_event.set)
         self._writer: threading.Thread | None = None
 
     def start(self) -> None:
-        """Open the file, and write from now on; OperatorError when it cannot be opened. Blocks."""
+        """Open the file and start writing; raise OperatorError if it cannot be opened. Blocks."""
         file = self._open_file()
         self._writer = threading.Thread(
             target=self._run, args=(file,), name="audit-log", daemon=True
@@ -42,55 +43,55 @@ class LogBackend:
         self._writer.start()
 
     def close(self, seconds: float) -> None:
-        """Write what is waiting, and close; what cannot be written by then is lost.
+        """Write the buffered events, and close; events not written within `seconds` are lost.
 
-        Blocks, so not for the event loop.
+        Blocks: never call it on the event loop.
         """
         self._deadline = time.monotonic() + seconds
         self._closing.set()
-        self._woken.set()
+        self._wake_event.set()
         while self._writer is not None and self._writer.is_alive():
-            # Looks again and again, for it may be hurried, and a disk may never return.
-            self._writer.join(_LAST_RETRIES_SECONDS)
-            if time.monotonic() > self._deadline + 2 * _LAST_RETRIES_SECONDS:
+            # Polls the deadline: `skip_flush` may shorten it, and a disk write may never return.
+            self._writer.join(_CLOSING_RETRY_SECONDS)
+            if time.monotonic() > self._deadline + 2 * _CLOSING_RETRY_SECONDS:
                 break
         self.backlog.discard_all("shutdown")
 
     def skip_flush(self) -> None:
-        """Wait no longer while closing."""
+        """End the wait of `close`."""
         self._deadline = 0.0
 
     def _run(self, file: RotatingLogFile) -> None:
         is_writable = True
         while is_writable and not self._closing.is_set():
             if self.backlog.becomes_idle():
-                self._woken.wait()
-                self._woken.clear()
+                self._wake_event.wait()
+                self._wake_event.clear()
             self._closing.wait(_COLLECTING_SECONDS)
             is_writable = self._write_all(file)
         if is_writable:
-            # What came between the last look and the signal.
+            # Events added between the last write and the closing signal.
             self._write_all(file)
         file.close()
 
     def _write_all(self, file: RotatingLogFile) -> bool:
-        """Write what is waiting; return whether it was written in the end."""
-        while lines := self.backlog.take(events=_EVENTS_AT_ONCE, size=_BYTES_AT_ONCE):
+        """Write all buffered events; return False if the backend is closing and they cannot be."""
+        while lines := self.backlog.take(events=_EVENTS_PER_WRITE, size=_BYTES_PER_WRITE):
             count, size = len(lines), sum(map(len, lines))
             while lines:
                 try:
                     file.write(lines)
                 except OSError as error:
                     self.backlog.failed("write", error.strerror or str(error))
-                    if not self._may_try_again():
+                    if not self._may_retry():
                         rest = sum(map(len, lines))
                         self.backlog.stored(count - len(lines), size - rest, works=False)
                         return False
             self.backlog.stored(count, size)
         return True
 
-    def _may_try_again(self) -> bool:
+    def _may_retry(self) -> bool:
         if not self._closing.wait(_RETRY_SECONDS):
             return True
-        time.sleep(_LAST_RETRIES_SECONDS)
+        time.sleep(_CLOSING_RETRY_SECONDS)
         return time.monotonic() < self._deadline

@@ -1,7 +1,7 @@
-"""Files that rotation has put aside: their names, and which of them are kept, and how.
+"""Rotated log files: their names, file locks, retention and compression.
 
-The names are those of kube-apiserver's own: `audit-2026-11-16T04-00-00.000.log`, in UTC, and `.gz`
-behind it once it is compressed.
+The names follow kube-apiserver: `audit-2026-11-16T04-00-00.000.log`, in UTC, with the suffix `.gz`
+once compressed.
 """
 
 import contextlib
@@ -23,21 +23,21 @@ ALONE = fcntl.LOCK_EX
 
 
 def lock(descriptor: int, kind: int) -> bool:
-    """Lock an open file, or tell that somebody else's lock is in the way; never waits.
+    """Lock an open file; return False if another process holds a conflicting lock. Never waits.
 
-    A failed attempt may cost the lock that was held before.
+    A failed attempt may release the lock that was held before.
     """
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        pass  # Not every file system knows locks, and a device may not either.
+        pass  # Some file systems and devices do not support locks.
     return True
 
 
 def is_current_file(descriptor: int, path: Path) -> bool:
-    """Tell whether an open file is the one that has this name now."""
+    """Return whether an open file is the one that has this path now."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -45,16 +45,16 @@ def is_current_file(descriptor: int, path: Path) -> bool:
 
 
 _STAMP = "%Y-%m-%dT%H-%M-%S.%f"
-_DIGITS_TOO_MANY = 3
+_MICROSECOND_DIGITS = 3
 _COMPRESSED = ".gz"
 _UNFINISHED = ".gz.part"
-_NOT_PLAIN = frozenset((".gz", ".part"))
-_PIECE_BYTES = 1 << 20
+_COMPRESSED_SUFFIXES = frozenset((".gz", ".part"))
+_COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """What is kept of the files put aside; 0 keeps all."""
+    """Which rotated files are kept; 0 means no limit."""
 
     days: int = 0
     files: int = 0
@@ -62,67 +62,67 @@ class RetentionPolicy:
 
 
 class LogRetention:
-    """Compresses and deletes what was put aside, in a thread of its own.
+    """Compresses and deletes rotated files in its own thread.
 
-    A big file takes seconds, in which the writer's thread goes on writing.
+    A large file takes seconds, during which the writer's thread continues to write.
     """
 
     def __init__(
-        self, path: Path, keeping: RetentionPolicy, *, when_failed: Callable[[OSError], None]
+        self, path: Path, policy: RetentionPolicy, *, when_failed: Callable[[OSError], None]
     ) -> None:
         self._path = path
-        self._keeping = keeping
+        self._policy = policy
         self._when_failed = when_failed
-        self._due = threading.Event()
+        self._requested = threading.Event()
         self._thread = threading.Thread(target=self._run, name="audit-files", daemon=True)
         self._thread.start()
 
     def apply(self) -> None:
-        """Look at the files soon; returns at once."""
-        self._due.set()
+        """Schedule the retention run; never blocks."""
+        self._requested.set()
 
     def _run(self) -> None:
         while True:
-            self._due.wait()
-            self._due.clear()
+            self._requested.wait()
+            self._requested.clear()
             try:
-                tidy(self._path, self._keeping, now=datetime.now(UTC))
+                tidy(self._path, self._policy, now=datetime.now(UTC))
             except OSError as error:
                 self._when_failed(error)
 
 
 def rotated_name(path: Path, now: datetime) -> Path:
-    """Return a name that no file has, and that sorts after those given before."""
-    moment = now
+    """Return an unused path that sorts after all earlier ones."""
+    timestamp = now
     while True:
-        stamp = moment.strftime(_STAMP)[:-_DIGITS_TOO_MANY]
-        aside = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
-        if not aside.exists() and not aside.with_name(aside.name + _COMPRESSED).exists():
-            return aside
-        moment += timedelta(milliseconds=1)
+        stamp = timestamp.strftime(_STAMP)[:-_MICROSECOND_DIGITS]
+        rotated = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
+        if not rotated.exists() and not rotated.with_name(rotated.name + _COMPRESSED).exists():
+            return rotated
+        timestamp += timedelta(milliseconds=1)
 
 
-def tidy(path: Path, keeping: RetentionPolicy, *, now: datetime) -> None:
-    """Delete what is too old or too much, and compress the rest if that is wanted."""
-    aside = sorted(_put_aside(path).items(), reverse=True)
-    oldest = now - timedelta(days=keeping.days)
+def tidy(path: Path, policy: RetentionPolicy, *, now: datetime) -> None:
+    """Delete rotated files that are too old or too many; compress the rest if configured."""
+    rotated = sorted(_rotated_files(path).items(), reverse=True)
+    oldest = now - timedelta(days=policy.days)
     kept: list[Path] = []
-    for number, (moment, files) in enumerate(aside, 1):
-        is_too_much = 0 < keeping.files < number
-        if is_too_much or (keeping.days and moment < oldest):
+    for number, (rotated_at, files) in enumerate(rotated, 1):
+        is_surplus = 0 < policy.files < number
+        if is_surplus or (policy.days and rotated_at < oldest):
             for file in files:
                 file.unlink(missing_ok=True)
         else:
             kept += files
-    # Only now: what was deleted may be the room that is needed.
-    if keeping.compress:
+    # After the deletion: compressing may need the disk space that it has freed.
+    if policy.compress:
         for file in kept:
-            if file.suffix not in _NOT_PLAIN:
+            if file.suffix not in _COMPRESSED_SUFFIXES:
                 _compress(file)
 
 
-def _put_aside(path: Path) -> dict[datetime, list[Path]]:
-    """Return the files put aside by when they were, half-made ones included."""
+def _rotated_files(path: Path) -> dict[datetime, list[Path]]:
+    """Return the rotated files by their timestamp, including partially compressed ones."""
     stem, suffix = re.escape(path.stem), re.escape(path.suffix)
     pattern = re.compile(rf"{stem}-([-0-9T.]{{23}}){suffix}(\.gz|\.gz\.part)?")
     found: dict[datetime, list[Path]] = {}
@@ -131,22 +131,22 @@ def _put_aside(path: Path) -> dict[datetime, list[Path]]:
         if match is None:
             continue
         try:
-            moment = datetime.strptime(match[1], _STAMP).replace(tzinfo=UTC)
+            rotated_at = datetime.strptime(match[1], _STAMP).replace(tzinfo=UTC)
         except ValueError:
             continue
-        found.setdefault(moment, []).append(file)
+        found.setdefault(rotated_at, []).append(file)
     return found
 
 
 def _compress(file: Path) -> None:
-    """Put a compressed file in the place of a plain one; there is always a whole one."""
+    """Replace a plain file with a compressed one; a complete file exists at any time."""
     with contextlib.suppress(FileNotFoundError), file.open("rb") as plain:
-        # Another process may be at it, or still write to it; or it is done in the meantime.
+        # Another process may be compressing it, may still write to it, or may have replaced it.
         if not lock(plain.fileno(), ALONE) or not is_current_file(plain.fileno(), file):
             return
         unfinished = file.with_name(file.name + _UNFINISHED)
         try:
-            _pack(plain, unfinished)
+            _gzip(plain, unfinished)
             unfinished.rename(file.with_name(file.name + _COMPRESSED))
         except OSError:
             unfinished.unlink(missing_ok=True)
@@ -154,11 +154,11 @@ def _compress(file: Path) -> None:
         file.unlink()
 
 
-def _pack(plain: BinaryIO, target: Path) -> None:
+def _gzip(plain: BinaryIO, target: Path) -> None:
     mode = stat.S_IMODE(os.fstat(plain.fileno()).st_mode)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as raw:
         with gzip.GzipFile(filename="", mode="wb", fileobj=raw) as packed:
-            shutil.copyfileobj(plain, packed, _PIECE_BYTES)
+            shutil.copyfileobj(plain, packed, _COPY_BYTES)
         raw.flush()
         os.fsync(descriptor)

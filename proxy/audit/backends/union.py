@@ -1,4 +1,4 @@
-"""Where audit events go: a file, a webhook, or both, each at its own pace."""
+"""The union of the audit backends: a log file, a webhook, or both, each with its own buffer."""
 
 import asyncio
 from collections import deque
@@ -9,80 +9,82 @@ from proxy.audit.backends.log import LogBackend
 from proxy.audit.backends.webhook import WebhookBackend
 from proxy.core.errors import AuditUnavailable
 
-_PATIENCE_SECONDS = 5.0
-_LOOK_SECONDS = 0.05
-# What one request may leave behind: it was received, its answer has begun, it is over.
-_EVENTS_OF_A_REQUEST = 3
+_MAX_WAIT_SECONDS = 5.0
+_CHECK_SECONDS = 0.05
+# The stages RequestReceived, ResponseStarted and ResponseComplete.
+_EVENTS_PER_REQUEST = 3
 
 
 class AuditBackpressure:
-    """Holds requests back while a backend in a blocking mode is slow, or refuses them.
+    """Delays requests while a backend in a blocking mode is slow, or rejects them.
 
-    In `blocking` nobody is refused: whoever has waited long enough goes on, and what the buffer
-    cannot take then is lost and counted. In `blocking-strict` whoever has waited long enough, or
-    meets a backend that fails, is refused before anything was done.
+    In `blocking` no request is rejected. After the timeout it proceeds, and events that the buffer
+    cannot accept are lost and counted. In `blocking-strict` a request is rejected after the
+    timeout, or if a backend fails, before it has any effect.
     """
 
     def __init__(self, backlogs: Sequence[EventBuffer], when_refused: Callable[[], None]) -> None:
-        self._backlogs = [one for one in backlogs if one.mode is not BackendMode.BATCH]
-        self._strict = [one for one in backlogs if one.mode is BackendMode.BLOCKING_STRICT]
+        self._buffers = [buffer for buffer in backlogs if buffer.mode is not BackendMode.BATCH]
+        self._strict = [buffer for buffer in backlogs if buffer.mode is BackendMode.BLOCKING_STRICT]
         self._when_refused = when_refused
-        # By their deadlines, the next one first: everybody is equally patient.
+        # Ordered by deadline, because all requests have the same timeout.
         self._waiting: deque[tuple[float, asyncio.Future[bool]]] = deque()
-        self._is_looking = False
+        self._is_release_scheduled = False
 
     def has_capacity(self) -> bool:
-        """Tell whether nobody has to wait; costs next to nothing."""
-        for backlog in self._backlogs:
+        """Return whether no request has to wait; cheap enough for every request."""
+        for backlog in self._buffers:
             if backlog.is_failing:
                 if backlog.mode is BackendMode.BLOCKING_STRICT:
                     return False
             elif not backlog.below_high_water:
                 return False
-        # Whoever waits goes first: there may be as many as there is room for.
+        # Waiting requests come first: they may need all the capacity there is.
         return not self._waiting
 
     async def wait(self) -> None:
-        """Return when a request may go on; AuditUnavailable when it may not."""
-        has_place = False
-        if not self._is_refusing():
+        """Return when a request may proceed; raise AuditUnavailable if it is rejected."""
+        has_capacity = False
+        if not self._is_rejecting():
             loop = asyncio.get_running_loop()
-            turn: asyncio.Future[bool] = loop.create_future()
-            self._waiting.append((loop.time() + _PATIENCE_SECONDS, turn))
-            self._look_later()
-            has_place = await turn
-        is_too_slow = not has_place and any(not one.below_high_water for one in self._strict)
-        if is_too_slow or self._is_refusing():
+            released: asyncio.Future[bool] = loop.create_future()
+            self._waiting.append((loop.time() + _MAX_WAIT_SECONDS, released))
+            self._schedule_release()
+            has_capacity = await released
+        is_too_slow = not has_capacity and any(
+            not buffer.below_high_water for buffer in self._strict
+        )
+        if is_too_slow or self._is_rejecting():
             self._when_refused()
             raise AuditUnavailable
 
-    def _is_refusing(self) -> bool:
-        return any(one.is_failing for one in self._strict)
+    def _is_rejecting(self) -> bool:
+        return any(buffer.is_failing for buffer in self._strict)
 
-    def _look_later(self) -> None:
-        if not self._is_looking:
-            self._is_looking = True
-            asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+    def _schedule_release(self) -> None:
+        if not self._is_release_scheduled:
+            self._is_release_scheduled = True
+            asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._release)
 
-    def _look(self) -> None:
-        """Let go whom there is room for, whoever is refused, and whoever has waited too long."""
-        self._is_looking = False
+    def _release(self) -> None:
+        """Release requests: as many as there is capacity for, rejected ones, and timed-out ones."""
+        self._is_release_scheduled = False
         now = asyncio.get_running_loop().time()
-        places = len(self._waiting) if self._is_refusing() else self._places()
-        while self._waiting and (places > 0 or self._waiting[0][0] <= now):
-            _, turn = self._waiting.popleft()
-            if not turn.done():  # or else its client has left
-                turn.set_result(places > 0)
-                places -= 1
+        capacity = len(self._waiting) if self._is_rejecting() else self._capacity()
+        while self._waiting and (capacity > 0 or self._waiting[0][0] <= now):
+            _, released = self._waiting.popleft()
+            if not released.done():  # It is done if the client has disconnected.
+                released.set_result(capacity > 0)
+                capacity -= 1
         if self._waiting:
-            self._look_later()
+            self._schedule_release()
 
-    def _places(self) -> int:
-        # In `blocking` a backend that fails holds nobody up.
-        rooms = [one.free_slots for one in self._backlogs if not one.is_failing]
-        if not rooms:
+    def _capacity(self) -> int:
+        # In `blocking` a failing backend delays no request.
+        free = [buffer.free_slots for buffer in self._buffers if not buffer.is_failing]
+        if not free:
             return len(self._waiting)
-        return -(-min(rooms) // _EVENTS_OF_A_REQUEST)
+        return -(-min(free) // _EVENTS_PER_REQUEST)
 
 
 Backend = LogBackend | WebhookBackend
@@ -100,18 +102,18 @@ class AuditBackends:
     ) -> None:
         self.log = log
         self.webhook = webhook
-        self.backlogs: Sequence[EventBuffer] = [one.backlog for one in self.all]
+        self.backlogs: Sequence[EventBuffer] = [backend.backlog for backend in self.all]
         self._when_refused = when_refused
         self._is_closed = False
 
     @property
     def all(self) -> list[Backend]:
-        """Every backend."""
-        return [one for one in (self.log, self.webhook) if one is not None]
+        """Return all configured backends."""
+        return [backend for backend in (self.log, self.webhook) if backend is not None]
 
     @property
     def sink(self) -> "EventBuffer | AuditBackends | None":
-        """What takes events; None when nobody does."""
+        """Return the sink for events; None if there is no backend."""
         match self.backlogs:
             case []:
                 return None
@@ -122,54 +124,54 @@ class AuditBackends:
 
     @property
     def backpressure(self) -> AuditBackpressure | None:
-        """What is asked before a request is forwarded; None when no backend holds anybody up."""
+        """Return the backpressure applied to requests; None if no backend is in a blocking mode."""
         if all(backlog.mode is BackendMode.BATCH for backlog in self.backlogs):
             return None
         return AuditBackpressure(self.backlogs, self._when_refused)
 
     def health_error(self) -> str | None:
-        """Tell why requests are refused; None if they are not."""
+        """Return why requests are rejected; None if they are not."""
         for backlog in self.backlogs:
             if backlog.mode is BackendMode.BLOCKING_STRICT and backlog.is_failing:
                 return f"{backlog.name} cannot store events"
         return None
 
     def write(self, line: bytes) -> None:
-        """Take one event as a line; returns at once."""
+        """Accept one event as a line; never blocks."""
         for backlog in self.backlogs:
             backlog.write(line)
 
     async def start(self, *, beside: "AuditBackends | None" = None) -> None:
-        """Let events go out; OperatorError when a backend cannot be used.
+        """Start the backends; raise OperatorError if one cannot be used.
 
-        Those that are `beside` us as well were started before.
+        Backends that are also part of `beside` are already running, and are skipped.
         """
-        for backend in self._but_those_of(beside):
+        for backend in self._except_shared_with(beside):
             if isinstance(backend, LogBackend):
                 await asyncio.to_thread(backend.start)
             else:
                 await backend.start()
 
     async def close(self, seconds: float, *, beside: "AuditBackends | None" = None) -> None:
-        """Store what is waiting, as far as that many seconds allow; call it when all is over.
+        """Store the buffered events within `seconds`, and stop; call it after the last request.
 
-        Those that are `beside` us as well go on.
+        Backends that are also part of `beside` keep running.
         """
         if self._is_closed:
             return
         self._is_closed = True
         async with asyncio.TaskGroup() as group:
-            for backend in self._but_those_of(beside):
+            for backend in self._except_shared_with(beside):
                 if isinstance(backend, LogBackend):
                     group.create_task(asyncio.to_thread(backend.close, seconds))
                 else:
                     group.create_task(backend.close(seconds))
 
     def skip_flush(self) -> None:
-        """Wait no longer, if it is being closed."""
+        """End the wait of `close`, if it is in progress."""
         for backend in self.all:
             backend.skip_flush()
 
-    def _but_those_of(self, others: "AuditBackends | None") -> list[Backend]:
-        kept = others.all if others is not None else []
-        return [one for one in self.all if one not in kept]
+    def _except_shared_with(self, others: "AuditBackends | None") -> list[Backend]:
+        shared = others.all if others is not None else []
+        return [backend for backend in self.all if backend not in shared]

@@ -1,6 +1,6 @@
-"""Where the webhook's receiver is, how it is verified, and what we show it.
+"""The webhook's endpoint: its URL, TLS verification and credential.
 
-It is written in the form of a kubeconfig, as kube-apiserver's --audit-webhook-config-file is.
+The configuration is a kubeconfig, like that of kube-apiserver's --audit-webhook-config-file.
 """
 
 import asyncio
@@ -14,64 +14,64 @@ from kubernetes_asyncio.config import ConfigException
 from proxy.core.errors import OperatorError
 from proxy.wire.tls_client import client_context
 
-_TOKEN = "BearerToken"  # noqa: S105 - the name of it, in the library
+_TOKEN = "BearerToken"  # noqa: S105 - the library's key for the token
 _LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 
 class WebhookConfigError(OperatorError):
-    """The receiver's description cannot be used."""
+    """Raised when the webhook configuration is invalid."""
 
 
 class Reading(Protocol):
-    """What was read: the Kubernetes library's own configuration."""
+    """A loaded kubeconfig, as the configuration object of the Kubernetes library."""
 
     @property
     def configuration(self) -> Any:
-        """The configuration, of a library without types."""
+        """Return the configuration; the library has no types."""
         ...
 
 
 class ConfigurationSource(Protocol):
-    """Reads a kubeconfig as often as it is asked."""
+    """Reads a kubeconfig repeatedly."""
 
     async def read(self, last: Any = None) -> Reading:
-        """Return what is written now; `last` spares a plugin that need not run again."""
+        """Return the current contents; with `last`, a credential plugin runs only if needed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookEndpoint:
-    """One state of the description."""
+    """One loaded state of the configuration."""
 
     url: str
     authorization: str | None
     context: ssl.SSLContext | None
-    """How it is verified; None for plain HTTP."""
+    """How the server is verified; None for plain HTTP."""
     server_name: str | None
 
 
 class WebhookConfigLoader:
-    """The receiver; what is written about it may change."""
+    """Loads the webhook endpoint from a configuration that may change."""
 
     def __init__(self, source: ConfigurationSource) -> None:
         self._source = source
         self._reading: Reading | None = None
 
     async def read(self) -> WebhookEndpoint:
-        """Return what is written now; WebhookConfigError when it cannot be used."""
+        """Return the current endpoint; raise WebhookConfigError if it is invalid."""
         try:
             reading = await self._source.read(self._reading)
-            target = await asyncio.to_thread(_target, reading.configuration)
+            endpoint = await asyncio.to_thread(_endpoint, reading.configuration)
         except (ConfigException, OSError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise WebhookConfigError(
                 f"cannot use {self._source} for audit events: {reason}"
             ) from error
         self._reading = reading
-        return target
+        return endpoint
 
 
-def _target(configuration: Any) -> WebhookEndpoint:
+def _endpoint(configuration: Any) -> WebhookEndpoint:
     url = urlsplit(configuration.host)
     if url.username is not None:
         raise ValueError("a credential in the server's URL is not supported")
@@ -84,16 +84,16 @@ def _target(configuration: Any) -> WebhookEndpoint:
     if authorization and not (authorization.isascii() and authorization.isprintable()):
         raise ValueError("its token is not printable ASCII")
     return WebhookEndpoint(
-        url.geturl(), authorization, _context(url, configuration), configuration.tls_server_name
+        url.geturl(), authorization, _tls_context(url, configuration), configuration.tls_server_name
     )
 
 
-def _context(url: SplitResult, configuration: Any) -> ssl.SSLContext | None:
+def _tls_context(url: SplitResult, configuration: Any) -> ssl.SSLContext | None:
     if url.scheme == "https" and url.hostname:
         return client_context(
             configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
         )
-    # Events name who does what: in plain text they go to a process beside us and no further.
+    # Events contain user names and actions. Unencrypted, they may only go to the same host.
     if url.scheme == "http" and url.hostname in _LOOPBACK:
         return None
     raise ValueError("the server must be https://HOST..., or http:// at a loopback address")

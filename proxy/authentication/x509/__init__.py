@@ -1,1 +1,1 @@
-"""X.509 certificates and paths, read and judged by the rules of Go's crypto/x509."""
+"""X.509 certificates and paths, parsed and verified by the rules of Go's crypto/x509."""

@@ -1,7 +1,7 @@
 """Extensions of a certificate, as Go's parser processes them.
 
-What Go knows is read, and a malformed one refuses the certificate. What it does not know is no
-matter, unless it is critical: then the certificate may be shown, but proves nothing.
+Extensions known to Go are parsed, and a malformed one makes the certificate invalid. Unknown ones
+are ignored, unless they are critical: then the certificate is parsed, but never verifies.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class RawExtension:
-    """An extension that nobody has looked into."""
+    """An extension that is not parsed yet."""
 
     value: bytes
     is_critical: bool
@@ -45,23 +45,23 @@ class RawExtension:
 
 @dataclass(frozen=True)
 class NameConstraints:
-    """What a CA may sign: names that are permitted, unless they are excluded."""
+    """The names that a CA may sign: those permitted and not excluded."""
 
     permitted: Subtrees
     excluded: Subtrees
     size: int
-    """Of all of them, in bytes."""
+    """The size of all of them in bytes."""
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of constraints."""
         return self.permitted.count + self.excluded.count
 
     @cached_property
     def sorted(self) -> tuple[SortedSubtrees, SortedSubtrees]:
-        """What is permitted and what is excluded, sorted when first asked for.
+        """Return the permitted and the excluded subtrees, sorted on first use.
 
-        Not while it is read: nobody has verified then who wrote it.
+        They are not sorted while parsing, because the certificate is not verified at that point.
         """
         return (
             SortedSubtrees(self.permitted, without_any=True),
@@ -71,33 +71,33 @@ class NameConstraints:
 
 @dataclass(frozen=True, slots=True)
 class Extensions:
-    """What extensions say, or what holds without them."""
+    """The values of the extensions, or the defaults without them."""
 
     has_basic_constraints: bool = False
     is_ca: bool = False
     max_path_length: int | None = None
     may_sign: bool = True
-    """Without a key usage, or with one that says so."""
+    """True without a key usage, or with one that includes certificate signing."""
     is_for_clients: bool = True
-    """Without extended key usages, or with the one of clients, or with any."""
+    """True without extended key usages, or with client authentication or any usage."""
     alternative_names: GeneralNames | None = None
     alternative_names_value: bytes | None = None
     name_constraints: NameConstraints | None = None
     has_policy_rules: bool = False
-    """It requires explicit policies, or maps policies."""
+    """True if it requires explicit policies, or maps policies."""
     has_unknown_critical: bool = False
 
 
 @dataclass(slots=True)
 class _Draft:
-    """The extensions read so far."""
+    """The extensions parsed so far."""
 
     budget: Budget
-    said: Extensions = field(default_factory=Extensions)
+    extensions: Extensions = field(default_factory=Extensions)
 
 
 def read_extensions(raw: dict[bytes, RawExtension], budget: Budget) -> Extensions:
-    """Return what the extensions say; DerError where Go refuses the certificate."""
+    """Return the parsed extensions; raise DerError if Go rejects the certificate."""
     draft = _Draft(budget)
     unknown = False
     for oid, extension in raw.items():
@@ -106,7 +106,7 @@ def read_extensions(raw: dict[bytes, RawExtension], budget: Budget) -> Extension
         unknown = unknown or (extension.is_critical and not is_handled)
     names = raw.get(_SUBJECT_ALTERNATIVE_NAME)
     return replace(
-        draft.said,
+        draft.extensions,
         has_unknown_critical=unknown,
         alternative_names_value=None if names is None else names.value,
     )
@@ -115,10 +115,10 @@ def read_extensions(raw: dict[bytes, RawExtension], budget: Budget) -> Extension
 def _key_usage(extension: RawExtension, draft: _Draft) -> bool:
     bits, _ = DerReader(extension.value).read_bit_string()
     flags = bits[:2].ljust(2, b"\0")
-    # Nine flags, and none of them is like no key usage at all.
+    # There are nine flags. If none is set, the extension counts as absent.
     is_empty = not flags[0] and not flags[1] & 0x80
     may_sign = is_empty or bool(flags[0] & (0x80 >> _CERTIFICATE_SIGN))
-    draft.said = replace(draft.said, may_sign=may_sign)
+    draft.extensions = replace(draft.extensions, may_sign=may_sign)
     return True
 
 
@@ -127,33 +127,33 @@ def _basic_constraints(extension: RawExtension, draft: _Draft) -> bool:
     is_ca = contents.read_boolean() if contents.next_tag == BOOLEAN else False
     length = contents.read_integer() if contents.next_tag == INTEGER else None
     if length is not None and (length < 0 or length not in _INT64):
-        raise DerError("not a path length")
-    draft.said = replace(
-        draft.said, has_basic_constraints=True, is_ca=is_ca, max_path_length=length
+        raise DerError("invalid path length")
+    draft.extensions = replace(
+        draft.extensions, has_basic_constraints=True, is_ca=is_ca, max_path_length=length
     )
     return True
 
 
 def _alternative_names(extension: RawExtension, draft: _Draft) -> bool:
     names = read_general_names(DerReader(extension.value), draft.budget)
-    draft.said = replace(draft.said, alternative_names=names)
+    draft.extensions = replace(draft.extensions, alternative_names=names)
     return not names.is_empty
 
 
 def _name_constraints(extension: RawExtension, draft: _Draft) -> bool:
     outer = DerReader(extension.value)
     contents = outer.read(SEQUENCE)
-    permitted, excluded = (contents.read_optional(CONTEXT_CONSTRUCTED + one) for one in (0, 1))
+    permitted, excluded = (contents.read_optional(CONTEXT_CONSTRUCTED + tag) for tag in (0, 1))
     if not outer.is_empty or not contents.is_empty:
-        raise DerError("something follows the name constraints")
+        raise DerError("trailing data after the name constraints")
     if (permitted is None or permitted.is_empty) and (excluded is None or excluded.is_empty):
-        raise DerError("name constraints without any")
+        raise DerError("empty name constraints")
     found = NameConstraints(
         read_subtrees(permitted, draft.budget),
         read_subtrees(excluded, draft.budget),
         len(extension.value),
     )
-    draft.said = replace(draft.said, name_constraints=found)
+    draft.extensions = replace(draft.extensions, name_constraints=found)
     return not (found.permitted.others or found.excluded.others)
 
 
@@ -173,14 +173,14 @@ def _distribution_points(extension: RawExtension, draft: _Draft) -> bool:
 
 def _authority_key_identifier(extension: RawExtension, _: _Draft) -> bool:
     if extension.is_critical:
-        raise DerError("an authority key identifier that is critical")
+        raise DerError("critical authority key identifier")
     DerReader(extension.value).read(SEQUENCE).read_optional(CONTEXT)
     return True
 
 
 def _subject_key_identifier(extension: RawExtension, _: _Draft) -> bool:
     if extension.is_critical:
-        raise DerError("a subject key identifier that is critical")
+        raise DerError("critical subject key identifier")
     DerReader(extension.value).read(OCTET_STRING)
     return True
 
@@ -190,8 +190,8 @@ def _policy_constraints(extension: RawExtension, draft: _Draft) -> bool:
     for number in (0, 1):
         if contents.next_tag == CONTEXT + number:
             if contents.read_integer(CONTEXT + number) not in _INT64:
-                raise DerError("a policy constraint that is too large")
-            draft.said = replace(draft.said, has_policy_rules=True)
+                raise DerError("policy constraint too large")
+            draft.extensions = replace(draft.extensions, has_policy_rules=True)
     return True
 
 
@@ -202,7 +202,7 @@ def _extended_key_usage(extension: RawExtension, draft: _Draft) -> bool:
         draft.budget.take()
         found.add(usages.read_object_identifier())
     is_for_clients = not found or not found.isdisjoint((_CLIENT_AUTH, _ANY_USAGE))
-    draft.said = replace(draft.said, is_for_clients=is_for_clients)
+    draft.extensions = replace(draft.extensions, is_for_clients=is_for_clients)
     return True
 
 
@@ -214,7 +214,7 @@ def _policies(extension: RawExtension, draft: _Draft) -> bool:
         policy = policies.read(SEQUENCE).read_bytes(OBJECT_IDENTIFIER)
         check_policy_identifier(policy)
         if policy in found:
-            raise DerError("a policy that is there twice")
+            raise DerError("duplicate policy")
         found.add(policy)
     return True
 
@@ -226,19 +226,19 @@ def _policy_mappings(extension: RawExtension, draft: _Draft) -> bool:
         mapping = mappings.read(SEQUENCE)
         mapping.read(OBJECT_IDENTIFIER)
         mapping.read(OBJECT_IDENTIFIER)
-    draft.said = replace(draft.said, has_policy_rules=True)
+    draft.extensions = replace(draft.extensions, has_policy_rules=True)
     return True
 
 
 def _inhibit_any_policy(extension: RawExtension, _: _Draft) -> bool:
     if DerReader(extension.value).read_integer() not in _INT64:
-        raise DerError("a policy constraint that is too large")
+        raise DerError("policy constraint too large")
     return True
 
 
 def _authority_information(extension: RawExtension, draft: _Draft) -> bool:
     if extension.is_critical:
-        raise DerError("authority information that is critical")
+        raise DerError("critical authority information access")
     items = DerReader(extension.value).read(SEQUENCE)
     while not items.is_empty:
         draft.budget.take()

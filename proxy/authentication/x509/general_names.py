@@ -24,10 +24,10 @@ class GeneralNames:
     dns: tuple[str, ...] = ()
     emails: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    """Of URIs, with their port; empty where a URI has none, or is not plain."""
+    """Hosts of URIs with their port; empty for a URI without a host, or not in plain form."""
     ips: tuple[bytes, ...] = ()
     others: int = 0
-    """How many there are of other kinds."""
+    """The number of names of other kinds."""
 
     @property
     def is_empty(self) -> bool:
@@ -36,26 +36,29 @@ class GeneralNames:
 
     @property
     def count(self) -> int:
-        """Return how many there are of all kinds."""
+        """Return the total number of all kinds."""
         return sum(map(len, (self.dns, self.emails, self.hosts, self.ips))) + self.others
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Addresses that agree with an address where its mask is set; the address may have more."""
+    """A network: addresses equal to `address` in the bits of `mask`.
+
+    The address itself may have bits outside the mask.
+    """
 
     address: bytes
     mask: bytes
 
     def contains(self, address: bytes) -> bool:
-        """Return whether Go finds an address of the same family in the network.
+        """Return whether Go considers an address part of the network.
 
-        IPv6 addresses that stand for IPv4 are a family of their own: `::/0` has none of them.
+        IPv4-mapped IPv6 addresses are a family of their own: `::/0` contains none of them.
         """
         return _is_mapped(address) is _is_mapped(self.address) and self.agrees_with(address)
 
     def agrees_with(self, address: bytes) -> bool:
-        """Return whether an address is the same where the mask is set, mapped or not."""
+        """Return whether an address is equal in the bits of the mask, IPv4-mapped or not."""
         if len(address) != len(self.address):
             return False
         difference = int.from_bytes(address) ^ int.from_bytes(self.address)
@@ -71,16 +74,16 @@ class Subtrees:
     hosts: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
     others: int = 0
-    """How many there are of kinds that Go does not compare."""
+    """The number of subtrees of kinds that Go does not compare."""
 
     @property
     def count(self) -> int:
-        """Return how many there are of all kinds."""
+        """Return the total number of all kinds."""
         return sum(map(len, (self.dns, self.emails, self.hosts, self.networks))) + self.others
 
 
 def read_general_names(extension: DerReader, budget: Budget) -> GeneralNames:
-    """Return the names of a subject; DerError where Go refuses the certificate."""
+    """Return the names of a subject; raise DerError if Go rejects the certificate."""
     names = extension.read(SEQUENCE)
     found: dict[int, list[bytes]] = {_DNS: [], _EMAIL: [], _URI: [], _IP: []}
     others = 0
@@ -92,7 +95,7 @@ def read_general_names(extension: DerReader, budget: Budget) -> GeneralNames:
         else:
             others += 1
     if any(len(address) not in _IP_BYTES for address in found[_IP]):
-        raise DerError("an IP address of another length")
+        raise DerError("IP address of invalid length")
     return GeneralNames(
         dns=tuple(_ascii(name) for name in found[_DNS]),
         emails=tuple(_ascii(name) for name in found[_EMAIL]),
@@ -103,7 +106,7 @@ def read_general_names(extension: DerReader, budget: Budget) -> GeneralNames:
 
 
 def read_subtrees(subtrees: DerReader | None, budget: Budget) -> Subtrees:
-    """Return the bases of subtrees; DerError where Go refuses the certificate."""
+    """Return the bases of subtrees; raise DerError if Go rejects the certificate."""
     if subtrees is None:
         return Subtrees()
     dns: list[str] = []
@@ -129,41 +132,41 @@ def read_subtrees(subtrees: DerReader | None, budget: Budget) -> Subtrees:
 
 def _ascii(value: bytes) -> str:
     if not value.isascii():
-        raise DerError("a name that is not ASCII")
+        raise DerError("name that is not ASCII")
     return value.decode("ascii")
 
 
 def _domain_constraint(domain: str) -> str:
     if not is_domain(domain, is_constraint=True):
-        raise DerError("a constraint that is not a domain")
+        raise DerError("constraint that is not a domain")
     return domain
 
 
 def _email_constraint(constraint: str, budget: Budget) -> str:
     if "@" not in constraint:
         return _domain_constraint(constraint)
-    budget.take()  # it takes as long as to read another one
+    budget.take()  # parsing a mailbox costs as much as another item
     if mailbox(constraint) is None:
-        raise DerError("a constraint that is not an email address")
+        raise DerError("constraint that is not an email address")
     return constraint
 
 
 def _host_constraint(domain: str, budget: Budget) -> str:
     if ":" in domain:
-        budget.take()  # to tell it from an address takes as long
+        budget.take()  # checking for an address costs as much as another item
     if is_address(domain):
-        raise DerError("a constraint of URIs that is an address")
+        raise DerError("URI constraint that is an IP address")
     return _domain_constraint(domain)
 
 
 def _network(value: bytes) -> Network:
     half = len(value) // 2
     if len(value) % 2 or half not in _IP_BYTES:
-        raise DerError("a network of another length")
+        raise DerError("network of invalid length")
     address, mask = value[:half], value[half:]
     ones = mask.lstrip(b"\xff")
     if ones and (ones[0] not in _LEADING_ONES or any(ones[1:])):
-        raise DerError("a mask that is not ones and then zeros")
+        raise DerError("non-contiguous network mask")
     return Network(address, mask)
 
 

@@ -1,4 +1,4 @@
-"""Public keys and signature algorithms that Go reads, and those with which it verifies."""
+"""Public keys and signature algorithms that Go parses, and those that it verifies with."""
 
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -11,9 +11,9 @@ from proxy.authentication.x509.der import (
     DerReader,
 )
 
-_LEAST_RSA_BITS = 1024
-_MOST_RSA_EXPONENT = (1 << 31) - 1
-_MOST_READ_EXPONENT = (1 << 63) - 1
+_MIN_RSA_BITS = 1024
+_MAX_RSA_EXPONENT = (1 << 31) - 1
+_MAX_PARSED_EXPONENT = (1 << 63) - 1
 _ED25519_BYTES = 32
 _UNCOMPRESSED = 0x04
 
@@ -71,32 +71,32 @@ _CURVES = {
 
 
 class KeyKind(Enum):
-    """What a key can verify."""
+    """The signature scheme that a key verifies."""
 
     RSA = auto()
     ECDSA = auto()
     ED25519 = auto()
     NOTHING = auto()
-    """Go reads certificates with such a key, but verifies nothing with it."""
+    """Go parses certificates with such a key, but verifies nothing with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key: of which kind, and whether Go verifies signatures with it."""
+    """A key: its kind, and whether Go verifies signatures with it."""
 
     kind: KeyKind
     verifies: bool
     rsa_bits: int = 0
-    """The size of an RSA key; Go has no limit where it only reads a certificate."""
+    """The size of an RSA key; Go has no limit for certificates that it only parses."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignatureAlgorithm:
-    """How a signature was made: with which kind of key, which hash, and by RSA in which way."""
+    """A signature algorithm: kind of key, hash, and RSA padding."""
 
     kind: KeyKind
     hash_bits: int = 0
-    """Of SHA-2; none for Ed25519."""
+    """The SHA-2 variant; 0 for Ed25519."""
     is_pss: bool = False
 
 
@@ -129,10 +129,10 @@ def read_algorithm(contents: DerReader) -> tuple[bytes, bytes]:
 
 
 def read_public_key(info: bytes) -> PublicKey:
-    """Return the key of a SubjectPublicKeyInfo; DerError where Go does not read it.
+    """Return the key of a SubjectPublicKeyInfo; raise DerError if Go does not parse it.
 
-    Stricter than Go: a key that is not whole bytes verifies nothing. OpenSSL would verify with
-    another key than Go.
+    Stricter than Go: a key that is not whole bytes verifies nothing, because OpenSSL would verify
+    with a different key than Go.
     """
     contents = DerReader(info).read(SEQUENCE)
     oid, parameters = read_algorithm(contents.read(SEQUENCE))
@@ -142,9 +142,9 @@ def read_public_key(info: bytes) -> PublicKey:
 
 
 def read_signature_algorithm(oid: bytes, parameters: bytes) -> SignatureAlgorithm:
-    """Return how a signature was made; unknown if Go verifies nothing that was made so.
+    """Return the signature algorithm; UNKNOWN_ALGORITHM if Go does not verify it.
 
-    MD5 and SHA-1 are among the unknown, and so is every algorithm with DSA.
+    MD5, SHA-1 and all DSA algorithms are unknown.
     """
     if oid == _ED25519:
         return UNKNOWN_ALGORITHM if parameters else SignatureAlgorithm(KeyKind.ED25519)
@@ -163,7 +163,7 @@ def _key(oid: bytes, bits: bytes, parameters: bytes) -> PublicKey:
         return _ecdsa_key(bits, parameters)
     if oid == _ED25519:
         if parameters or len(bits) != _ED25519_BYTES:
-            raise DerError("not a key of Ed25519")
+            raise DerError("not an Ed25519 key")
         return PublicKey(KeyKind.ED25519, verifies=True)
     if oid == _DSA:
         _check_dsa_key(bits, parameters)
@@ -172,17 +172,17 @@ def _key(oid: bytes, bits: bytes, parameters: bytes) -> PublicKey:
 
 def _rsa_key(bits: bytes, parameters: bytes) -> PublicKey:
     if parameters != NULL:
-        raise DerError("an RSA key without NULL parameters")
+        raise DerError("RSA key without NULL parameters")
     numbers = DerReader(bits).read(SEQUENCE)
     modulus, exponent = numbers.read_integer(), numbers.read_integer()
-    if modulus <= 0 or not 0 < exponent <= _MOST_READ_EXPONENT:
+    if modulus <= 0 or not 0 < exponent <= _MAX_PARSED_EXPONENT:
         raise DerError("not an RSA key")
     size = modulus.bit_length()
     verifies = (
-        size >= _LEAST_RSA_BITS
+        size >= _MIN_RSA_BITS
         and modulus % 2 == 1
         and exponent % 2 == 1
-        and 1 < exponent <= _MOST_RSA_EXPONENT
+        and 1 < exponent <= _MAX_RSA_EXPONENT
     )
     return PublicKey(KeyKind.RSA, verifies=verifies, rsa_bits=size)
 
@@ -190,12 +190,12 @@ def _rsa_key(bits: bytes, parameters: bytes) -> PublicKey:
 def _ecdsa_key(point: bytes, parameters: bytes) -> PublicKey:
     curve = _CURVES.get(DerReader(parameters).read_object_identifier())
     if curve is None:
-        raise DerError("a curve that Go does not know")
+        raise DerError("curve that Go does not support")
     size = curve.coordinate_bytes
     if len(point) != 1 + 2 * size or point[0] != _UNCOMPRESSED:
-        raise DerError("a point that is not uncompressed")
+        raise DerError("point not in uncompressed form")
     if not curve.has(int.from_bytes(point[1 : 1 + size]), int.from_bytes(point[1 + size :])):
-        raise DerError("a point that is not on its curve")
+        raise DerError("point not on its curve")
     return PublicKey(KeyKind.ECDSA, verifies=True)
 
 
@@ -207,9 +207,10 @@ def _check_dsa_key(bits: bytes, parameters: bytes) -> None:
 
 
 def _pss_algorithm(parameters: bytes) -> SignatureAlgorithm:
-    """Return an algorithm whose mask and hash are one of SHA-2, its salt as long as the hash.
+    """Return the PSS algorithm if mask and hash are the same SHA-2, and the salt is as long.
 
-    Stricter than Go: nothing is left over anywhere, and the trailer is left out. It has one value.
+    Stricter than Go: no trailing data is allowed, and the trailer field must be absent. It has only
+    one value anyway.
     """
     contents = DerReader(parameters).read(SEQUENCE)
     hash_, mask, salt = (contents.read(CONTEXT_CONSTRUCTED + number) for number in range(3))
@@ -232,9 +233,9 @@ def _pss_algorithm(parameters: bytes) -> SignatureAlgorithm:
 
 
 def _only_algorithm(holder: DerReader) -> tuple[bytes, bytes]:
-    """Return the algorithm that is all of an element, without anything after its parameters."""
+    """Return the only algorithm of an element; raise DerError for trailing data."""
     contents = holder.read(SEQUENCE)
     algorithm = read_algorithm(contents)
     if not contents.is_empty or not holder.is_empty:
-        raise DerError("something follows an algorithm")
+        raise DerError("trailing data after an algorithm")
     return algorithm

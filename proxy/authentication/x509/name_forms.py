@@ -1,7 +1,7 @@
-"""URIs of alternative names: which of them Go reads, and which have a host that is compared.
+"""Forms of names: IP addresses, domains, mailboxes and URIs, parsed as in Go.
 
-Go refuses a certificate for a URI that its net/url does not parse. A host is compared with name
-constraints only if the whole URI is plain: then no two readers can disagree about it.
+Go rejects a certificate with a URI that its net/url does not parse. A host is compared with name
+constraints only if the whole URI is in plain form: then no two parsers can disagree about it.
 """
 
 import re
@@ -11,43 +11,43 @@ from proxy.authentication.x509.der import Budget, DerError
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
 _GROUPS = re.compile(r"[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){0,7}")
-_ALL_GROUPS = 8
+_GROUP_COUNT = 8
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is an address of IPv4 or IPv6."""
+    """Return whether a text is an IPv4 or IPv6 address."""
     return is_ipv6(text) if ":" in text else _IPV4.fullmatch(text) is not None
 
 
 def is_ipv6(text: str) -> bool:
-    """Return whether a text is an address of IPv6; its end may be written as one of IPv4."""
+    """Return whether a text is an IPv6 address; its end may be in IPv4 notation."""
     head, colon, last = text.rpartition(":")
     if "." in last:
         if not _IPV4.fullmatch(last):
             return False
         text = head + colon + "0:0"
     left, gap, right = text.partition("::")
-    parts = [one for one in (left, right) if one]
-    if not all(_GROUPS.fullmatch(one) for one in parts):
+    parts = [part for part in (left, right) if part]
+    if not all(_GROUPS.fullmatch(part) for part in parts):
         return False
-    count = sum(one.count(":") + 1 for one in parts)
-    return count < _ALL_GROUPS if gap else count == _ALL_GROUPS
+    count = sum(part.count(":") + 1 for part in parts)
+    return count < _GROUP_COUNT if gap else count == _GROUP_COUNT
 
 
 _PRINTABLE = re.compile("[!-~]+")
-# Go takes a backslash before any character outside quotes, and before these inside.
+# Go accepts a backslash before any character outside quotes, and before these inside.
 _MAILBOX = re.compile(
     r"(?:\"(?P<quoted>(?:[\x01-\x08\x0b\x0c\x0e-!#-\[\]-\x7f]++|\\[\x01-\x09\x0b\x0c\x0e-\x7f])*+)\""
     r"|(?P<atoms>(?:[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]++|\\.)++)"
     r")@(?P<domain>.*)",
     re.DOTALL,
 )
-# For a backslash that is escaped itself. No certificate has it: its names are ASCII.
-_BACKSLASH = "\uffff"
+# Placeholder for an escaped backslash. It cannot occur in a name: names are ASCII.
+_ESCAPED_BACKSLASH = "\uffff"
 
 
 def is_domain(name: str, *, is_constraint: bool) -> bool:
-    """Return whether Go takes this for a domain name; the empty one is."""
+    """Return whether Go accepts this as a domain name; the empty one is accepted."""
     if not name:
         return True
     if name.endswith("."):
@@ -59,7 +59,7 @@ def is_domain(name: str, *, is_constraint: bool) -> bool:
 
 
 def mailbox(address: str) -> tuple[str, str] | None:
-    """Return the local part and the domain of an email address, None if Go takes it for none."""
+    """Return local part and domain of an email address, None if Go does not accept it."""
     parts = _MAILBOX.fullmatch(address)
     if parts is None or not is_domain(parts["domain"], is_constraint=False):
         return None
@@ -72,7 +72,9 @@ def mailbox(address: str) -> tuple[str, str] | None:
 
 
 def _unescaped(text: str) -> str:
-    return text.replace("\\\\", _BACKSLASH).replace("\\", "").replace(_BACKSLASH, "\\")
+    return (
+        text.replace("\\\\", _ESCAPED_BACKSLASH).replace("\\", "").replace(_ESCAPED_BACKSLASH, "\\")
+    )
 
 
 _PATH = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*+"
@@ -85,16 +87,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _USER = re.compile(r"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
-# Go unescapes other bytes as well, and then refuses them: they are not ASCII.
+# Go unescapes other bytes as well, and then rejects them: they are not ASCII.
 _HOST = re.compile(r"(?:[A-Za-z0-9!\"$&'()*+,.:;<=>\[\]_~-]|%25)*")
 _PORT = re.compile(r"(?::[0-9]*)?")
-_WITH_STRICT_COLONS = ("http", "https")
+_STRICT_PORT_SCHEMES = ("http", "https")
 
 
 def read_host(uri: str, budget: Budget) -> str:
-    """Return the host and port of a URI; DerError where Go does not parse it.
+    """Return the host and port of a URI; raise DerError if Go does not parse it.
 
-    Empty without a host, and for every URI that is not plain. One that is not plain takes two items
+    Empty for a URI without a host, and for every URI not in plain form. The latter takes two items
     of the budget, because it takes twice as long.
     """
     plain = _PLAIN_URI.fullmatch(uri)
@@ -102,19 +104,19 @@ def read_host(uri: str, budget: Budget) -> str:
         return (plain["host"] or "") + (plain["port"] or "")
     budget.take()
     if not _is_parsed_by_go(uri):
-        raise DerError("a URI that Go does not parse")
+        raise DerError("URI that Go does not parse")
     return ""
 
 
 def _is_parsed_by_go(uri: str) -> bool:
-    """Follow url.Parse of Go; the query is whatever it is."""
+    """Return whether Go's url.Parse accepts a URI; any query is accepted."""
     rest, _, fragment = uri.partition("#")
     if _CONTROL.search(rest) or _BAD_ESCAPE.search(fragment) or rest.startswith(":"):
         return False
     scheme = _SCHEME.match(rest)
     rest = rest[scheme.end() if scheme else 0 :].partition("?")[0]
     if not rest.startswith("/"):
-        # After a scheme that is opaque; without one it is a relative path.
+        # After a scheme the rest is opaque; without a scheme it is a relative path.
         return scheme is not None or (
             ":" not in rest.partition("/")[0] and not _BAD_ESCAPE.search(rest)
         )
@@ -131,14 +133,14 @@ def _is_authority(authority: str, scheme: str) -> bool:
     if not _USER.fullmatch(user) or _BAD_ESCAPE.search(user):
         return False
     if "[" in host:
-        return _is_address(host)
-    parts = host.partition(":") if scheme in _WITH_STRICT_COLONS else host.rpartition(":")
+        return _is_bracketed_ipv6(host)
+    parts = host.partition(":") if scheme in _STRICT_PORT_SCHEMES else host.rpartition(":")
     if parts[1] and not _PORT.fullmatch(parts[1] + parts[2]):
         return False
     return bool(_HOST.fullmatch(host)) and is_domain(host.replace("%25", "%"), is_constraint=False)
 
 
-def _is_address(host: str) -> bool:
-    """Return whether a host is an IPv6 address in brackets; stricter than Go: without a zone."""
+def _is_bracketed_ipv6(host: str) -> bool:
+    """Return whether a host is an IPv6 address in brackets; unlike Go, zones are rejected."""
     address, bracket, port = host[1:].rpartition("]")
     return bool(host[0] == "[" and bracket and _PORT.fullmatch(port) and is_ipv6(address))

@@ -1,4 +1,4 @@
-"""Names of certificates, with the types of text that Go reads."""
+"""Distinguished names, with the string types that Go parses."""
 
 from proxy.authentication.x509.der import (
     BMP_STRING,
@@ -15,11 +15,11 @@ from proxy.authentication.x509.der import (
 )
 
 Attribute = tuple[bytes, str]
-"""An object identifier, as the contents of its DER, and a value."""
+"""The DER contents of an object identifier, and a value."""
 
 COMMON_NAME, ORGANIZATION = b"\x55\x04\x03", b"\x55\x04\x0a"
 
-# Not all of them belong there; Go takes `*` and `&` as well.
+# More than the standard allows: Go accepts `*` and `&` as well.
 _PRINTABLE = frozenset(
     b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'()+,-./ :=?*&"
 )
@@ -43,40 +43,40 @@ def read_name(name: bytes, budget: Budget) -> tuple[Attribute, ...]:
 
 
 def text(tag: int, value: bytes) -> str:
-    """Return a text of one of the types that Go reads; DerError for any other."""
+    """Return the text of a string type that Go parses; raise DerError for any other."""
     if tag == UTF8_STRING:
-        return _decoded(value, "utf-8")
+        return _decode(value, "utf-8")
     if tag == PRINTABLE_STRING:
-        return _text_of(value, _PRINTABLE)
+        return _decode_restricted(value, _PRINTABLE)
     if tag == IA5_STRING:
-        return _decoded(value, "ascii")
+        return _decode(value, "ascii")
     if tag == NUMERIC_STRING:
-        return _text_of(value, _NUMERIC)
+        return _decode_restricted(value, _NUMERIC)
     if tag == T61_STRING:
-        return value.decode("latin-1")  # as Go does, and most others
+        return value.decode("latin-1")  # as Go and most other parsers do
     if tag == BMP_STRING:
-        return _basic_plane(value)
-    raise DerError("a type of text that Go does not read")
+        return _decode_bmp(value)
+    raise DerError("string type that Go does not parse")
 
 
-def _decoded(value: bytes, encoding: str) -> str:
+def _decode(value: bytes, encoding: str) -> str:
     try:
         return value.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DerError("a text that is not in its encoding") from error
+        raise DerError("text not in its encoding") from error
 
 
-def _text_of(value: bytes, known: frozenset[int]) -> str:
+def _decode_restricted(value: bytes, known: frozenset[int]) -> str:
     if not known.issuperset(value):
-        raise DerError("a text with characters its type does not have")
+        raise DerError("characters not allowed by the string type")
     return value.decode("ascii")
 
 
-def _basic_plane(value: bytes) -> str:
-    """Return a text of two bytes per character: without surrogates and noncharacters."""
+def _decode_bmp(value: bytes) -> str:
+    """Return a text of two bytes per character; reject surrogates and noncharacters."""
     if len(value) % 2:
-        raise DerError("half a character")
-    decoded = _decoded(value.removesuffix(b"\x00\x00"), "utf-16-be")
-    if any("\ufdd0" <= one <= "\ufdef" or one > "\ufffd" for one in decoded):
-        raise DerError("a character that is none")
+        raise DerError("incomplete character")
+    decoded = _decode(value.removesuffix(b"\x00\x00"), "utf-16-be")
+    if any("\ufdd0" <= char <= "\ufdef" or char > "\ufffd" for char in decoded):
+        raise DerError("noncharacter")
     return decoded

@@ -1,8 +1,8 @@
 """Paths from a client's certificate to an anchor, found by the rules of Go's Certificate.Verify.
 
-Signatures are verified from the anchors downwards: the keys of anchors first, then only keys for
-which an anchor vouches. So a client without a certificate of the CA makes nobody use its own keys,
-and has at most a handful of signatures verified, all of them with keys of anchors.
+Signatures are verified from the anchors downwards: with the keys of anchors first, then only with
+keys that an anchor has certified. So the keys of a client without a certificate of the CA are never
+used. Such a client can cause only a handful of verifications, all with keys of anchors.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,17 +17,17 @@ from proxy.authentication.x509.name_constraints import (
 )
 
 VerifiesSignature = Callable[[Certificate, Certificate], bool]
-"""Tells whether the signature of the first certificate is by the key of the second."""
+"""Returns whether the first certificate is signed with the key of the second."""
 
-# Beside one for each anchor: many bundles hold CAs of one name. Go stops at 100 in all.
-_MORE_SIGNATURES = 8
-_MOST_SIGNATURES = 100
-_MOST_STEPS = 64
-_WITH_BASIC_CONSTRAINTS = 3
+# In addition to one per anchor: many bundles have several CAs of one name. Go stops at 100 in all.
+_EXTRA_SIGNATURES = 8
+_MAX_SIGNATURES = 100
+_MAX_STEPS = 64
+_VERSION_3 = 3
 
 
 class PathError(ValueError):
-    """No path to an anchor, or too much work to find one."""
+    """Raised if there is no path to an anchor, or finding one takes too much work."""
 
 
 def find_paths(
@@ -38,7 +38,7 @@ def find_paths(
 ) -> Iterator[list[Certificate]]:
     """Yield paths from the first certificate to an anchor that Go accepts for clients.
 
-    PathError if that takes more signatures or steps than any real chain needs.
+    Raises PathError if that takes more signatures or steps than any real chain needs.
     """
     own = chain[0]
     if not _is_usable_now(own, now) or not own.key.verifies:
@@ -50,12 +50,13 @@ def find_paths(
         candidates = signers.paths_from(own)
     budget = ComparisonBudget()
     for path in candidates:
-        if all(one.extensions.is_for_clients for one in path) and _is_within_rules(path, budget):
+        is_for_clients = all(certificate.extensions.is_for_clients for certificate in path)
+        if is_for_clients and _is_within_rules(path, budget):
             yield path
 
 
 class _Signers:
-    """Which certificate is signed by which, as far as anchors vouch for the signer."""
+    """The signers of each certificate, restricted to signers that an anchor has certified."""
 
     def __init__(
         self,
@@ -65,53 +66,53 @@ class _Signers:
         verifies: VerifiesSignature,
     ) -> None:
         self._verifies = verifies
-        self._left_signatures = min(_MORE_SIGNATURES + len(anchors), _MOST_SIGNATURES)
-        self._left_steps = _MOST_STEPS
-        self._anchors = {one.der for one in anchors}
+        self._signatures_left = min(_EXTRA_SIGNATURES + len(anchors), _MAX_SIGNATURES)
+        self._steps_left = _MAX_STEPS
+        self._anchors = {anchor.der for anchor in anchors}
         self._signers: dict[bytes, list[Certificate]] = {}
-        known = list({one.der: one for one in chain}.values())
-        vouched = [one for one in anchors if _is_usable_now(one, now)]
+        candidates = list({certificate.der: certificate for certificate in chain}.values())
+        certified = [anchor for anchor in anchors if _is_usable_now(anchor, now)]
         reached: set[bytes] = set()
-        while vouched:
-            signer = vouched.pop(0)
-            for one in known:
-                if not self._adds(one, signer) or one.der in reached:
+        while certified:
+            signer = certified.pop(0)
+            for certificate in candidates:
+                if not self._add_signer(certificate, signer) or certificate.der in reached:
                     continue
-                reached.add(one.der)
-                # Go takes for a CA between only what says that it is one.
-                if one.extensions.is_ca and _is_usable_now(one, now):
-                    vouched.append(one)
+                reached.add(certificate.der)
+                # Go accepts only a certificate marked as CA as an intermediate.
+                if certificate.extensions.is_ca and _is_usable_now(certificate, now):
+                    certified.append(certificate)
 
     def paths_from(self, own: Certificate) -> Iterator[list[Certificate]]:
-        """Yield every path from a certificate to an anchor, path lengths respected."""
-        yield from self._go_on([own])
+        """Yield every path from a certificate to an anchor within the path length constraints."""
+        yield from self._extend([own])
 
-    def _adds(self, one: Certificate, signer: Certificate) -> bool:
-        """Note that a certificate is signed by another, if it is."""
-        if one.issuer != signer.subject or not _may_sign(signer, one):
+    def _add_signer(self, certificate: Certificate, signer: Certificate) -> bool:
+        """Add the signer of a certificate if it is one; return whether it is."""
+        if certificate.issuer != signer.subject or not _may_sign(signer, certificate):
             return False
-        if one.der == signer.der:
+        if certificate.der == signer.der:
             return False
-        self._left_signatures -= 1
-        if self._left_signatures < 0:
+        self._signatures_left -= 1
+        if self._signatures_left < 0:
             raise PathError("too many signatures to verify")
-        if not self._verifies(one, signer):
+        if not self._verifies(certificate, signer):
             return False
-        self._signers.setdefault(one.der, []).append(signer)
+        self._signers.setdefault(certificate.der, []).append(signer)
         return True
 
-    def _go_on(self, path: list[Certificate]) -> Iterator[list[Certificate]]:
+    def _extend(self, path: list[Certificate]) -> Iterator[list[Certificate]]:
         for signer in self._signers.get(path[-1].der, ()):
-            self._left_steps -= 1
-            if self._left_steps < 0:
-                raise PathError("too many ways to an anchor")
-            if _is_already_in(signer, path) or not _is_long_enough(signer, path):
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                raise PathError("too many paths to an anchor")
+            if _is_in_path(signer, path) or not _allows_path_length(signer, path):
                 continue
             longer = [*path, signer]
             if signer.der in self._anchors:
                 yield longer
             else:
-                yield from self._go_on(longer)
+                yield from self._extend(longer)
 
 
 def _is_usable_now(certificate: Certificate, now: datetime) -> bool:
@@ -121,43 +122,43 @@ def _is_usable_now(certificate: Certificate, now: datetime) -> bool:
     )
 
 
-def _may_sign(signer: Certificate, one: Certificate) -> bool:
-    """Return whether Go would verify the signature of a certificate with this one's key."""
+def _may_sign(signer: Certificate, certificate: Certificate) -> bool:
+    """Return whether Go would verify the signature of a certificate with the signer's key."""
     extensions = signer.extensions
-    if signer.version == _WITH_BASIC_CONSTRAINTS and not extensions.has_basic_constraints:
+    if signer.version == _VERSION_3 and not extensions.has_basic_constraints:
         return False
     if extensions.has_basic_constraints and not extensions.is_ca:
         return False
     return (
         extensions.may_sign
         and signer.key.verifies
-        and one.signature_algorithm.kind is not KeyKind.NOTHING
-        and one.signature_algorithm.kind is signer.key.kind
+        and certificate.signature_algorithm.kind is not KeyKind.NOTHING
+        and certificate.signature_algorithm.kind is signer.key.kind
     )
 
 
-def _is_already_in(candidate: Certificate, path: Sequence[Certificate]) -> bool:
-    """Return whether a path already has this name, key and alternative names."""
-    wanted = candidate.extensions.alternative_names_value
+def _is_in_path(candidate: Certificate, path: Sequence[Certificate]) -> bool:
+    """Return whether a path already has this subject, key and alternative names."""
+    names = candidate.extensions.alternative_names_value
     return any(
-        one.subject == candidate.subject
-        and one.key_info == candidate.key_info
-        and one.extensions.alternative_names_value == wanted
-        for one in path
+        certificate.subject == candidate.subject
+        and certificate.key_info == candidate.key_info
+        and certificate.extensions.alternative_names_value == names
+        for certificate in path
     )
 
 
-def _is_long_enough(signer: Certificate, path: Sequence[Certificate]) -> bool:
-    longest = signer.extensions.max_path_length
-    return longest is None or len(path) - 1 <= longest
+def _allows_path_length(signer: Certificate, path: Sequence[Certificate]) -> bool:
+    max_length = signer.extensions.max_path_length
+    return max_length is None or len(path) - 1 <= max_length
 
 
 def _is_within_rules(path: Sequence[Certificate], budget: ComparisonBudget) -> bool:
-    """Return whether names and policies are in order.
+    """Return whether the names and policies of a path are acceptable.
 
-    Stricter than Go: whoever demands or maps policies below an anchor is not believed.
+    Stricter than Go: a certificate below an anchor that requires or maps policies is rejected.
     """
-    if any(one.extensions.has_policy_rules for one in path[:-1]):
+    if any(certificate.extensions.has_policy_rules for certificate in path[:-1]):
         return False
     try:
         budget.take(path)

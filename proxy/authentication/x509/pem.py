@@ -1,8 +1,8 @@
 """PEM blocks, found as Go's encoding/pem finds them.
 
-Which blocks there are decides which CAs are believed, so odd text must not add one. Go skips a
-block that it cannot decode. Here it is an error if a certificate begins there: a CA that is missing
-after a slip of the keyboard would be noticed late.
+The blocks decide which CAs are trusted, so malformed text must not add one. Go skips a block that
+it cannot decode. Here it is an error if a certificate begins there. Otherwise a CA that is missing
+because of a typing error would be noticed late.
 """
 
 import base64
@@ -15,12 +15,12 @@ _BEGIN, _END, _DASHES = b"-----BEGIN ", b"\n-----END ", b"-----"
 _CERTIFICATE = b"CERTIFICATE"
 _BEGIN_OF_CERTIFICATE = re.compile(rb"^-----BEGIN CERTIFICATE-----", re.MULTILINE)
 _WHITESPACE = b" \t\r\n"
-# A longer line ends no certificate: it is cut, and fits no type.
-_LONGEST_END = 256
+# A longer line ends no certificate: it is truncated, and then matches no type.
+_MAX_END_LENGTH = 256
 
 
 class PemError(ValueError):
-    """A text in which certificates cannot be told from the rest."""
+    """Raised for a text in which certificates cannot be recognized reliably."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class _Block:
 def read_certificates(text: bytes) -> list[bytes]:
     """Return the contents of all certificates, or raise PemError.
 
-    As for kube-apiserver, blocks of other types and blocks with headers are no certificates.
+    As in kube-apiserver, blocks of other types and blocks with headers are not certificates.
     """
-    blocks = [one for one in _blocks(text) if one.kind == _CERTIFICATE]
+    blocks = [block for block in _blocks(text) if block.kind == _CERTIFICATE]
     if len(blocks) != len(_BEGIN_OF_CERTIFICATE.findall(text)):
-        raise PemError("a certificate that is not well-formed PEM")
-    found = [one.contents for one in blocks if not one.has_headers]
-    if not found:
+        raise PemError("certificate that is not well-formed PEM")
+    certificates = [block.contents for block in blocks if not block.has_headers]
+    if not certificates:
         raise PemError("no certificates in PEM")
-    return found
+    return certificates
 
 
 def _blocks(text: bytes) -> Iterator[_Block]:
@@ -50,13 +50,13 @@ def _blocks(text: bytes) -> Iterator[_Block]:
     while (end := text.find(_END, start)) >= 0:
         begin = text.rfind(_BEGIN, start, end)
         after = end + len(_END)
-        end_line, newline, _ = text[after : after + _LONGEST_END].partition(b"\n")
+        end_line, newline, _ = text[after : after + _MAX_END_LENGTH].partition(b"\n")
         if b":" in end_line:
-            # Go may take it for a header, and then reads no further.
-            raise PemError("an end of a block with a colon")
+            # Go may parse it as a header, and then stops.
+            raise PemError("END line with a colon")
         block = None
         if begin == start or (begin > start and text[begin - 1 : begin] == b"\n"):
-            kind = _trimmed(end_line, has_newline=bool(newline))
+            kind = _trim(end_line, has_newline=bool(newline))
             block = _decode(text[begin + len(_BEGIN) : end], kind)
         if block is not None:
             yield block
@@ -64,9 +64,9 @@ def _blocks(text: bytes) -> Iterator[_Block]:
 
 
 def _decode(inside: bytes, kind: bytes) -> _Block | None:
-    """Return the block of what is between BEGIN and END; None unless both name one type."""
+    """Return the block between BEGIN and END; None unless both have the same type."""
     first, _, rest = inside.partition(b"\n")
-    if not kind.endswith(_DASHES) or _trimmed(first, has_newline=True) != kind:
+    if not kind.endswith(_DASHES) or _trim(first, has_newline=True) != kind:
         return None
     lines = rest.split(b"\n")
     headers = 0
@@ -75,7 +75,7 @@ def _decode(inside: bytes, kind: bytes) -> _Block | None:
     if headers and headers == len(lines):
         return None
     encoded = b"\n".join(lines[headers:]).translate(None, _WHITESPACE)
-    if len(encoded) % 4:  # Python takes one `=` too many
+    if len(encoded) % 4:  # Python accepts one `=` too many
         return None
     try:
         contents = base64.b64decode(encoded, validate=True)
@@ -84,5 +84,5 @@ def _decode(inside: bytes, kind: bytes) -> _Block | None:
     return _Block(kind.removesuffix(_DASHES), headers > 0, contents)
 
 
-def _trimmed(line: bytes, *, has_newline: bool) -> bytes:
+def _trim(line: bytes, *, has_newline: bool) -> bytes:
     return (line.removesuffix(b"\r") if has_newline else line).rstrip(b" \t")

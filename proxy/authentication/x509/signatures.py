@@ -1,4 +1,4 @@
-"""Signatures of certificates, verified with the keys of their signers."""
+"""Verification of certificate signatures."""
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -13,21 +13,25 @@ _HASHES: dict[int, hashes.HashAlgorithm] = {
 }
 
 
-def is_signed_by(one: Certificate, signer: Certificate) -> bool:
-    """Return whether the signature of a certificate is by the key of another.
+def is_signed_by(certificate: Certificate, signer: Certificate) -> bool:
+    """Return whether a certificate is signed with the key of another certificate.
 
-    Whether the signer may sign is not asked: that its key fits the algorithm is.
+    It is not checked whether the signer may sign. That its key fits the algorithm is checked.
     """
     try:
         key = serialization.load_der_public_key(signer.key_info)
-        algorithm = one.signature_algorithm
+        algorithm = certificate.signature_algorithm
         if isinstance(key, ed25519.Ed25519PublicKey):
-            key.verify(one.signature, one.signed)
+            key.verify(certificate.signature, certificate.signed)
         elif isinstance(key, ec.EllipticCurvePublicKey):
-            key.verify(one.signature, one.signed, ec.ECDSA(_HASHES[algorithm.hash_bits]))
+            key.verify(
+                certificate.signature, certificate.signed, ec.ECDSA(_HASHES[algorithm.hash_bits])
+            )
         elif isinstance(key, rsa.RSAPublicKey):
             digest = _HASHES[algorithm.hash_bits]
-            key.verify(one.signature, one.signed, _padding(one, digest), digest)
+            key.verify(
+                certificate.signature, certificate.signed, _padding(certificate, digest), digest
+            )
         else:
             return False
     except (InvalidSignature, UnsupportedAlgorithm, ValueError):
@@ -35,7 +39,7 @@ def is_signed_by(one: Certificate, signer: Certificate) -> bool:
     return True
 
 
-def _padding(one: Certificate, digest: hashes.HashAlgorithm) -> padding.AsymmetricPadding:
-    if one.signature_algorithm.is_pss:
+def _padding(certificate: Certificate, digest: hashes.HashAlgorithm) -> padding.AsymmetricPadding:
+    if certificate.signature_algorithm.is_pss:
         return padding.PSS(padding.MGF1(digest), digest.digest_size)
     return padding.PKCS1v15()

@@ -1,8 +1,9 @@
 """Subtrees of name constraints, sorted as Go sorts them and searched as Go searches them.
 
-Go looks only at the constraint that sorts next to a name. For domains that is the same as to look
-at all of them, which the order makes sure of. For networks it is not, because their addresses may
-have bits that their masks do not cover: a network permits as in Go, and any network excludes.
+Go checks only the constraint that sorts next to a name. For domains that is equivalent to checking
+all of them, because of the sort order. For networks it is not, because their addresses may have
+bits outside their masks. So permitted networks are searched as in Go, and every excluded network is
+checked.
 """
 
 import bisect
@@ -11,101 +12,101 @@ from collections.abc import Sequence
 from proxy.authentication.x509.general_names import Network, Subtrees
 from proxy.authentication.x509.name_forms import mailbox
 
-# Sorts before every other character of a name, so that all below a domain are neighbours.
+# Sorts before every other character of a name, so that all names below a domain are adjacent.
 _REVERSED_ORDER = str.maketrans({".": "\0"})
 
 Mailbox = tuple[str, str]
-"""The local part of an email address, and its domain in the order of `order`."""
+"""The local part of an email address, and its domain in the form of `order`."""
 
 
 class SortedSubtrees:
-    """Subtrees that are searched; a kind of which there are none has all names, or has none."""
+    """Sorted subtrees; a kind without any contains all names if `without_any`, else none."""
 
     def __init__(self, subtrees: Subtrees, *, without_any: bool) -> None:
         self.networks = SortedNetworks(subtrees.networks, without_any=without_any)
         self.dns = SortedDomains(subtrees.dns, without_any=without_any)
         self.hosts = SortedDomains(subtrees.hosts, without_any=without_any)
-        self.mailboxes = {read_mailbox(one) for one in subtrees.emails if "@" in one}
+        self.mailboxes = {read_mailbox(email) for email in subtrees.emails if "@" in email}
         self.mail_domains = SortedDomains(
-            [one for one in subtrees.emails if "@" not in one],
+            [email for email in subtrees.emails if "@" not in email],
             without_any=without_any and not self.mailboxes,
         )
 
 
 class SortedDomains:
-    """Domains in the order of their last characters, none of them below another.
+    """Domains sorted by their reversed names, none of them below another.
 
-    All below a domain are neighbours in this order. So what sorts before a name tells whether any
-    of them has it.
+    All names below a domain are adjacent in this order. So the domain that sorts before a name
+    decides whether any domain contains it.
     """
 
     def __init__(self, domains: Sequence[str], *, without_any: bool) -> None:
-        self._has_all = "" in domains or (without_any and not domains)
+        self._contains_all = "" in domains or (without_any and not domains)
         self._sorted: list[str] = []
         ordered = sorted(map(order, domains))
         for domain in ordered:
             if not self._sorted or not _is_below(domain, self._sorted[-1]):
                 self._sorted.append(domain)
-        # What is permitted is not asked for wildcards: only what is excluded may hide behind one.
-        self._parents = set() if without_any else {_parent(one) for one in ordered} - {""}
+        # Only excluded subtrees need this: an excluded name may be matched by a wildcard.
+        self._parents = set() if without_any else {_parent(domain) for domain in ordered} - {""}
 
     def have_each(self, names: Sequence[str]) -> bool:
         """Return whether each name is one of the domains or below one."""
-        return self._has_all or all(map(self._has, names))
+        return self._contains_all or all(map(self._contains, names))
 
     def have_none(self, names: Sequence[str]) -> bool:
-        """Return whether no name is one of the domains or below one; no wildcard may be, either."""
-        if self._has_all:
+        """Return whether no name is one of the domains or below one, nor may be by a wildcard."""
+        if self._contains_all:
             return not names
-        return not self._sorted or not any(map(self._may_have, names))
+        return not self._sorted or not any(map(self._may_contain, names))
 
-    def _has(self, name: str) -> bool:
+    def _contains(self, name: str) -> bool:
         at = bisect.bisect_right(self._sorted, name)
         return at > 0 and _is_below(name, self._sorted[at - 1])
 
-    def _may_have(self, name: str) -> bool:
-        return self._has(name) or (name.endswith("*") and _parent(name) in self._parents)
+    def _may_contain(self, name: str) -> bool:
+        return self._contains(name) or (name.endswith("*") and _parent(name) in self._parents)
 
 
 class SortedNetworks:
-    """Networks in the order of their addresses, by the size of those."""
+    """Networks sorted by their addresses, separately for each address size."""
 
     def __init__(self, networks: Sequence[Network], *, without_any: bool) -> None:
-        self._has_all = without_any and not networks
+        self._contains_all = without_any and not networks
         self._sorted: dict[int, list[Network]] = {4: [], 16: []}
         self._masked: dict[tuple[int, int], set[int]] = {}
-        for network in sorted(networks, key=lambda one: (one.address, one.mask)):
+        for network in sorted(networks, key=lambda network: (network.address, network.mask)):
             kept = self._sorted[len(network.address)]
-            if not kept or not _is_part(network, kept[-1]):
+            if not kept or not _is_subnet(network, kept[-1]):
                 kept.append(network)
             mask = int.from_bytes(network.mask)
             known = self._masked.setdefault((len(network.mask), mask), set())
             known.add(int.from_bytes(network.address) & mask)
 
     def have_each(self, addresses: Sequence[bytes]) -> bool:
-        """Return whether the network that sorts next to an address has it, for each address."""
-        return self._has_all or all(map(self._has_nearest, addresses))
+        """Return whether each address is in the network that sorts next to it."""
+        return self._contains_all or all(map(self._nearest_contains, addresses))
 
     def have_none(self, addresses: Sequence[bytes]) -> bool:
-        """Return whether no network agrees with any of the addresses, mapped or not."""
+        """Return whether no network contains any of the addresses, IPv4-mapped or not."""
         numbers = {
-            size: [int.from_bytes(one) for one in addresses if len(one) == size]
+            size: [int.from_bytes(address) for address in addresses if len(address) == size]
             for size in self._sorted
         }
         return all(
-            known.isdisjoint([one & mask for one in numbers[size]])
+            known.isdisjoint([number & mask for number in numbers[size]])
             for (size, mask), known in self._masked.items()
         )
 
-    def _has_nearest(self, address: bytes) -> bool:
+    def _nearest_contains(self, address: bytes) -> bool:
         kept = self._sorted[len(address)]
-        at = bisect.bisect_left(kept, address, key=lambda one: one.address)
+        at = bisect.bisect_left(kept, address, key=lambda network: network.address)
         if at < len(kept) and kept[at].address == address:
             return True
         return bool(kept) and kept[max(at - 1, 0)].contains(address)
 
 
-def _is_part(network: Network, whole: Network) -> bool:
+def _is_subnet(network: Network, whole: Network) -> bool:
     last = int.from_bytes(network.address) | ~int.from_bytes(network.mask) & (
         (1 << 8 * len(network.mask)) - 1
     )
@@ -113,14 +114,14 @@ def _is_part(network: Network, whole: Network) -> bool:
 
 
 def order(name: str) -> str:
-    """Return a name from its end, without case, and with a separator that sorts first."""
+    """Return a name reversed, in lower case, and with a separator that sorts first."""
     return name.lower()[::-1].translate(_REVERSED_ORDER)
 
 
 def _is_below(name: str, domain: str) -> bool:
-    """Return whether a name is a domain or below it, both in order.
+    """Return whether a name is a domain or below it, both in the form of `order`.
 
-    One with a leading period, which is its end here, has only what is below it.
+    A domain with a leading period, which is at its end here, contains only the names below it.
     """
     if not name.startswith(domain):
         return False
@@ -128,11 +129,11 @@ def _is_below(name: str, domain: str) -> bool:
 
 
 def _parent(name: str) -> str:
-    """Return a name in order without its first label, empty if it has only one."""
+    """Return a name in the form of `order` without its first label; empty if it has only one."""
     return name.rpartition("\0")[0]
 
 
 def read_mailbox(address: str) -> Mailbox | None:
-    """Return an email address as it is compared, None if Go takes it for none."""
+    """Return an email address in the form in which it is compared, None if Go rejects it."""
     parts = mailbox(address)
     return None if parts is None else (parts[0], order(parts[1]))

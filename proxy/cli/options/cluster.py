@@ -1,4 +1,4 @@
-"""The options that all commands of advice share: which cluster to ask, and how to print."""
+"""Options that select the cluster to query, and the output format."""
 
 import argparse
 from contextlib import AbstractAsyncContextManager
@@ -10,21 +10,26 @@ from proxy.cli.kubeconfig_source import KubeconfigSourceError, find_context
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which cluster is asked."""
-    group = parser.add_argument_group("which cluster to ask")
+    """Add the options that select the cluster."""
+    group = parser.add_argument_group("cluster")
     group.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="default: as kubectl finds it"
+        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig file; default: as for kubectl"
     )
-    group.add_argument("--context", default="", metavar="NAME", help="default: the current one")
+    group.add_argument(
+        "--context",
+        default="",
+        metavar="NAME",
+        help="context of the kubeconfig; default: the current one",
+    )
 
 
 def add_output_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says how to print."""
+    """Add the option for the output format."""
     parser.add_argument("-o", "--output", choices=OUTPUTS, default=OUTPUTS[0])
 
 
 def chosen_cluster(options: argparse.Namespace) -> AbstractAsyncContextManager[Cluster]:
-    """Return the cluster that the options name, to be entered; OperatorError if there is none."""
+    """Return a context manager for the selected cluster; OperatorError if there is none."""
     try:
         found = find_context(options.context, options.kubeconfig)
     except KubeconfigSourceError:

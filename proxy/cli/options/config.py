@@ -1,4 +1,4 @@
-"""The few things that a command line or the environment says, and the config file does not."""
+"""Settings from the command line or the environment instead of the config file."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ from proxy.settings.types import parse_address, parse_server
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Return the two halves of ADDRESS:PORT."""
+    """Return host and port of ADDRESS:PORT."""
     try:
         return parse_address(text)
     except ValueError as error:
@@ -25,7 +25,7 @@ def server_address(text: str) -> tuple[str, int]:
 
 
 def server_url(text: str) -> str:
-    """Return a URL as it is, if it is https://HOST[:PORT]."""
+    """Return a URL of the form https://HOST[:PORT], without a trailing slash."""
     server_address(text)
     return text.rstrip("/")
 
@@ -36,17 +36,17 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class EnvironmentVariableError(OperatorError):
-    """An environment variable is not what it could be."""
+    """An environment variable has an invalid value."""
 
 
 def config_from_environment() -> Path | None:
-    """Return the config file that the environment names, if it names one."""
+    """Return the config file named by the environment, if any."""
     name = os.environ.get(CONFIG_VARIABLE)
     return Path(name) if name else None
 
 
 def add_config_option(parser: argparse.ArgumentParser) -> None:
-    """Add --config, which may be left out if the environment names the file."""
+    """Add --config, which is optional if the environment names the file."""
     from_environment = config_from_environment()
     parser.add_argument(
         "--config",
@@ -54,7 +54,7 @@ def add_config_option(parser: argparse.ArgumentParser) -> None:
         default=from_environment,
         required=from_environment is None,
         metavar="FILE",
-        help=f"the config file; default: ${CONFIG_VARIABLE}",
+        help=f"config file; default: ${CONFIG_VARIABLE}",
     )
 
 
@@ -63,12 +63,12 @@ def add_log_level_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level",
         choices=LOG_LEVELS,
-        help=f"in place of the config file's log.level; default: ${LOG_LEVEL_VARIABLE}",
+        help=f"overrides log.level of the config file; default: ${LOG_LEVEL_VARIABLE}",
     )
 
 
 def log_level(options: argparse.Namespace) -> str | None:
-    """Return the level that the command line names, or else the environment; None for neither."""
+    """Return the log level of the command line or the environment; None if neither sets it."""
     level: str | None = options.log_level or os.environ.get(LOG_LEVEL_VARIABLE) or None
     if level is not None and level not in LOG_LEVELS:
         raise EnvironmentVariableError(

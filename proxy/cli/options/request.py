@@ -1,4 +1,4 @@
-"""The options that say which request is meant: whose, as whom, and what it does."""
+"""Options that describe a request: its caller, the wanted user, and the action."""
 
 import argparse
 import os
@@ -32,62 +32,62 @@ from proxy.core.userinfo import (
     service_account_groups,
 )
 
-_NAMELESS = {"get": "list", "delete": "deletecollection"}
+_COLLECTION_VERBS = {"get": "list", "delete": "deletecollection"}
 
 
 class RequestOptionError(OperatorError):
-    """No such request can be made."""
+    """The described request is invalid."""
 
 
 class UsageError(Exception):
-    """The options do not go together; the text says how."""
+    """The options are invalid in combination; the message states the reason."""
 
 
 def add_verb_resource_options(parser: argparse.ArgumentParser) -> None:
-    """Add everything that describes what a request does."""
+    """Add the options that describe an action."""
     parser.add_argument("verb", nargs="?", metavar="VERB", help="get, list, create, ...")
     parser.add_argument(
         "resource",
         nargs="?",
         metavar="RESOURCE[/SUB]",
-        help="as kubectl names it: pods, po, deployments.apps, pods/exec",
+        help="as in kubectl: pods, po, deployments.apps, pods/exec",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of the object, if there is one")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of the object, if any")
     parser.add_argument(
-        "-n", "--namespace", metavar="NAMESPACE", help="default: that of the kubeconfig's context"
-    )
-    parser.add_argument(
-        "-A", "--all-namespaces", action="store_true", help="in all namespaces at once"
+        "-n", "--namespace", metavar="NAMESPACE", help="namespace; default: that of the context"
     )
     parser.add_argument(
-        "--raw", metavar="PATH", help="instead of VERB RESOURCE: a path with its query, as sent"
+        "-A", "--all-namespaces", action="store_true", help="the action covers all namespaces"
     )
     parser.add_argument(
-        "--method", default="GET", metavar="METHOD", help="with --raw; default: GET"
+        "--raw", metavar="PATH", help="path with its query, instead of VERB RESOURCE"
+    )
+    parser.add_argument(
+        "--method", default="GET", metavar="METHOD", help="method of --raw; default: GET"
     )
     parser.set_defaults(fail=parser.error)
 
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
-    """Add everything that describes a request."""
+    """Add the options that describe a request."""
     add_verb_resource_options(parser)
-    group = parser.add_argument_group("who is calling")
-    group.add_argument("--user", metavar="USER", help="the caller's user name")
+    group = parser.add_argument_group("caller")
+    group.add_argument("--user", metavar="USER", help="user name of the caller")
     group.add_argument(
         "--group",
         action="append",
         default=[],
         metavar="GROUP",
-        help="a group of the caller's; may be repeated; those that everyone has are added",
+        help="group of the caller; may be repeated; implied groups are added",
     )
-    group.add_argument("--uid", default="", metavar="UID", help="the caller's uid")
+    group.add_argument("--uid", default="", metavar="UID", help="uid of the caller")
     group.add_argument(
         "--extra",
         action="append",
         default=[],
         type=extra_pair,
         metavar="KEY=VALUE",
-        help="an extra of the caller's, such as authentication.kubernetes.io/node-name=NODE; may be"
+        help="extra of the caller, such as authentication.kubernetes.io/node-name=NODE; may be"
         " repeated",
     )
     add_impersonation_options(parser, required=False)
@@ -95,33 +95,33 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="the proxy's config file, if its settings of impersonation are not the defaults",
+        help="config file of the proxy, if its impersonation settings are not the defaults",
     )
 
 
 def fail_on_usage(options: argparse.Namespace, error: UsageError) -> NoReturn:
-    """Leave as argparse leaves."""
+    """Exit as argparse does: usage, message, exit code 2."""
     options.fail(str(error))
     raise error
 
 
 def check_usage(options: argparse.Namespace) -> None:
-    """Refuse options that do not say one request."""
+    """Raise UsageError unless the options describe one request."""
     if options.user is None:
-        raise UsageError("say who is calling: --user")
+        raise UsageError("--user is required")
     if not options.user:
-        raise UsageError("--user: nobody is called that")
+        raise UsageError("--user must not be empty")
     check_request_usage(options)
 
 
 def check_request_usage(options: argparse.Namespace) -> None:
-    """Refuse options that do not say one action."""
+    """Raise UsageError unless the options describe one action."""
     if (options.raw is None) == (options.resource is None):
-        raise UsageError("say what is asked for: VERB RESOURCE, or --raw PATH")
+        raise UsageError("specify VERB RESOURCE, or --raw PATH")
     if options.raw is not None and options.verb is not None:
-        raise UsageError("--raw goes with --method, not with a verb")
+        raise UsageError("use --raw with --method, not with a verb")
     if options.namespace is not None and options.all_namespaces:
-        raise UsageError("either --namespace or --all-namespaces")
+        raise UsageError("use either --namespace or --all-namespaces")
 
 
 async def described_request(options: argparse.Namespace, cluster: Cluster) -> ExplainRequest:
@@ -132,10 +132,10 @@ async def described_request(options: argparse.Namespace, cluster: Cluster) -> Ex
 
 
 def decision_settings(options: argparse.Namespace) -> DecisionSettings:
-    """Return the settings of a config file, or what a proxy does without any."""
+    """Return the decision settings of a config file, or the defaults."""
     if options.config is None:
         return DecisionSettings(ImpersonationRules())
-    # Only here, because these know every room.
+    # Imported here, because these import most of the proxy.
     from proxy.runtime.builders import (  # noqa: PLC0415
         base_restrictions,
         decision_rules,
@@ -147,10 +147,14 @@ def decision_settings(options: argparse.Namespace) -> DecisionSettings:
 
 
 def notes_on(request: ExplainRequest) -> list[str]:
-    """Return what somebody may have meant otherwise."""
+    """Return hints about likely mistakes in a request."""
     request_info = request.request_info
-    if request_info.is_resource and not request_info.name and request_info.verb in _NAMELESS:
-        meant = _NAMELESS[request_info.verb]
+    if (
+        request_info.is_resource
+        and not request_info.name
+        and request_info.verb in _COLLECTION_VERBS
+    ):
+        meant = _COLLECTION_VERBS[request_info.verb]
         return [
             f"no request has the verb {request_info.verb} without a name; did you mean {meant}?"
         ]
@@ -183,5 +187,5 @@ async def request_info_from(options: argparse.Namespace, cluster: Cluster) -> Re
         return request_info_for(
             options.verb, kind, ObjectRef(namespace, options.name or "", subresource)
         )
-    except StatusError as refusal:
-        raise RequestOptionError(f"refused before anybody is asked: {refusal.message}") from refusal
+    except StatusError as error:
+        raise RequestOptionError(f"rejected before any access check: {error.message}") from error

@@ -1,6 +1,7 @@
-"""What an event tells beyond the API server's fields, under a domain of our own.
+"""Audit annotations and audit ids.
 
-And its latencies, which are the API server's: it writes them for requests that took long.
+The proxy's own annotations have keys of the domain `kube-understudy.io`. The latency annotations
+are kube-apiserver's, which writes them for slow requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,30 +30,30 @@ from proxy.core.userinfo import UserInfo
 DOMAIN = "kube-understudy.io"
 _LATENCY = "apiserver.latency.k8s.io"
 LONG = timedelta(milliseconds=500)
-"""A request that took longer tells its latencies."""
+"""Requests that take longer than this get latency annotations."""
 _SECOND = timedelta(seconds=1)
 _TRUNCATED = '"audit.k8s.io/truncated":"true"'
-"""As kube-apiserver marks an event whose bodies it left out because of its size."""
+"""The annotation by which kube-apiserver marks an event that it truncated because of its size."""
 _CUTS = f"{DOMAIN}/truncated"
 _MODES = {mode: f'"{DOMAIN}/mode":"{mode.value}"' for mode in ImpersonationMode}
 
 
 class ResponseOutcome(NamedTuple):
-    """How a request ended. `upstream_code` is 0 if the API server did not answer it."""
+    """Outcome of a request. `upstream_code` is 0 if the API server did not respond."""
 
     upstream_code: int
     body_bytes: int
     broken_off: str = ""
-    """Why the answer is not whole, if it is not."""
+    """Why the response is incomplete, or empty."""
     lost_request: str = ""
-    """Why the request's body is not recorded, though it ought to be."""
+    """Why the request body is not recorded although the policy demands it, or empty."""
     lost_response: str = ""
-    """The same for the answer's."""
+    """The same for the response body."""
     latencies: str = ""
 
 
 class Latencies(NamedTuple):
-    """How long a request took, and in seconds its login and the decision whom it may be, if any."""
+    """Duration of a request, and the seconds of its authentication and impersonation decision."""
 
     total: timedelta
     authentication: float | None
@@ -68,12 +69,12 @@ def format_annotations(
     wanted_user: UserInfo | None = None,
     cuts: Cuts = NO_CUTS,
 ) -> BoundedText:
-    """Return the annotations as a member of an event, in the order of their keys, and all cuts.
+    """Return the annotations as a member of an event, sorted by key, and all truncations.
 
-    `wanted` is whom a refused request asked for: its event names nobody whom it became. `cuts` is
-    what was cut elsewhere in the event.
+    `wanted_user` is the user that a denied request named: its event has no impersonated user.
+    `cuts` are the truncations of the event's other members.
     """
-    members = _Members(cuts)
+    members = _Annotations(cuts)
     mode = None if permit is None else permit.mode
     if mode is not None or reviews:
         members.texts.append(f'"{DOMAIN}/cache":"{"miss" if reviews else "hit"}"')
@@ -87,62 +88,62 @@ def format_annotations(
     if wanted_user is not None:
         members.add_identity("wanted", wanted_user)
     if ending is not None:
-        _add_ending(members, ending)
+        _add_outcome(members, ending)
     return members.piece()
 
 
 def read_event_cuts(annotations: Mapping[str, object]) -> Mapping[str, Cut]:
-    """Return what was cut in an event of ours, by path; UnreadableCuts if that is unclear."""
-    told = annotations.get(_CUTS)
-    return read_cuts(told) if isinstance(told, str) else {}
+    """Return the truncations of an event of the proxy by path, or raise UnreadableCuts."""
+    value = annotations.get(_CUTS)
+    return read_cuts(value) if isinstance(value, str) else {}
 
 
-class _Members:
-    """The annotations of one event, and what was cut in it."""
+class _Annotations:
+    """The annotations of one event, and its truncations."""
 
     def __init__(self, cuts: Cuts) -> None:
         self.texts: list[str] = []
         self._cuts = cuts
 
     def add(self, name: str, value: str) -> None:
-        """Add a text that somebody else may have written."""
+        """Add an annotation whose value may be untrusted, and truncate it if it is too long."""
         if json_size(value) > ANNOTATION_BYTES:
             self._cuts += (cut_of(f"annotations.{name}", value),)
             value = shortened(value, ANNOTATION_BYTES)
         self.texts.append(f'"{DOMAIN}/{name}":{quoted(value)}')
 
     def add_identity(self, name: str, user: UserInfo) -> None:
-        """Add an identity as JSON, which stays JSON when it is cut."""
+        """Add a user as JSON. The value is valid JSON even when it is truncated."""
         text, cuts = user_text(user, path=f"annotations.{name}", most=WANTED_USER_BYTES)
         self._cuts += cuts
         self.texts.append(f'"{DOMAIN}/{name}":{quoted(text)}')
 
     def piece(self) -> BoundedText:
-        """Return them all, in the order of their keys."""
+        """Return all annotations, sorted by key."""
         if self._cuts:
             self.texts += [_TRUNCATED, f'"{_CUTS}":{quoted(cuts_text(self._cuts))}']
-        # Each begins with its key, and no key is the beginning of another.
+        # This sorts by key: each text begins with its key, and no key is a prefix of another.
         self.texts.sort()
         text = f',"annotations":{{{",".join(self.texts)}}}' if self.texts else ""
         return BoundedText(text, self._cuts)
 
 
-def _add_ending(members: _Members, ending: ResponseOutcome) -> None:
-    members.texts.append(f'"{DOMAIN}/response-bytes":"{ending.body_bytes}"')
-    if ending.upstream_code:
-        members.texts.append(f'"{DOMAIN}/upstream-code":"{ending.upstream_code}"')
-    if ending.broken_off:
-        members.add("incomplete", ending.broken_off)
-    if ending.lost_request:
-        members.add("request-body", f"not recorded: {ending.lost_request}")
-    if ending.lost_response:
-        members.add("response-body", f"not recorded: {ending.lost_response}")
-    if ending.latencies:
-        members.texts.append(ending.latencies)
+def _add_outcome(members: _Annotations, outcome: ResponseOutcome) -> None:
+    members.texts.append(f'"{DOMAIN}/response-bytes":"{outcome.body_bytes}"')
+    if outcome.upstream_code:
+        members.texts.append(f'"{DOMAIN}/upstream-code":"{outcome.upstream_code}"')
+    if outcome.broken_off:
+        members.add("incomplete", outcome.broken_off)
+    if outcome.lost_request:
+        members.add("request-body", f"not recorded: {outcome.lost_request}")
+    if outcome.lost_response:
+        members.add("response-body", f"not recorded: {outcome.lost_response}")
+    if outcome.latencies:
+        members.texts.append(outcome.latencies)
 
 
 def format_latencies(latencies: Latencies, *, verb: str) -> str:
-    """Return where the time of a long request went, as far as we know; never for a watch."""
+    """Return the latency annotations of a slow request. A watch gets none."""
     total, authentication, impersonation = latencies
     if total <= LONG or verb == "watch":
         return ""
@@ -159,36 +160,36 @@ def format_latencies(latencies: Latencies, *, verb: str) -> str:
 
 
 def annotations_template(permit: Permit) -> str:
-    """Return the annotations of a request of which nothing special is to be told, as a pattern.
+    """Return the annotations of an unremarkable allowed request, as a format string.
 
-    `%d` are the bytes of the answer and the code of the API server, in this order.
+    Its two `%d` are the size of the response body and the API server's status code, in this order.
     """
     code, size = 111222333, 444555666
     text = format_annotations(permit, None, reviews=0, ending=ResponseOutcome(code, size)).text
     return text.replace("%", "%%").replace(str(size), "%d").replace(str(code), "%d")
 
 
-_LONGEST_ADOPTED = 64
+_MAX_CLIENT_ID_BYTES = 64
 _NAME = b"audit-id"
 _NAME_LENGTH = len(_NAME)
 
 
 def client_audit_id(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
-    """Return the client's own id if it is fit for a header and a log; else one must be made.
+    """Return the client's audit id if it is safe for a header and a log, else None.
 
-    Two ids are refused: the API server would take the first and drop the other unseen.
+    Two ids are rejected: the API server would use the first and silently drop the other.
     """
-    # Most names differ in length already, which is seen sooner.
+    # Comparing lengths first is cheaper, and most names differ in length.
     values = [v for name, v in headers if len(name) == _NAME_LENGTH and name.lower() == _NAME]
     if len(values) > 1:
         raise BadRequest("more than one Audit-ID header")
-    if not values or not 0 < len(values[0]) <= _LONGEST_ADOPTED:
+    if not values or not 0 < len(values[0]) <= _MAX_CLIENT_ID_BYTES:
         return None
     return values[0] if values[0].isascii() and values[0].decode().isprintable() else None
 
 
 def new_audit_id(random: bytes) -> bytes:
-    """Return sixteen random bytes as a UUID of version 4, six bits of them replaced."""
+    """Return sixteen random bytes as a version 4 UUID, which replaces six of their bits."""
     digits = random.hex()
     variant = "89ab"[random[8] >> 4 & 3]
     text = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

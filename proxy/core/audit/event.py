@@ -1,7 +1,7 @@
-"""One `audit.k8s.io/v1` event as a line of JSON: fields and their order are the API server's.
+"""Audit events (`audit.k8s.io/v1`) as lines of JSON.
 
-An event is put together from texts that are JSON already, because most of them are the same for
-many requests: `core/audit_pieces.py` remembers those.
+Fields and their order are kube-apiserver's. An event is assembled from fragments that are JSON
+already. Most fragments are the same for many requests, and `fragments.py` caches those.
 """
 
 import ipaddress
@@ -34,19 +34,19 @@ from proxy.core.truncation import (
     shortened,
 )
 
-_LONGEST_ADDRESS = 64
+_MAX_ADDRESS_LENGTH = 64
 _NOTHING_SENT = {"status": "Success", "message": "Connection closed early"}
 _OK = 200
 _MILLISECOND = 1000
 _SECOND = 1_000_000
 _STATUS_MEMBERS = ("status", "message", "reason", "details")
 _DETAILS_MEMBERS = ("name", "group", "kind", "uid")
-_LONGEST_RETRY = 1 << 31
+_MAX_RETRY_SECONDS = 1 << 31
 _QUOTES = 2
 
 
 class Stage(StrEnum):
-    """How far a request has come when an event is written."""
+    """Processing stage of a request at which an event is written."""
 
     REQUEST_RECEIVED = "RequestReceived"
     RESPONSE_STARTED = "ResponseStarted"
@@ -55,9 +55,9 @@ class Stage(StrEnum):
 
 
 class EventFields(NamedTuple):
-    """The parts of an event in their order. What may be missing begins with its comma, or is empty.
+    """The parts of an event, in order. An optional part starts with its comma, or is empty.
 
-    `audit_id` and `user` are whole JSON values, `request` is two members.
+    `audit_id` and `user` are whole JSON values. `request` is two members.
     """
 
     level: str
@@ -86,9 +86,9 @@ def event_line(event: EventFields) -> bytes:
     return (_LINE % event).encode()
 
 
-# An event of which nothing special is to be told: first for what equal requests have in common, and
-# then once more for the id, the code and two moments. Made from the other pattern, so that both
-# cannot come apart.
+# The format string of an unremarkable event. It is filled in twice: first with what equal requests
+# have in common, then with the id, the code and two timestamps. It is made from `_LINE`, so that
+# the two cannot diverge.
 PLAIN_LINE = _LINE % EventFields(
     level="%s",
     audit_id="%%s",
@@ -109,26 +109,28 @@ PLAIN_LINE = _LINE % EventFields(
 def request_text(
     request_info: RequestInfo | None, method: bytes, target: bytes, *, most: int
 ) -> BoundedText:
-    """Return what was asked for: the target as Go shows it, at most `most` bytes, and the verb."""
-    return _asked(request_info, method, request_uri(target), most)
+    """Return the request URI as Go formats it, truncated to `most` bytes, and the verb."""
+    return _request_members(request_info, method, request_uri(target), most)
 
 
 def unauthenticated_request_text(
     request_info: RequestInfo | None, method: bytes, target: bytes, *, most: int
 ) -> BoundedText:
-    """Return the same for a request of no known caller.
+    """Return the same for an unauthenticated request.
 
-    Of a target that is cut the path is not escaped anew: nobody else has it to compare with, and
-    escaping costs most of all that is done for such a request.
+    The path of a truncated target is not escaped again. No other log has it for comparison, and
+    escaping is the most expensive step for such a request.
     """
     is_long = len(target) > most
     uri = target.decode("utf-8", "surrogateescape") if is_long else request_uri(target)
-    return _asked(request_info, method, uri, most)
+    return _request_members(request_info, method, uri, most)
 
 
-def _asked(request_info: RequestInfo | None, method: bytes, uri: str, most: int) -> BoundedText:
+def _request_members(
+    request_info: RequestInfo | None, method: bytes, uri: str, most: int
+) -> BoundedText:
     verb = method.decode("ascii").lower() if request_info is None else request_info.verb
-    if len(uri) <= most:  # Only what may fit is encoded as a whole.
+    if len(uri) <= most:  # A URI that cannot fit is not encoded whole.
         text = go_json(uri)
         if encoded_size(text) <= most + _QUOTES:
             return BoundedText(f'"requestURI":{text},"verb":{quoted(verb)}')
@@ -137,7 +139,7 @@ def _asked(request_info: RequestInfo | None, method: bytes, uri: str, most: int)
 
 
 def decision_text(permit: Permit | None, *, most: int) -> BoundedText:
-    """Return whom the caller became and by which constraint, if it became somebody else."""
+    """Return the impersonated user and the constraint, or nothing without impersonation."""
     if permit is None or permit.mode is None:
         return BoundedText("")
     user, cuts = user_text(permit.user, path="impersonatedUser", most=most)
@@ -149,15 +151,15 @@ def decision_text(permit: Permit | None, *, most: int) -> BoundedText:
 
 
 def origin_text(addresses: Sequence[str], agent: bytes) -> str:
-    """Return where the request came from, and by which program."""
+    """Return the source addresses and the user agent."""
     text = f',"sourceIPs":{go_json(list(addresses))}' if addresses else ""
-    return f'{text},"userAgent":{go_json(_agent(agent))}' if agent else text
+    return f'{text},"userAgent":{go_json(_user_agent(agent))}' if agent else text
 
 
 def object_text(
     request_info: RequestInfo | None, metadata: Mapping[str, str] | None = None
 ) -> BoundedText:
-    """Return which object is meant; what the target does not say may be in the body's metadata."""
+    """Return the object reference. The body's metadata fills in what the target leaves out."""
     if request_info is None or not request_info.is_resource:
         return BoundedText("")
     known = metadata or {}
@@ -171,12 +173,12 @@ def object_text(
         "resourceVersion": known.get("resourceVersion", ""),
         "subresource": request_info.subresource,
     }
-    # Not by an encoder of whole objects, which takes three times as long for few short words.
-    words = [f'"{name}":{quoted(value)}' for name, value in reference.items() if value]
-    text = f"{{{','.join(words)}}}"
+    # An encoder of whole objects takes three times as long for a few short strings.
+    members = [f'"{name}":{quoted(value)}' for name, value in reference.items() if value]
+    text = f"{{{','.join(members)}}}"
     if encoded_size(text) <= OBJECT_BYTES:
         return BoundedText(f',"objectRef":{text}')
-    short = go_json({name: _name(value) for name, value in reference.items() if value})
+    short = go_json({name: _truncate_name(value) for name, value in reference.items() if value})
     return BoundedText(f',"objectRef":{short}', (cut_of("objectRef", text),))
 
 
@@ -187,12 +189,12 @@ def response_text(
     *,
     most: int,
 ) -> BoundedText:
-    """Return how a request was answered: by our refusal, by a Status of the API server, or plainly.
+    """Return the response status: the proxy's error, the API server's Status, or the code alone.
 
-    Code 0 means that nothing was sent at all, for which the API server has words of its own.
+    Code 0 means that no response was sent. kube-apiserver has a fixed status for this case.
     """
     if error is not None and not error.is_plain_text:
-        told: dict[str, object] = {
+        members: dict[str, object] = {
             "status": "Failure",
             "message": error.message,
             "reason": error.reason,
@@ -201,8 +203,8 @@ def response_text(
         if error.retry_after_seconds is not None:
             details["retryAfterSeconds"] = error.retry_after_seconds
         if details or error.details is not None:
-            told["details"] = details
-        return _response(code or error.code, told, most)
+            members["details"] = details
+        return _response(code or error.code, members, most)
     if code == 0:
         return _response(_OK, _NOTHING_SENT, most)
     if status is None:
@@ -210,26 +212,26 @@ def response_text(
     return _response(code, {name: status[name] for name in _STATUS_MEMBERS if name in status}, most)
 
 
-def _response(code: int, told: Mapping[str, object], most: int) -> BoundedText:
-    text, cuts = _written({"metadata": {}, **told, "code": code}), NO_CUTS
+def _response(code: int, members: Mapping[str, object], most: int) -> BoundedText:
+    text, cuts = _encode({"metadata": {}, **members, "code": code}), NO_CUTS
     if not text or encoded_size(text) > most:
         cuts = (cut_of("responseStatus", text),)
-        text = go_json({"metadata": {}, **_short_status(told, most), "code": code})
+        text = go_json({"metadata": {}, **_short_status(members, most), "code": code})
     return BoundedText(f',"responseStatus":{text}', cuts)
 
 
-def _written(document: Mapping[str, object]) -> str:
-    """Return JSON, or nothing for what is nested too deep or holds a number like 1e999."""
+def _encode(document: Mapping[str, object]) -> str:
+    """Return JSON, or an empty string if nested too deeply or with a number like 1e999."""
     try:
         return go_json(document)
     except (RecursionError, ValueError):
         return ""
 
 
-def _short_status(told: Mapping[str, object], most: int) -> dict[str, object]:
-    """Return the members of a Status that are texts, cut; a backend may have sent anything."""
+def _short_status(members: Mapping[str, object], most: int) -> dict[str, object]:
+    """Return the string members of a Status, truncated. A backend may have sent anything."""
     kept: dict[str, object] = {}
-    for name, value in told.items():
+    for name, value in members.items():
         if isinstance(value, str):
             longest = most if name == "message" else NAME_BYTES
             kept[name] = value if json_size(value) <= longest else shortened(value, longest)
@@ -239,29 +241,29 @@ def _short_status(told: Mapping[str, object], most: int) -> dict[str, object]:
 
 
 def _short_details(details: Mapping[str, object]) -> dict[str, object]:
-    """Return which object a Status is about, without the list of causes."""
+    """Return the object that a Status names, without the list of causes."""
     texts = {name: details.get(name) for name in _DETAILS_MEMBERS}
     kept: dict[str, object] = {
-        name: _name(value) for name, value in texts.items() if isinstance(value, str)
+        name: _truncate_name(value) for name, value in texts.items() if isinstance(value, str)
     }
     seconds = details.get("retryAfterSeconds")
-    if isinstance(seconds, int) and abs(seconds) <= _LONGEST_RETRY:
+    if isinstance(seconds, int) and abs(seconds) <= _MAX_RETRY_SECONDS:
         kept["retryAfterSeconds"] = seconds
     return kept
 
 
-def _name(text: str) -> str:
+def _truncate_name(text: str) -> str:
     return text if json_size(text) <= NAME_BYTES else shortened(text, NAME_BYTES)
 
 
 def quoted(text: str) -> str:
-    """Return a text as JSON; plain words and ids with little work."""
+    """Return a string as JSON, with a shortcut for plain words and ids."""
     is_plain = text.isascii() and text.replace("-", "").isalnum()
     return f'"{text}"' if is_plain else go_json(text)
 
 
 class TimestampFormatter:
-    """Writes moments down as Go does, most of which are in the same second as the one before."""
+    """Formats timestamps as Go does. Most are in the same second as the previous one."""
 
     __slots__ = ("_seconds",)
 
@@ -269,8 +271,8 @@ class TimestampFormatter:
         self._seconds = SecondFormatter()
 
     def format_pair(self, earlier: int, later: int) -> tuple[str, str]:
-        """Return the timestamps of two moments of one request."""
-        # Not by an f-string, which takes twice as long for digits.
+        """Return two points in time of one request as timestamps."""
+        # An f-string takes twice as long to format digits.
         second, rest = divmod(earlier, SECOND)
         text = self._seconds.of(second)
         first = "%s.%06dZ" % (text, rest // 1000)  # noqa: UP031
@@ -285,62 +287,63 @@ def go_duration(microseconds: int) -> str:
     if microseconds < _MILLISECOND:
         return f"{microseconds}µs" if microseconds else "0s"
     if microseconds < _SECOND:
-        return f"{_plain(microseconds / _MILLISECOND)}ms"
+        return f"{_format_decimal(microseconds / _MILLISECOND)}ms"
     minutes, rest = divmod(microseconds, 60 * _SECOND)
     hours, minutes = divmod(minutes, 60)
-    seconds = f"{_plain(rest / _SECOND)}s"
+    seconds = f"{_format_decimal(rest / _SECOND)}s"
     if hours:
         return f"{hours}h{minutes}m{seconds}"
     return f"{minutes}m{seconds}" if minutes else seconds
 
 
-def _plain(number: float) -> str:
+def _format_decimal(number: float) -> str:
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
 def source_ips(
     headers: Sequence[tuple[bytes, bytes]], peer_address: str, *, trusts_peer: bool
 ) -> list[str]:
-    """Return where a request came from, our own peer last; others' word only if the peer's counts.
+    """Return the source addresses of a request, the proxy's own peer last.
 
-    Natively only the first line of each header is read, and what is no address is skipped.
+    Forwarding headers count only if the peer is trusted. As kube-apiserver does, only the first
+    line of each header is read, and values that are not addresses are skipped.
     """
     addresses: list[str] = []
     if trusts_peer:
-        forwarded = _first(headers, b"x-forwarded-for").split(",")
-        addresses = [address for part in forwarded if (address := _address(part.strip()))]
-        real = _address(_first(headers, b"x-real-ip"))
+        forwarded = _first_value(headers, b"x-forwarded-for").split(",")
+        addresses = [address for part in forwarded if (address := _parse_address(part.strip()))]
+        real = _parse_address(_first_value(headers, b"x-real-ip"))
         if real and real not in addresses:
             addresses.append(real)
-    peer = _address(peer_address)
+    peer = _parse_address(peer_address)
     if peer and addresses[-1:] != [peer]:
         addresses.append(peer)
     return addresses
 
 
-def _agent(raw: bytes) -> str:
-    """Return a user agent as the API server cuts it, and what escapes make longer, too."""
+def _user_agent(raw: bytes) -> str:
+    """Return a user agent truncated as kube-apiserver does, and by its escaped size as well."""
     agent = raw[:AGENT_BYTES].decode("utf-8", "surrogateescape")
     fitting = longest_prefix(agent, WRITTEN_AGENT_BYTES, json_size)
     is_whole = len(raw) <= AGENT_BYTES and len(fitting) == len(agent)
     return fitting if is_whole else fitting + MARKER
 
 
-def _first(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> str:
+def _first_value(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> str:
     for name, value in headers:
         if name.lower() == wanted:
             return value.decode("latin-1")
     return ""
 
 
-def _address(text: str) -> str | None:
-    # The same few peers come back with every request, and what is longer is no address.
-    return _read_address(text) if len(text) <= _LONGEST_ADDRESS else None
+def _parse_address(text: str) -> str | None:
+    # The cache pays off because the same few peers send most requests. A longer text is no address.
+    return _parse_short_address(text) if len(text) <= _MAX_ADDRESS_LENGTH else None
 
 
 @lru_cache(maxsize=1024)
-def _read_address(text: str) -> str | None:
-    # A zone is no part of an address for Go, and an IPv4 address in IPv6 clothes is one in plain.
+def _parse_short_address(text: str) -> str | None:
+    # Go rejects an address with a zone, and prints an IPv4-mapped IPv6 address as IPv4.
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

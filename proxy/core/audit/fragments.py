@@ -1,7 +1,7 @@
-"""The parts of events that many requests have in common, each made once.
+"""Cache of the JSON fragments that many audit events have in common.
 
-What is remembered is bounded in number and in length, holds no header but the user agent, and says
-nothing that an event would not say anyway.
+Entries are bounded in number and in length. They hold no header except the user agent, and nothing
+that an event does not contain.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.truncation import NO_CUTS, BoundedText, Cuts
 from proxy.core.userinfo import Caller
 
-_MOST_REMEMBERED = 4096
-_LONGEST_REMEMBERED = 512
-# How many bytes one byte of a target may become: `<` is \u003c, and | in a path is %7C.
-_LONGEST_ESCAPE = 6
+_MAX_ENTRIES = 4096
+_MAX_CACHED_BYTES = 512
+# Largest number of bytes that one byte of a target becomes: `<` is \u003c, and | in a path is %7C.
+_MAX_ESCAPED_BYTES = 6
 _AGENT = b"user-agent"
 _AGENT_LENGTH = len(_AGENT)
 
@@ -37,7 +37,7 @@ _Value = TypeVar("_Value")
 
 
 class RequestFragments(NamedTuple):
-    """What a request asks for, and the object it names."""
+    """The request URI and verb, and the object reference."""
 
     request: str
     object_reference: str
@@ -46,73 +46,75 @@ class RequestFragments(NamedTuple):
 
 
 class UserFragments(NamedTuple):
-    """Who calls, and whom the caller becomes."""
+    """The caller and the impersonated user."""
 
     user: str
     decision: str
     annotations: str
-    """A pattern, see `plain_annotations`; empty before a decision."""
+    """A format string, see `annotations_template`. Empty before a decision."""
     cuts: Cuts = NO_CUTS
 
 
 class EventFragmentCache:
-    """Remembers the parts of events."""
+    """Caches fragments of events by request, by user and by origin."""
 
     def __init__(self, limits: EventLimits | None = None) -> None:
         self.limits = limits or EventLimits()
         self._requests: dict[tuple[bytes, bytes], RequestFragments] = {}
-        self._people: dict[int, tuple[Permit | Caller, UserFragments]] = {}
+        self._users: dict[int, tuple[Permit | Caller, UserFragments]] = {}
         self._origins: dict[tuple[str, bytes], str] = {}
         self.timestamps = TimestampFormatter()
 
     def request(
         self, request_info: RequestInfo | None, method: bytes, target: bytes
     ) -> RequestFragments:
-        """Return what a request asks for; the action must be the one read from method and target.
+        """Return the fragments of a request. Its info must be parsed from this method and target.
 
-        Without an action nothing is known of the object, and nothing is remembered.
+        Without a request info the object is unknown, and nothing is cached.
         """
         key = (method, target)
         known = self._requests.get(key)
         if known is None or request_info is None:
-            asked = request_text(request_info, method, target, most=self.limits.uri_bytes)
-            known = _pieces(request_info, asked)
-            if request_info is not None and len(target) <= _LONGEST_REMEMBERED:
-                _make_room(self._requests)
+            uri_and_verb = request_text(request_info, method, target, most=self.limits.uri_bytes)
+            known = _request_fragments(request_info, uri_and_verb)
+            if request_info is not None and len(target) <= _MAX_CACHED_BYTES:
+                _evict(self._requests)
                 self._requests[key] = known
         return known
 
     def unauthenticated_request(
         self, request_info: RequestInfo | None, method: bytes, target: bytes
     ) -> RequestFragments:
-        """Return the same of a request that no known caller has made, which may say less.
+        """Return the fragments of an unauthenticated request, to which stricter limits apply.
 
-        Nothing is remembered: the action may lack what its selectors say, and the pieces of an
-        authenticated request for the same target must not.
+        Nothing is cached. The request info may lack its selectors, and the fragments of an
+        authenticated request for the same target must include them.
         """
         most = self.limits.unauthenticated.uri
-        if _LONGEST_ESCAPE * len(target) <= most:
-            return _pieces(request_info, request_text(request_info, method, target, most=most))
-        return _pieces(
+        if _MAX_ESCAPED_BYTES * len(target) <= most:
+            return _request_fragments(
+                request_info, request_text(request_info, method, target, most=most)
+            )
+        return _request_fragments(
             request_info, unauthenticated_request_text(request_info, method, target, most=most)
         )
 
     def people(self, known_by: Permit | Caller) -> UserFragments:
-        """Return who calls and whom the caller becomes, as far as that is decided.
+        """Return the fragments of the caller, and of the impersonated user once it is decided.
 
-        Found by the very object, which is quicker than to compare all that is in it. It is kept
-        with the texts, so that no other one can come by its place in memory meanwhile.
+        The cache key is the object's `id`, because comparing whole values is slower. The entry
+        keeps the object alive, so that no other object can get the same id meanwhile.
         """
-        known = self._people.get(id(known_by))
+        known = self._users.get(id(known_by))
         if known is not None and known[0] is known_by:
             return known[1]
-        people = self._people_of(known_by)
-        if len(people.user) + len(people.decision) <= 4 * _LONGEST_REMEMBERED:
-            _make_room(self._people)
-            self._people[id(known_by)] = (known_by, people)
-        return people
+        fragments = self._user_fragments(known_by)
+        if len(fragments.user) + len(fragments.decision) <= 4 * _MAX_CACHED_BYTES:
+            _evict(self._users)
+            self._users[id(known_by)] = (known_by, fragments)
+        return fragments
 
-    def _people_of(self, known_by: Permit | Caller) -> UserFragments:
+    def _user_fragments(self, known_by: Permit | Caller) -> UserFragments:
         most = self.limits.user_bytes
         if isinstance(known_by, Permit):
             user = user_text(known_by.caller.user, path="user", most=most)
@@ -123,7 +125,7 @@ class EventFragmentCache:
         return UserFragments(user.text, "", "", user.cuts)
 
     def origin(self, headers: Sequence[tuple[bytes, bytes]], address: str) -> str:
-        """Return where a request came from, and by which program."""
+        """Return the fragment of the source addresses and the user agent."""
         agent = b""
         for name, value in headers:
             if len(name) == _AGENT_LENGTH and name.lower() == _AGENT:
@@ -133,18 +135,20 @@ class EventFragmentCache:
         known = self._origins.get(key)
         if known is None:
             known = origin_text(source_ips(headers, address, trusts_peer=False), agent)
-            if len(agent) <= _LONGEST_REMEMBERED:
-                _make_room(self._origins)
+            if len(agent) <= _MAX_CACHED_BYTES:
+                _evict(self._origins)
                 self._origins[key] = known
         return known
 
 
-def _pieces(request_info: RequestInfo | None, asked: BoundedText) -> RequestFragments:
-    named = object_text(request_info)
+def _request_fragments(request_info: RequestInfo | None, request: BoundedText) -> RequestFragments:
+    reference = object_text(request_info)
     is_long_running = request_info is not None and request_info.is_long_running
-    return RequestFragments(asked.text, named.text, is_long_running, asked.cuts + named.cuts)
+    return RequestFragments(
+        request.text, reference.text, is_long_running, request.cuts + reference.cuts
+    )
 
 
-def _make_room(memory: dict[_Key, _Value]) -> None:
-    if len(memory) >= _MOST_REMEMBERED:
-        memory.clear()
+def _evict(cache: dict[_Key, _Value]) -> None:
+    if len(cache) >= _MAX_ENTRIES:
+        cache.clear()

@@ -1,6 +1,6 @@
-"""Bodies for audit events: what of them can be recorded, and what they tell besides.
+"""Request and response bodies in audit events: parsing, metadata, and what can be recorded.
 
-Only JSON can be: other encodings need a schema to be read.
+Only JSON can be recorded. Other encodings cannot be decoded without a schema.
 """
 
 import json
@@ -19,11 +19,11 @@ _JSON_TYPES = frozenset(
         b"application/json-patch+json",
         b"application/merge-patch+json",
         b"application/strategic-merge-patch+json",
-        # A client may apply what is YAML by name and JSON in fact, as kubectl does.
+        # A client may send JSON under this type, as kubectl does.
         b"application/apply-patch+yaml",
     )
 )
-# Of these the API server would have recorded the object.
+# kube-apiserver would record the object of a body of these types.
 _OTHER_OBJECT_TYPES = (b"protobuf", b"cbor", b"yaml")
 _STATUS = re.compile(rb'\s*\{\s*"kind"\s*:\s*"Status"')
 _BLANKS = str.maketrans({"\n": None, "\r": None, "\t": None})
@@ -41,12 +41,12 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-# Made once: `json.loads` makes a new decoder for each call that has an option.
+# Created once: `json.loads` creates a new decoder for each call with an option.
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 class MediaType(NamedTuple):
-    """How a body is written down."""
+    """Media type and content encoding of a body."""
 
     name: bytes
     encoding: bytes
@@ -57,30 +57,30 @@ class MediaType(NamedTuple):
 
     @property
     def is_json(self) -> bool:
-        """Tell whether the body can be recorded."""
+        """Return whether the body can be recorded."""
         return self.name in _JSON_TYPES and self.encoding in (b"", b"gzip")
 
     @property
     def is_other_object(self) -> bool:
-        """Tell whether an object is lost to the record that the API server would have recorded."""
-        return any(word in self.name for word in _OTHER_OBJECT_TYPES) or bool(self.encoding)
+        """Return whether kube-apiserver would record this object although the proxy cannot."""
+        return any(encoding in self.name for encoding in _OTHER_OBJECT_TYPES) or bool(self.encoding)
 
 
 class JSONBody(NamedTuple):
-    """A body of JSON as it was sent, and what it says."""
+    """A JSON body as sent, and the parsed document."""
 
     sent: str
     document: object
 
     @property
     def text(self) -> str:
-        """The body as one line; most are only looked at, and never written down."""
-        # Inside strings JSON has none of these as they are, so they only part its tokens.
+        """The body as one line. Computed on demand: most bodies are only inspected."""
+        # These are never unescaped inside a JSON string, so they only separate tokens.
         return self.sent.translate(_BLANKS).strip(" ").translate(_SEPARATORS)
 
 
 def media_type(headers: Sequence[Header]) -> MediaType:
-    """Return how a body is written down, by its headers."""
+    """Return the media type and content encoding that the headers declare."""
     name = encoding = b""
     for key, value in headers:
         lowered = key.lower()
@@ -92,13 +92,13 @@ def media_type(headers: Sequence[Header]) -> MediaType:
 
 
 def has_request_object(request_info: RequestInfo) -> bool:
-    """Tell whether a body of this request would be an object or a patch."""
+    """Return whether the body of this request is an object or a patch."""
     is_connecting = request_info.verb == "proxy" or request_info.subresource in _CONNECTING
     return request_info.is_resource and not is_connecting
 
 
 def has_response_object(request_info: RequestInfo, status: int) -> bool:
-    """Tell whether an answer to this request is an object that the API server itself has made."""
+    """Return whether the response is an object that the API server itself produced."""
     if status >= _FIRST_FAILURE:
         return True
     if not request_info.is_resource:
@@ -111,18 +111,18 @@ def has_response_object(request_info: RequestInfo, status: int) -> bool:
 
 
 def may_be_status(payload: bytes) -> bool:
-    """Tell whether an answer begins as a Status does."""
+    """Return whether a response body begins like a Status."""
     return _STATUS.match(payload) is not None
 
 
 def read_body(raw: bytes, media: MediaType, *, limit: int) -> JSONBody | None:
-    """Return a body of JSON, or None if it is none or longer than the limit."""
+    """Return a parsed JSON body, or None if it is not JSON or is longer than the limit."""
     if media.encoding == b"gzip":
         unpacked = _unzip(raw, limit)
         if unpacked is None:
             return None
         raw = unpacked
-    # Go replaces what is not text.
+    # Go replaces invalid UTF-8.
     text = raw.decode("utf-8", "replace")
     try:
         document: object = _decode(text)
@@ -141,9 +141,9 @@ def _unzip(raw: bytes, limit: int) -> bytes | None:
 
 
 def without_managed_fields(body: JSONBody) -> str | None:
-    """Return the text without managedFields: of the object, or of each in a list or table.
+    """Return the text without managedFields of the object, or of each in a list or table.
 
-    None for what can be read and not be written: nested too deep, or with a number like 1e999.
+    None if the document can be parsed but not encoded: nested too deeply, or a number like 1e999.
     """
     document = body.document
     if '"managedFields"' not in body.sent or not isinstance(document, dict):
@@ -151,25 +151,25 @@ def without_managed_fields(body: JSONBody) -> str | None:
     kept = {**document, **_replaced_metadata(document)}
     items, rows = document.get("items"), document.get("rows")
     if isinstance(items, list):
-        kept["items"] = [_without(item) for item in items]
+        kept["items"] = [_without_fields(item) for item in items]
     if document.get("kind") == "Table" and isinstance(rows, list):
-        kept["rows"] = [_row_without(row) for row in rows]
+        kept["rows"] = [_row_without_fields(row) for row in rows]
     try:
         text = _encode(kept)
     except (RecursionError, ValueError):
         return None
-    # An escape may stand for half a character, which is no text; Go replaces it.
+    # An escape may be a lone surrogate, which is not valid text. Go replaces it.
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
-def _without(member: object) -> object:
+def _without_fields(member: object) -> object:
     return {**member, **_replaced_metadata(member)} if isinstance(member, dict) else member
 
 
-def _row_without(row: object) -> object:
+def _row_without_fields(row: object) -> object:
     if not isinstance(row, dict) or "object" not in row:
         return row
-    return {**row, "object": _without(row["object"])}
+    return {**row, "object": _without_fields(row["object"])}
 
 
 def _replaced_metadata(member: Mapping[str, object]) -> dict[str, object]:
@@ -181,7 +181,7 @@ def _replaced_metadata(member: Mapping[str, object]) -> dict[str, object]:
 
 
 def metadata_of(body: JSONBody | None) -> Mapping[str, str]:
-    """Return what a body says about which object it is."""
+    """Return the identifying metadata of a body."""
     document = body.document if body is not None else None
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):
@@ -191,7 +191,7 @@ def metadata_of(body: JSONBody | None) -> Mapping[str, str]:
 
 
 def status_of(body: JSONBody | None) -> Mapping[str, object] | None:
-    """Return a body that is a Status, or None."""
+    """Return the document if it is a Status, else None."""
     document = body.document if body is not None else None
     if not isinstance(document, dict) or document.get("kind") != "Status":
         return None
@@ -199,10 +199,9 @@ def status_of(body: JSONBody | None) -> Mapping[str, object] | None:
 
 
 def request_body_was_read(code: int, status: Mapping[str, object] | None) -> bool:
-    """Tell whether the API server had come so far as to read the request's body.
+    """Return whether the API server got as far as reading the request body.
 
-    What it refuses before that leaves no body in its events either: whoever may not do it, and
-    what cannot be understood.
+    It rejects unauthorized and malformed requests earlier, and its own events then have no body.
     """
     if code < _FIRST_FAILURE:
         return True

@@ -1,4 +1,4 @@
-"""Users in audit events: who calls, whom the caller becomes, and whom a refused request wanted."""
+"""Users in audit events: caller, impersonated user, and wanted user of a denied request."""
 
 from collections.abc import Sequence
 
@@ -14,26 +14,26 @@ from proxy.core.truncation import (
 from proxy.core.userinfo import Extra, UserInfo
 
 _MEMBER_BYTES = 64
-"""The four names of members, and what is between them."""
+"""The four member names and the punctuation between them."""
 _ITEM_BYTES = 3
 """Two quotes and a comma."""
 
 
 def user_text(user: UserInfo | None, *, path: str, most: int) -> BoundedText:
-    """Return a user as JSON of at most `most` bytes; nobody is an empty one.
+    """Return a user as JSON of at most `most` bytes. No user is an empty object.
 
-    Above that each of name, uid, groups and extras is cut to a quarter. Groups and extras are
-    recorded whole or not at all, so that no part of a name passes for another name.
+    A longer user is truncated: name, uid, groups and extras get a quarter each. Each group and
+    each extra is recorded whole or not at all, so that no part of a name passes for another name.
     """
     if user is None:
         return BoundedText("{}")
-    text = go_json(_user(user))
+    text = go_json(_user_members(user))
     if encoded_size(text) <= most:
         return BoundedText(text)
-    return _cut(user, path, (most - _MEMBER_BYTES) // 4)
+    return _truncate_user(user, path, (most - _MEMBER_BYTES) // 4)
 
 
-def _user(user_info: UserInfo) -> dict[str, object]:
+def _user_members(user_info: UserInfo) -> dict[str, object]:
     user = {
         "username": user_info.name,
         "uid": user_info.uid,
@@ -43,11 +43,11 @@ def _user(user_info: UserInfo) -> dict[str, object]:
     return {name: value for name, value in user.items() if value}
 
 
-def _cut(user: UserInfo, path: str, most: int) -> BoundedText:
-    whole = _user(user)
+def _truncate_user(user: UserInfo, path: str, most: int) -> BoundedText:
+    whole = _user_members(user)
     kept: dict[str, object] = {
-        "username": _text(user.name, most),
-        "uid": _text(user.uid, most),
+        "username": _truncate_text(user.name, most),
+        "uid": _truncate_text(user.uid, most),
         "groups": _first_groups(user.groups, most),
         "extra": _first_extras(user.extra, most),
     }
@@ -60,13 +60,13 @@ def _cut(user: UserInfo, path: str, most: int) -> BoundedText:
     return BoundedText(go_json(kept), cuts)
 
 
-def _text(text: str, most: int) -> str:
+def _truncate_text(text: str, most: int) -> str:
     most -= _ITEM_BYTES
     return text if json_size(text) <= most else shortened(text, most)
 
 
 def _first_groups(groups: Sequence[str], most: int) -> list[str]:
-    """Return the groups that fit, and the marker in the place of the others."""
+    """Return the groups that fit, and the marker in place of the others."""
     kept: list[str] = []
     for group in groups:
         most -= json_size(group) + _ITEM_BYTES
@@ -77,7 +77,7 @@ def _first_groups(groups: Sequence[str], most: int) -> list[str]:
 
 
 def _first_extras(extra: Extra, most: int) -> dict[str, list[str]]:
-    """Return the extras that fit, and the marker in the place of the others."""
+    """Return the extras that fit, and the marker in place of the others."""
     kept: dict[str, list[str]] = {}
     for key, values in extra:
         most -= encoded_size(go_json({key: list(values)}))

@@ -1,4 +1,4 @@
-"""One question to an authorizer, and what becomes of selectors on the way there."""
+"""Access checks, their results, and their form as SubjectAccessReviews."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,14 +11,14 @@ from proxy.core.userinfo import UserInfo
 
 
 class CheckResult(NamedTuple):
-    """The reply to a question. Anything but a clear yes is a no."""
+    """The result of an access check. Anything but an explicit allow is a denial."""
 
     allowed: bool
     reason: str = ""
     error: str = ""
 
 
-_RAW_ESCAPED = re.compile(r"([\\,=])")
+_ESCAPED_IN_RAW = re.compile(r"([\\,=])")
 _RAW_ESCAPE = r"\\\1"
 _FIELD_OPERATORS = {"=": "In", "!=": "NotIn"}
 _LABEL_OPERATORS = {
@@ -34,7 +34,7 @@ _LABEL_OPERATORS = {
 
 @dataclass(frozen=True, slots=True)
 class AccessCheck:
-    """May this user do this? Either a resource is named, or only a path is."""
+    """A user, a verb, and either a resource or a non-resource path."""
 
     user: UserInfo
     verb: str
@@ -59,7 +59,7 @@ class SelectorRequirement(NamedTuple):
 
 
 def field_requirements(fields: Iterable[FieldRequirement]) -> list[SelectorRequirement]:
-    """Return field requirements for a review; an empty list must be left out of it."""
+    """Return field requirements for a review; an empty list must be omitted from it."""
     return [
         SelectorRequirement(field, _FIELD_OPERATORS[operator], (value,))
         for field, operator, value in fields
@@ -69,19 +69,19 @@ def field_requirements(fields: Iterable[FieldRequirement]) -> list[SelectorRequi
 def raw_field_selector(fields: Iterable[FieldRequirement]) -> str:
     """Return field requirements as one text, for those that have no other form in a review.
 
-    An empty field is refused there as a requirement, while the API server itself reads and
-    judges it; as a text the review reads it in the same way.
+    A review rejects a requirement with an empty field, although kube-apiserver itself accepts and
+    authorizes one. As a raw selector, the review parses it in the same way.
     """
     return ",".join(
-        f"{field}{operator}{_RAW_ESCAPED.sub(_RAW_ESCAPE, value)}"
+        f"{field}{operator}{_ESCAPED_IN_RAW.sub(_RAW_ESCAPE, value)}"
         for field, operator, value in fields
     )
 
 
 def label_requirements(labels: Iterable[LabelRequirement]) -> list[SelectorRequirement]:
-    """Return label requirements for a review; an empty list must be left out of it.
+    """Return label requirements for a review; an empty list must be omitted from it.
 
-    Comparisons with numbers have no form there. Dropping one only makes the question broader.
+    A review cannot express comparisons with numbers. Dropping one only makes the check broader.
     """
     return [
         SelectorRequirement(key, _LABEL_OPERATORS[operator], values)
@@ -93,48 +93,48 @@ def label_requirements(labels: Iterable[LabelRequirement]) -> list[SelectorRequi
 REVIEWS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 REVIEW_TOO_LARGE = frozenset((400, 413, 414, 422, 431))
-"""Statuses by which an API server refuses a review for what is in it. It answers, so they are no
-failure of it. Other statuses are about the account that asks, or about the server."""
+"""Status codes with which an API server rejects a review because of its content. They are not
+failures of the server. Other codes concern the reviewing account or the server."""
 
 ESCAPED_BYTES = 6
-"""The most bytes of JSON that one byte of a text becomes: a control character is `\\u0000`."""
+"""The maximum number of JSON bytes for one byte of text: a control character is `\\u0000`."""
 
-# What JSON adds to a text in a list, to a selector requirement, and to the whole.
+# The JSON overhead of a text in a list, of a selector requirement, and of the document.
 _TEXT_BYTES = len('"", ')
 _REQUIREMENT_BYTES = len('{"key": "", "operator": "DoesNotExist", "values": []}, ')
 _DOCUMENT_BYTES = 512
 
 
 def subject_access_review(check: AccessCheck) -> dict[str, object]:
-    """Return the review that asks about a check."""
+    """Return the SubjectAccessReview of a check."""
     user = check.user
-    specification: dict[str, object] = {"user": user.name, "groups": list(user.groups)}
+    spec: dict[str, object] = {"user": user.name, "groups": list(user.groups)}
     if user.uid:
-        specification["uid"] = user.uid
+        spec["uid"] = user.uid
     if user.extra:
-        specification["extra"] = {key: list(values) for key, values in user.extra}
+        spec["extra"] = {key: list(values) for key, values in user.extra}
     if check.is_resource:
-        specification["resourceAttributes"] = _resource_attributes(check)
+        spec["resourceAttributes"] = _resource_attributes(check)
     else:
-        specification["nonResourceAttributes"] = {"path": check.path, "verb": check.verb}
+        spec["nonResourceAttributes"] = {"path": check.path, "verb": check.verb}
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": specification,
+        "spec": spec,
     }
 
 
 def is_larger_than(check: AccessCheck, most_bytes: int) -> bool:
-    """Return whether the review of a check is larger than that, before JSON escapes anything.
+    """Return whether the review of a check exceeds a size, not counting JSON escapes.
 
-    The document itself has at most `ESCAPED_BYTES` times as many. It is not built here, and no
-    more texts are looked at than fit into the bound: a caller chooses how many there are.
+    The document itself has at most `ESCAPED_BYTES` times as many bytes. It is not built here. No
+    more texts are measured than fit into the bound, because a caller chooses their number.
     """
-    return any(size > most_bytes for size in accumulate(_sizes(check)))
+    return any(size > most_bytes for size in accumulate(_size_parts(check)))
 
 
-def _sizes(check: AccessCheck) -> Iterator[int]:
-    """Yield the parts of a review's size: each takes little time if those before it are small."""
+def _size_parts(check: AccessCheck) -> Iterator[int]:
+    """Yield the parts of a review's size. Each is cheap to compute if those before it are small."""
     user, labels = check.user, check.labels
     yield (
         _DOCUMENT_BYTES
@@ -144,15 +144,15 @@ def _sizes(check: AccessCheck) -> Iterator[int]:
     lists = [values for _, values in user.extra]
     lists += [values for _, _, values in labels]
     yield _TEXT_BYTES * sum(map(len, lists))
-    yield _bytes_of((check.verb, check.group, check.version, check.resource, check.subresource))
-    yield _bytes_of((check.namespace, check.name, check.path, user.name, user.uid))
-    yield _bytes_of(key for key, _ in user.extra)
-    yield _bytes_of(key for key, _, _ in labels)
+    yield _total_bytes((check.verb, check.group, check.version, check.resource, check.subresource))
+    yield _total_bytes((check.namespace, check.name, check.path, user.name, user.uid))
+    yield _total_bytes(key for key, _ in user.extra)
+    yield _total_bytes(key for key, _, _ in labels)
     for texts in (user.groups, *lists, *check.fields):
-        yield _bytes_of(texts)
+        yield _total_bytes(texts)
 
 
-def _bytes_of(texts: Iterable[str]) -> int:
+def _total_bytes(texts: Iterable[str]) -> int:
     return sum(
         len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         for text in texts
@@ -160,10 +160,10 @@ def _bytes_of(texts: Iterable[str]) -> int:
 
 
 def parse_review_status(review: Mapping[str, Mapping[str, object]]) -> CheckResult:
-    """Return what the authorizers said; fails with whatever it meets if that is not a review."""
+    """Parse the result of a review; raise any exception if the document is not a review."""
     status = review["status"]
     return CheckResult(
-        # Who says both yes and no has not said yes.
+        # A review that is both allowed and denied is not allowed.
         allowed=status.get("allowed") is True and not status.get("denied"),
         reason=str(status.get("reason", "")),
         error=str(status.get("evaluationError", "")),
@@ -180,7 +180,7 @@ def _resource_attributes(check: AccessCheck) -> dict[str, object]:
         "subresource": check.subresource,
         "name": check.name,
     }
-    # An empty list of requirements is refused by the API, so an empty selector stays out.
+    # The API rejects an empty list of requirements, so an empty selector is omitted.
     if any(not requirement.field for requirement in check.fields):
         attributes["fieldSelector"] = {"rawSelector": raw_field_selector(check.fields)}
     elif fields := field_requirements(check.fields):
@@ -193,7 +193,11 @@ def _resource_attributes(check: AccessCheck) -> dict[str, object]:
 def _requirements(requirements: list[SelectorRequirement]) -> dict[str, object]:
     return {
         "requirements": [
-            {"key": one.key, "operator": one.operator, "values": list(one.values)}
-            for one in requirements
+            {
+                "key": requirement.key,
+                "operator": requirement.operator,
+                "values": list(requirement.values),
+            }
+            for requirement in requirements
         ]
     }

@@ -1,4 +1,4 @@
-"""A decision as it is told to a person: values alone; `core/explaining.py` finds them out."""
+"""Explanations of decisions: plain values, which `explainer.py` computes."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +20,7 @@ from proxy.core.userinfo import (
 
 @dataclass(frozen=True, slots=True)
 class ExplainRequest:
-    """What is to be explained. `wanted` is None for somebody who acts as themselves."""
+    """A request to explain. `wanted_user` is None without impersonation."""
 
     caller: Caller
     wanted_user: UserInfo | None
@@ -29,59 +29,59 @@ class ExplainRequest:
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """What else counts: how the proxy is set, and what the API server demands of streams by GET."""
+    """The proxy's configuration, and what the API server requires for streams by GET."""
 
     rules: ImpersonationRules
     restrictions: IdentityRestrictions = DEFAULT_GUARDS
     streams_need_create: bool = True
-    """As API servers from 1.35 on: exec, attach and port-forward by GET need create, too."""
+    """Since 1.35, kube-apiserver requires create for exec, attach and port-forward by GET."""
 
 
 class CheckOutcome(NamedTuple):
-    """A check and the answer to it."""
+    """An access check and its result."""
 
     check: AccessCheck
     result: CheckResult
 
 
 class ModeOutcome(StrEnum):
-    """What became of a mode."""
+    """Outcome of a mode."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
     NOT_NEEDED = "not needed"
-    """One before it was allowed."""
+    """An earlier mode was allowed."""
     NOT_APPLICABLE = "not applicable"
 
 
 class ModeAttempt(NamedTuple):
-    """One mode: whether it applies and why, what was asked, and what came of it."""
+    """One mode: whether and why it applies, its checks, and its outcome."""
 
     mode: ImpersonationMode
     outcome: ModeOutcome
     reason: str
     checks: tuple[CheckOutcome, ...] = ()
     beyond: tuple[CheckOutcome, ...] = ()
-    """What serving does not come to ask, and a grant must allow as well."""
+    """Checks that serving does not reach, and that a grant must allow as well."""
     forbidden: str = ""
-    """What no permission opens in this mode, if anything."""
+    """Why no permission can allow the request in this mode, or empty."""
 
 
 class ClientResponse(NamedTuple):
-    """The answer that the client gets instead of what it wants."""
+    """The error response to the client."""
 
     code: int
     message: str
     is_from_proxy: bool
-    """Said by the proxy; otherwise by the API server, about the target."""
+    """Sent by the proxy. Otherwise the API server sends it, about the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a request is decided, all of it.
+    """Complete explanation of a decision.
 
-    `missing` are the checks that a grant has to allow, all of one `grant_mode`; without any, either
-    nothing is missing or no grant helps, and `hopeless` says why.
+    `missing` are the checks that a grant has to allow, all of one `grant_mode`. If it is empty,
+    either nothing is missing, or no grant helps and `unsatisfiable_reason` says why.
     """
 
     request: ExplainRequest
@@ -89,7 +89,7 @@ class Explanation:
     mode: ImpersonationMode | None
     impersonated_user: UserInfo
     target_check: tuple[CheckOutcome, ...]
-    """The target's own right, or the caller's who acts as themselves."""
+    """Checks of the target's own permission, or of the caller's without impersonation."""
     response: ClientResponse | None
     grant_mode: ImpersonationMode | None = None
     missing: tuple[AccessCheck, ...] = ()
@@ -97,26 +97,26 @@ class Explanation:
 
     @property
     def may_act(self) -> bool:
-        """Tell whether the proxy lets the request through."""
+        """Return whether the proxy forwards the request."""
         return self.response is None or not self.response.is_from_proxy
 
     @property
     def may_do(self) -> bool:
-        """Tell whether the target itself may do it."""
+        """Return whether the target itself has permission for the request."""
         return all(result.allowed for _, result in self.target_check)
 
     @property
     def is_allowed(self) -> bool:
-        """Tell whether the client gets what it wants."""
+        """Return whether the request succeeds."""
         return self.may_act and self.may_do
 
 
-_ONLY_BARE = "only legacy impersonation takes a {kind} together with {parts}"
+_ONLY_BARE = "only legacy impersonation accepts a {kind} together with {parts}"
 _SWITCHED_OFF = "constrained impersonation is switched off (impersonation.constrained)"
 
 
 def why_it_applies(mode: ImpersonationMode, wanted_user: UserInfo) -> str:
-    """Return why a mode that applies does."""
+    """Return why an applicable mode applies."""
     match mode:
         case ImpersonationMode.ASSOCIATED_NODE:
             return f"{wanted_user.name} is the node that the caller runs on"
@@ -127,7 +127,7 @@ def why_it_applies(mode: ImpersonationMode, wanted_user: UserInfo) -> str:
         case ImpersonationMode.USER_INFO:
             return f"{wanted_user.name} is neither a node nor a service account"
         case ImpersonationMode.LEGACY:
-            return "it can make anybody, and is tried last"
+            return "it applies to any user, and is tried last"
         case _:
             assert_never(mode)
 
@@ -135,7 +135,7 @@ def why_it_applies(mode: ImpersonationMode, wanted_user: UserInfo) -> str:
 def why_it_does_not(
     mode: ImpersonationMode, caller: Caller, wanted_user: UserInfo, rules: ImpersonationRules
 ) -> str:
-    """Return why a mode that does not apply does not."""
+    """Return why an inapplicable mode does not apply."""
     if mode is ImpersonationMode.LEGACY:
         return "legacy impersonation is denied to this caller (impersonation.legacy)"
     if not rules.constrained:
@@ -143,36 +143,36 @@ def why_it_does_not(
     node = node_name(wanted_user.name)
     if mode is ImpersonationMode.USER_INFO:
         kind = "node" if node is not None else "service account"
-        return f"{wanted_user.name} is a {kind}, which has a mode of its own"
+        return f"{wanted_user.name} is a {kind}, which has its own mode"
     wants_account = service_account(wanted_user.name) is not None
     if mode is ImpersonationMode.SERVICE_ACCOUNT:
         return (
-            _not_bare("service account", wanted_user)
+            _has_more_than_name("service account", wanted_user)
             if wants_account
-            else _is_no("service account", wanted_user)
+            else _not_a("service account", wanted_user)
         )
     if node is None:
-        return _is_no("node", wanted_user)
+        return _not_a("node", wanted_user)
     return (
-        _not_bare("node", wanted_user)
+        _has_more_than_name("node", wanted_user)
         if not wanted_user.has_only_name
-        else _elsewhere(caller, node)
+        else _other_node(caller, node)
     )
 
 
-def _is_no(kind: str, wanted_user: UserInfo) -> str:
+def _not_a(kind: str, wanted_user: UserInfo) -> str:
     prefix = "system:node:" if kind == "node" else "system:serviceaccount:"
     if wanted_user.name.startswith(prefix):
         return f"{wanted_user.name} has the prefix of a {kind}, but the rest is not a valid name"
     return f"{wanted_user.name} is not a {kind}"
 
 
-def _not_bare(kind: str, wanted_user: UserInfo) -> str:
+def _has_more_than_name(kind: str, wanted_user: UserInfo) -> str:
     parts = {"groups": wanted_user.groups, "a uid": wanted_user.uid, "extras": wanted_user.extra}
     return _ONLY_BARE.format(kind=kind, parts=" and ".join(name for name in parts if parts[name]))
 
 
-def _elsewhere(caller: Caller, node: str) -> str:
+def _other_node(caller: Caller, node: str) -> str:
     user = caller.user
     if service_account(user.name) is None:
         return "the caller is not a service account, so it runs on no node"

@@ -1,4 +1,4 @@
-"""A request as an audit event tells it, ours or an API server's: who, as whom, and what."""
+"""A request as recorded in an audit event of the proxy or of an API server."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ from proxy.core.userinfo import (
     service_account_groups,
 )
 
-# A request that lacks a part of one of these would be judged as another one.
-_JUDGED = ("requestURI", "user.", "impersonatedUser.", "annotations.wanted.")
+# If one of these is truncated, the evaluated request would be a different one.
+_EVALUATED = ("requestURI", "user.", "impersonatedUser.", "annotations.wanted.")
 _FORBIDDEN = 403
 _METHODS = (b"GET", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"HEAD")
 
@@ -32,12 +32,12 @@ Event = Mapping[str, object]
 
 
 class InvalidAuditEvent(ValueError):
-    """An event does not tell of a request that can be judged; the text says why."""
+    """An event has no request that can be evaluated. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutcome:
-    """What an event says became of a request."""
+    """The outcome of a request as its event records it."""
 
     audit_id: str
     received_at: str
@@ -46,11 +46,11 @@ class RecordedOutcome:
     constraint: str
     """The verb that allowed the impersonation, in a constrained mode."""
     annotations: Mapping[str, str]
-    """Ours, without their domain."""
+    """The proxy's own annotations, without their domain."""
 
 
 def read_recorded(event: Event) -> RecordedOutcome:
-    """Return what became of a request; InvalidAuditEvent if that is no event at all."""
+    """Return the recorded outcome, or raise InvalidAuditEvent if this is not an audit event."""
     if not _text(event, "auditID") or not _text(event, "requestURI"):
         raise InvalidAuditEvent("this is not an audit event: it has no auditID or no requestURI")
     status = _mapping(event, "responseStatus")
@@ -71,18 +71,20 @@ def read_recorded(event: Event) -> RecordedOutcome:
 
 
 def read_request(event: Event) -> ExplainRequest:
-    """Return the request that an event is about, to be judged anew."""
+    """Return the request of an event, to be evaluated again."""
     cut = _cut_paths(event)
-    if incomplete := [path for path in cut if path.startswith(_JUDGED)]:
+    if incomplete := [path for path in cut if path.startswith(_EVALUATED)]:
         raise InvalidAuditEvent(
-            f"its {', '.join(incomplete)} was cut when it was recorded; the API server's own event "
-            "with this auditID, if there is one, has all of it"
+            f"its {', '.join(incomplete)} was truncated when it was recorded; the API server's own "
+            "event with this auditID, if there is one, is complete"
         )
-    caller = _identity(_mapping(event, "user"))
+    caller = _read_user(_mapping(event, "user"))
     if caller is None:
-        raise InvalidAuditEvent("nobody was authenticated, so there is nobody to be judged")
-    is_told = "responseStatus" not in cut
-    return ExplainRequest(Caller(caller), _wanted(event, is_told=is_told), _action(event))
+        raise InvalidAuditEvent(
+            "the caller was not authenticated, so there is no decision to explain"
+        )
+    wanted_user = _wanted_user(event, has_status="responseStatus" not in cut)
+    return ExplainRequest(Caller(caller), wanted_user, _request_info(event))
 
 
 def _cut_paths(event: Event) -> list[str]:
@@ -93,9 +95,9 @@ def _cut_paths(event: Event) -> list[str]:
 
 
 def wanted_user_from_event(impersonated_user: UserInfo) -> UserInfo:
-    """Return whom a client asks for in order to become somebody: without what is implied.
+    """Return the wanted user of an impersonated user: without implied groups and extras.
 
-    Who asks for an implied group by name becomes the same, so the two cannot be told apart.
+    A client that names an implied group gets the same user, so the two cannot be distinguished.
     """
     implied = UNAUTHENTICATED if impersonated_user.name == ANONYMOUS else AUTHENTICATED
     groups = tuple(group for group in impersonated_user.groups if group != implied)
@@ -112,42 +114,42 @@ def _fixed_groups(name: str) -> tuple[str, ...]:
     return (NODES,) if node_name(name) is not None else ()
 
 
-def _wanted(event: Event, *, is_told: bool) -> UserInfo | None:
-    """Return whom a request asked for; `is_told` is whether its response status is whole."""
-    asked_for = _text(_mapping(event, "annotations"), f"{DOMAIN}/wanted")
-    if asked_for:
+def _wanted_user(event: Event, *, has_status: bool) -> UserInfo | None:
+    """Return the wanted user; `has_status` says that the response status is not truncated."""
+    annotation = _text(_mapping(event, "annotations"), f"{DOMAIN}/wanted")
+    if annotation:
         try:
-            told = json.loads(asked_for)
+            user = json.loads(annotation)
         except ValueError as error:
             raise InvalidAuditEvent(f"its annotation {DOMAIN}/wanted is not JSON") from error
-        return _identity(told) if isinstance(told, dict) else None
-    became = _identity(_mapping(event, "impersonatedUser"))
-    if became is not None:
-        return wanted_user_from_event(became)
-    # Who is taken for acting as themselves here would be told a wrong story.
+        return _read_user(user) if isinstance(user, dict) else None
+    impersonated_user = _read_user(_mapping(event, "impersonatedUser"))
+    if impersonated_user is not None:
+        return wanted_user_from_event(impersonated_user)
+    # Treating this as a request without impersonation would produce a wrong explanation.
     status = _mapping(event, "responseStatus")
-    is_unclear = not is_told and status.get("code") == _FORBIDDEN
+    is_unclear = not has_status and status.get("code") == _FORBIDDEN
     if is_unclear or " cannot impersonate" in _text(status, "message"):
-        raise InvalidAuditEvent("an impersonation was denied, and the event does not say of whom")
+        raise InvalidAuditEvent(
+            "an impersonation was denied, and the event does not name the wanted user"
+        )
     return None
 
 
-def _action(event: Event) -> RequestInfo:
+def _request_info(event: Event) -> RequestInfo:
     verb, target = _text(event, "verb"), _text(event, "requestURI").encode()
-    # The method is not in an event. It is the one by which the target means that verb.
+    # An event has no method. It is the one that gives this target the recorded verb.
     for method in _METHODS:
         try:
             request_info = parse_request_info(method, target)
-        except StatusError as refusal:
-            raise InvalidAuditEvent(
-                f"its requestURI cannot be read: {refusal.message}"
-            ) from refusal
+        except StatusError as error:
+            raise InvalidAuditEvent(f"its requestURI cannot be read: {error.message}") from error
         if request_info.verb == verb:
             return request_info
     raise InvalidAuditEvent(f"no request for its requestURI has the verb {verb}")
 
 
-def _identity(user: Mapping[str, object]) -> UserInfo | None:
+def _read_user(user: Mapping[str, object]) -> UserInfo | None:
     name = _text(user, "username")
     if not name:
         return None

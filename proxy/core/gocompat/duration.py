@@ -19,11 +19,11 @@ _NANOSECONDS = {
 _LIMIT = 2**63
 
 
-# Every unit with all the digits that count takes less than half of this.
-_LONGEST_DURATION = 256
+# All units with all significant digits take less than half of this.
+_MAX_DURATION_LENGTH = 256
 
 
-_MOST_DIGITS = 19
+_MAX_DIGITS = 19
 
 
 _PART = re.compile(rb"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>[^.0-9]*)", re.DOTALL)
@@ -39,52 +39,52 @@ _QUOTED_BYTES = [_quoted_byte(byte) for byte in range(256)]
 
 
 def parse_duration_error(text: bytes) -> str | None:
-    """Return what Go's `time.ParseDuration` says against a text, or None when it is a duration.
+    """Return the error text of Go's `time.ParseDuration`, or None if a text is a duration.
 
-    A text that is longer than any client writes is refused unread: each unit costs a step.
+    A text that is longer than any client writes is rejected unparsed, because each unit costs time.
     """
-    if len(text) > _LONGEST_DURATION:
+    if len(text) > _MAX_DURATION_LENGTH:
         return f"time: invalid duration {_quoted(text)}"
     rest = text[1:] if text[:1] in (b"-", b"+") else text
     if rest == b"0":
         return None
     total = position = 0
-    fault = "invalid duration" if not rest else None
-    # By position: cutting the text after each part would copy a long one as often as it has parts.
-    while position < len(rest) and fault is None:
+    error = "invalid duration" if not rest else None
+    # By position: slicing after each part would copy a long text once per part.
+    while position < len(rest) and error is None:
         part = _PART.match(rest, position)
-        assert part is not None  # every part of it may be empty
-        nanoseconds, fault = _part_of(part)
+        assert part is not None  # the pattern matches the empty string
+        nanoseconds, error = _parse_part(part)
         total += nanoseconds
-        if fault is None and total > _LIMIT:
-            fault = "invalid duration"
+        if error is None and total > _LIMIT:
+            error = "invalid duration"
         position = part.end()
-    if fault is None and total == _LIMIT and text[:1] != b"-":
-        fault = "invalid duration"
-    return None if fault is None else f"time: {fault} {_quoted(text)}"
+    if error is None and total == _LIMIT and text[:1] != b"-":
+        error = "invalid duration"
+    return None if error is None else f"time: {error} {_quoted(text)}"
 
 
-def _part_of(part: re.Match[bytes]) -> tuple[int, str | None]:
-    """Return the nanoseconds of one number with its unit, or what is wrong with it."""
+def _parse_part(part: re.Match[bytes]) -> tuple[int, str | None]:
+    """Return the nanoseconds of one number with its unit, or its error."""
     whole, fraction, unit = part["whole"], part["fraction"] or b"", part["unit"]
-    # The number of digits comes first: it bounds what a conversion can cost.
-    if not (whole or fraction) or len(whole.lstrip(b"0")) > _MOST_DIGITS:
+    # The number of digits is checked first: it bounds the cost of the conversion.
+    if not (whole or fraction) or len(whole.lstrip(b"0")) > _MAX_DIGITS:
         return 0, "invalid duration"
-    count = int(whole[-_MOST_DIGITS:] or b"0")
+    count = int(whole[-_MAX_DIGITS:] or b"0")
     if count > _LIMIT:
         return 0, "invalid duration"
     if not unit:
         return 0, "missing unit in duration"
     if unit not in _NANOSECONDS:
         return 0, f"unknown unit {_quoted(unit)} in duration"
-    nanoseconds = count * _NANOSECONDS[unit] + _fraction_of(fraction, _NANOSECONDS[unit])
+    nanoseconds = count * _NANOSECONDS[unit] + _parse_fraction(fraction, _NANOSECONDS[unit])
     return nanoseconds, "invalid duration" if nanoseconds > _LIMIT else None
 
 
-def _fraction_of(digits: bytes, unit: int) -> int:
-    """Return a fraction of a unit, by the same floating-point steps as Go's, rounding included."""
+def _parse_fraction(digits: bytes, unit: int) -> int:
+    """Return a fraction of a unit, by the same floating-point steps as Go, rounding included."""
     value, scale = 0, 1.0
-    for digit in digits[:_MOST_DIGITS]:
+    for digit in digits[:_MAX_DIGITS]:
         if value > (_LIMIT - 1) // 10 or value * 10 + digit - 0x30 > _LIMIT:
             break
         value = value * 10 + digit - 0x30
@@ -93,6 +93,6 @@ def _fraction_of(digits: bytes, unit: int) -> int:
 
 
 def _quoted(text: bytes) -> str:
-    """Quote as Go's `time` does: byte for byte, which is not as `%q` does. A long text is cut."""
+    """Quote as Go's `time` does: byte for byte, unlike `%q`. A long text is truncated."""
     quoted = "".join([_QUOTED_BYTES[byte] for byte in text[:LONGEST_SHOWN]])
     return f'"{quoted}"' if len(text) <= LONGEST_SHOWN else f'"{quoted}{MARKER}"'

@@ -1,4 +1,4 @@
-"""Text in quotes as Go writes it, which is neither `repr` nor JSON."""
+"""Quoted text as Go's `%q` writes it, which is neither `repr` nor JSON."""
 
 PRINTABLE_RANGES = """
 a1-ac ae-377 37a-37f 384-38a 38c 38e-3a1 3a3-52f 531-556 559-58a 58d-58f 591-5c7 5d0-5ea 5ef-5f4
@@ -81,14 +81,14 @@ fffc-fffd 10000-1000b 1000d-10026 10028-1003a 1003c-1003d 1003f-1004d 10050-1005
 
 LONGEST_SHOWN = 1024
 MARKER = "...TRUNCATED"
-"""How a cut text ends; kube-apiserver ends a long user agent in this way."""
+"""The end of a truncated text; kube-apiserver marks a long user agent in this way."""
 
 
 def cut_text(text: str, *, longest: int = LONGEST_SHOWN) -> str:
-    """Return a text of at most so many characters, and a mark where the rest was.
+    """Truncate a text to a number of characters, and append a marker if it was longer.
 
-    Whoever quotes or escapes a text cuts it first, so that the cost of a refusal does not grow with
-    what the client sent.
+    Texts are truncated before they are quoted or escaped, so that the cost of an error response
+    does not grow with the size of the request.
     """
     return text if len(text) <= longest else text[:longest] + MARKER
 
@@ -108,11 +108,11 @@ _FIRST_ESCAPED_BYTE = 0xDC80
 _LAST_ESCAPED_BYTE = 0xDCFF
 _LAST_CONTROL = 0x1F
 _DELETE = 0x7F
-_LAST_SHORT = 0xFFFF
+_LAST_16_BIT = 0xFFFF
 
 
 def _plain_characters() -> bytes:
-    """Return for each code point whether it stands for itself in quotes."""
+    """Return for each code point whether it is unescaped in quotes."""
     plain = bytearray(0x110000)
     for entry in ("20-7e", *PRINTABLE_RANGES.split()):
         first, _, last = entry.partition("-")
@@ -122,21 +122,21 @@ def _plain_characters() -> bytes:
     return bytes(plain)
 
 
-# A megabyte, because a pattern of so many ranges takes two microseconds for each character.
-_PLAIN = _plain_characters()
+# A table of a megabyte, because a pattern of so many ranges takes two microseconds per character.
+_IS_PLAIN = _plain_characters()
 
 
 def go_quote(text: str) -> str:
-    """Return a text as `%q` prints it; bytes that are not UTF-8 come as surrogate escapes."""
+    """Return a text as `%q` prints it; surrogate escapes stand for bytes that are not UTF-8."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    # Each character once, however often it is there: an escape takes half a microsecond.
-    escapes = {ord(one): _escape(one) for one in set(text) if not _PLAIN[ord(one)]}
+    # Each distinct character is escaped once, because an escape takes half a microsecond.
+    escapes = {ord(char): _escape(char) for char in set(text) if not _IS_PLAIN[ord(char)]}
     return f'"{text.translate(escapes)}"'
 
 
 def shown_quote(text: str) -> str:
-    """Return a text in quotes for a message, cut if it is long: each escape costs a step."""
+    """Return a text in quotes for a message, truncated first, because each escape costs time."""
     return go_quote(cut_text(text))
 
 
@@ -148,4 +148,4 @@ def _escape(character: str) -> str:
         return f"\\x{code & 0xFF:02x}"
     if code <= _LAST_CONTROL or code == _DELETE:
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= _LAST_SHORT else f"\\U{code:08x}"
+    return f"\\u{code:04x}" if code <= _LAST_16_BIT else f"\\U{code:08x}"

@@ -1,7 +1,7 @@
-"""Request targets and queries, read with the rules of Go's `net/url`.
+"""Request targets and queries, parsed by the rules of Go's `net/url`.
 
-The API server decides from these rules what a request does. Any other reading, however sensible,
-would authorize one action and let another one happen.
+The API server parses requests by these rules. Any other interpretation, however sensible, would
+authorize one request and forward another.
 """
 
 import re
@@ -9,54 +9,54 @@ from functools import lru_cache
 
 from proxy.core.errors import BadRequest
 
-# All but blanks, control characters and `#`.
-_IN_TARGETS = bytes({*range(0x21, 0x7F), *range(0x80, 0x100)} - {0x23})
+# All bytes but space, control characters and `#`.
+_TARGET_BYTES = bytes({*range(0x21, 0x7F), *range(0x80, 0x100)} - {0x23})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_MOST_PARAMETERS = 10_000
-# What `URL.EscapedPath` leaves alone in a path that is already encoded.
+_MAX_PARAMETERS = 10_000
+# The bytes that `URL.EscapedPath` keeps in a path that is already encoded.
 _ENCODED_PATH = re.compile(rb"[-A-Za-z0-9._~!$&'()*+,;=:@%/\[\]]*")
 _NEVER_ESCAPED = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~$&+,/:;=@"
 )
 _ESCAPED = [chr(byte) if byte in _NEVER_ESCAPED else f"%{byte:02X}" for byte in range(256)]
-# A value that exists for Go: no `;`, and whole escapes. Possessive, so that nothing is tried twice
-# and no memory is needed for what might have to be.
+# A value that Go accepts: no `;`, and only complete escapes. Possessive, so that it never
+# backtracks and needs no memory for that.
 _VALUE = rb"[^&;%]*+(?:%[0-9A-Fa-f]{2}[^&;%]*+)*+"
 
 
 def split_target(target: bytes) -> tuple[str, bytes]:
-    """Return the decoded path and the raw query of an origin-form target, or refuse it.
+    """Return the decoded path and the raw query of an origin-form target, or raise BadRequest.
 
-    A target is refused when a later reader could take it for another one: absolute-form, `*`, a
-    fragment, blanks and control characters, escapes that are broken or hide non-text.
+    A target is rejected if a later parser could interpret it differently: absolute-form, `*`, a
+    fragment, spaces and control characters, and escapes that are invalid or encode non-text.
     """
     # A pattern would take five times as long: 5 ms for the query of an exec that fills a head.
-    if not target.startswith(b"/") or target.translate(None, _IN_TARGETS):
+    if not target.startswith(b"/") or target.translate(None, _TARGET_BYTES):
         raise BadRequest(_target_fault(target))
     raw_path, _, query = target.partition(b"?")
-    # Later servers drop a longer query as a whole and earlier ones do not: it has two meanings.
-    if query.count(b"&") >= _MOST_PARAMETERS:
+    # Newer API servers ignore a longer query and older ones do not, so it is ambiguous.
+    if query.count(b"&") >= _MAX_PARAMETERS:
         raise BadRequest("the request target has too many query parameters")
     if b"%" not in raw_path and raw_path.isascii():
         return raw_path.decode("ascii"), query
-    return _decoded_path(raw_path), query
+    return _decode_path(raw_path), query
 
 
 def first_values(query: bytes, wanted: frozenset[str]) -> dict[str, str]:
     """Return the first value of each wanted query parameter that is present.
 
-    Pairs that hold a `;` or a broken escape do not exist for Go, so the next one counts. The query
-    is searched once, by a pattern: a loop over its pairs would cost a microsecond for each.
+    Go ignores pairs that contain a `;` or an invalid escape, so the next one counts. The query is
+    searched once, by a pattern. A loop over its pairs would cost a microsecond for each.
     """
     values: dict[str, str] = {}
-    if query.count(b"&") >= _MOST_PARAMETERS:
-        return values  # as later servers read it; `split_target` has refused it
-    # A name that is not escaped stands there as it is, and that is seen sooner.
+    if query.count(b"&") >= _MAX_PARAMETERS:
+        return values  # as newer API servers do; `split_target` rejects such a query
+    # Without escapes a name occurs literally, and a substring search is faster.
     if b"%" not in query and not any(name.encode() in query for name in wanted):
         return values
     pairs, position, missing = b"&" + query, 0, wanted
     while missing:
-        pair = _pair_of(missing).search(pairs, position)
+        pair = _pair_pattern(missing).search(pairs, position)
         if pair is None:
             break
         name = next(name for name in missing if pair[name] is not None)
@@ -67,19 +67,19 @@ def first_values(query: bytes, wanted: frozenset[str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _pair_of(names: frozenset[str]) -> re.Pattern[bytes]:
-    """Return the pattern of a pair that exists, with one of these names in any spelling."""
-    spelled = b"|".join(b"(?P<%b>%b)" % (name.encode(), _any_spelling(name)) for name in names)
+def _pair_pattern(names: frozenset[str]) -> re.Pattern[bytes]:
+    """Return the pattern of a valid pair with one of these names in any spelling."""
+    spelled = b"|".join(b"(?P<%b>%b)" % (name.encode(), _spelling_pattern(name)) for name in names)
     return re.compile(rb"&(?:%b)(?:=(?P<value>%b))?(?=&|\Z)" % (spelled, _VALUE))
 
 
-def _any_spelling(name: str) -> bytes:
+def _spelling_pattern(name: str) -> bytes:
     """Return a pattern of a name in which any letter may be escaped."""
     return b"".join(b"(?:%c|(?i:%%%02x))" % (letter, letter) for letter in name.encode())
 
 
 def query_unescape(raw: bytes) -> str | None:
-    """Return a decoded key or value, or None when an escape is broken.
+    """Return a decoded key or value, or None if an escape is invalid.
 
     Bytes that are not UTF-8 become surrogate escapes, so that nothing is lost or confused.
     """
@@ -89,38 +89,38 @@ def query_unescape(raw: bytes) -> str | None:
 
 
 def path_unescape(raw: bytes) -> str | None:
-    """Return decoded text in which `+` stays `+`, or None when an escape is broken."""
+    """Return decoded text in which `+` stays `+`, or None if an escape is invalid."""
     return _unescape(raw)
 
 
 def request_uri(target: bytes) -> str:
-    """Return a target as the API server's audit log and messages show it.
+    """Return a target as kube-apiserver's audit log and messages show it.
 
-    It is the target itself unless its path holds bytes that ought to be escaped.
+    It is the target itself unless its path contains bytes that should be escaped.
     """
     raw_path, mark, query = target.partition(b"?")
     if _ENCODED_PATH.fullmatch(raw_path) is not None:
         return target.decode("utf-8", "surrogateescape")
-    path = _unescaped_bytes(raw_path)
-    # As text: to join bytes takes eighty bytes of memory for each piece.
+    path = _unescape_bytes(raw_path)
+    # As text, because joining bytes takes eighty bytes of memory for each piece.
     escaped = "".join([_ESCAPED[byte] for byte in (raw_path if path is None else path)])
     return escaped + (mark + query).decode("utf-8", "surrogateescape")
 
 
 def _unescape(raw: bytes) -> str | None:
     if b"%" in raw:
-        unescaped = _unescaped_bytes(raw)
+        unescaped = _unescape_bytes(raw)
         if unescaped is None:
             return None
         raw = unescaped
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _unescaped_bytes(raw: bytes) -> bytes | None:
-    """Return bytes with every percent-escape decoded, or None when one is broken.
+def _unescape_bytes(raw: bytes) -> bytes | None:
+    """Return bytes with every percent-escape decoded, or None if one is invalid.
 
-    By a codec of Python that reads escapes of another spelling: `urllib.parse.unquote_to_bytes`
-    takes twelve times as long, being a loop over the escapes.
+    Uses Python's `unicode_escape` codec, after a change of spelling.
+    `urllib.parse.unquote_to_bytes` takes twelve times as long, because it loops over the escapes.
     """
     spelled = raw.replace(b"\\", b"\\\\").replace(b"%", b"\\x")
     try:
@@ -129,8 +129,8 @@ def _unescaped_bytes(raw: bytes) -> bytes | None:
         return None
 
 
-def _decoded_path(raw_path: bytes) -> str:
-    unescaped = _unescaped_bytes(raw_path)
+def _decode_path(raw_path: bytes) -> str:
+    unescaped = _unescape_bytes(raw_path)
     if unescaped is None:
         raise BadRequest("the request target has an invalid percent-escape")
     try:
@@ -147,4 +147,4 @@ def _target_fault(target: bytes) -> str:
         return "only origin-form request targets are served"
     if b"#" in target:
         return "the request target has a fragment"
-    return "the request target has blanks or control characters"
+    return "the request target has spaces or control characters"

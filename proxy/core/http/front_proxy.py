@@ -1,6 +1,7 @@
-"""Whom a front proxy speaks for: `X-Remote-*` headers, or others by configuration, as an identity.
+"""Request-header authentication: user info from `X-Remote-*` or other configured headers.
 
-Only a peer that was verified to be a front proxy may be believed; that is not decided here.
+The headers may be trusted only from a peer that was verified as a front proxy. That verification
+is not done here.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from proxy.core.userinfo import UserInfo, authenticated_groups, make_extra
 
 @dataclass(frozen=True, slots=True)
 class FrontProxyHeaderNames:
-    """The names of the headers, in lower case, in the order in which they are looked at."""
+    """The names of the headers, in lower case, in order of precedence."""
 
     user: tuple[bytes, ...]
     uid: tuple[bytes, ...]
@@ -22,18 +23,18 @@ class FrontProxyHeaderNames:
 
     @property
     def names(self) -> frozenset[bytes]:
-        """Each name that stands for itself."""
+        """All complete header names, without the extra prefixes."""
         return frozenset((*self.user, *self.uid, *self.group))
 
 
 def parse_front_proxy_user(
     headers: Sequence[Header], names: FrontProxyHeaderNames
 ) -> UserInfo | None:
-    """Return who is spoken for, read as the API server reads it; None when nobody is named.
+    """Parse the user as kube-apiserver does; None if the headers name no user.
 
-    Of a user or a uid the first line of a name counts, and if that is empty the next name's; every
-    group that is not empty counts, and every extra. Bytes that are not UTF-8 become surrogate
-    escapes, so that the identity is refused and not altered.
+    For user and uid the first line of a header name counts; if it is empty, that of the next name.
+    All groups that are not empty count, and all extras. Bytes that are not UTF-8 become surrogate
+    escapes, so that the user is rejected later and not altered.
     """
     lines = [(name.lower(), value) for name, value in headers]
     user = _first_value(lines, names.user)
@@ -68,8 +69,8 @@ def _extra(lines: Sequence[Header], prefixes: Sequence[bytes]) -> dict[str, list
 
 
 def _extra_key(encoded: bytes) -> str:
-    # Lower-cased before it is decoded, so %4d is an upper-case letter and M is not; what cannot be
-    # decoded is taken as it stands.
+    # The name is lower-cased before it is decoded, so %4d is an upper-case letter and M is not. A
+    # key that cannot be decoded is used unchanged.
     key = path_unescape(encoded)
     return _text(encoded) if key is None else key
 

@@ -1,8 +1,8 @@
-"""The header lines of one message, and what was found out about them.
+"""The header lines of one message, with memoized results of pure functions of them.
 
-A client sends the same lines again and again. Whoever asks a pure question about lines asks it
-once for all requests that share them: `lines.derive(bearer_token)`. What is found lives and ends
-with the lines, which belong to one connection: a token never outlives the client that showed it.
+A client sends the same lines repeatedly. A pure function of the lines is evaluated once for all
+requests that share them: `lines.memoize(bearer_token)`. The results live as long as the lines,
+which belong to one connection. So a token never outlives the connection that presented it.
 """
 
 import re
@@ -14,42 +14,42 @@ from proxy.core.errors import Forbidden
 from proxy.core.userinfo import ANONYMOUS, UNAUTHENTICATED, UserInfo
 
 Header = tuple[bytes, bytes]
-_MOST_QUESTIONS = 32
+_MAX_MEMOIZED = 32
 T = TypeVar("T")
 
 
 class HeaderList(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have slots of its own
-    """Header lines in the order they came, as a tuple of names and values."""
+    """Header lines in the order received, as a tuple of names and values."""
 
-    _found: dict[object, object]
+    _results: dict[object, object]
 
     def __init__(self, _lines: Iterable[Header] = ()) -> None:
-        self._found = {}
+        self._results = {}
 
-    def memoize(self, question: "Callable[[HeaderList], T]") -> T:
-        """Return what a question answers about these lines.
+    def memoize(self, function: "Callable[[HeaderList], T]") -> T:
+        """Return the result of a function of these lines, evaluated once.
 
-        The question must be pure: equal lines, equal answer, for as long as the question exists.
-        One that raises is asked anew each time.
+        The function must be pure: equal lines, equal result, for as long as the function exists.
+        A function that raises is evaluated each time.
         """
-        found = self._found
-        if question in found:
-            return cast("T", found[question])
-        if len(found) >= _MOST_QUESTIONS:
-            found.clear()  # of rooms that a reload has replaced long ago
-        answer = found[question] = question(self)
-        return answer
+        results = self._results
+        if function in results:
+            return cast("T", results[function])
+        if len(results) >= _MAX_MEMOIZED:
+            results.clear()  # most belong to components that a reload has replaced
+        result = results[function] = function(self)
+        return result
 
     def clear_memo(self) -> None:
-        """Let go of what was found; whoever asks again is answered anew."""
-        self._found.clear()
+        """Discard all memoized results."""
+        self._results.clear()
 
 
 NO_LINES = HeaderList()
 
 
 def header_lines(head: bytes) -> list[Header]:
-    """Return the lines of a head that was made by us or found plain; the first is no header."""
+    """Return the header lines of a head that the proxy built or verified as plain."""
     lines = []
     for line in head.split(b"\r\n")[1:-1]:
         name, _, value = line.partition(b": ")
@@ -58,36 +58,36 @@ def header_lines(head: bytes) -> list[Header]:
 
 
 def encoded_lines(lines: Sequence[Header]) -> bytes:
-    """Return header lines as they go on the wire."""
+    """Return header lines encoded for the wire."""
     return b"".join([b"%b: %b\r\n" % line for line in lines])
 
 
-# Tab is legal inside a header value, but no name needs one and not every hop keeps it.
+# Tab is legal inside a header value, but no user name needs one, and not every hop preserves it.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def unsafe_text_reason(text: str) -> str | None:
-    """Return what would change a text on its way upstream, or None when nothing would."""
+    """Return why a text would not reach the API server unchanged, or None if it would."""
     if text.isascii() and text.isprintable():
-        return "has outer blanks" if text != text.strip(" ") else None
+        return "has leading or trailing spaces" if text != text.strip(" ") else None
     if _CONTROL.search(text):
         return "has control characters"
     try:
         text.encode()
     except UnicodeEncodeError:
         return "is not valid UTF-8"
-    return "has outer blanks" if text != text.strip(" ") else None
+    return "has leading or trailing spaces" if text != text.strip(" ") else None
 
 
 def unsafe_key_reason(key: str) -> str | None:
-    """Return what is wrong with an extra key, or None. Blanks are safe: they travel encoded."""
+    """Return why an extra key is unsafe, or None. Spaces are safe, because they are encoded."""
     return unsafe_text_reason(key.replace(" ", "_"))
 
 
 def check_caller(user: UserInfo) -> None:
-    """Refuse a caller that upstream would take for another one, or put into another group."""
+    """Reject a caller that the API server would read as another user or put into other groups."""
     if user.name == ANONYMOUS and UNAUTHENTICATED not in user.groups:
-        # The API server adds the group to whoever is impersonated under this name.
+        # The API server adds the group to every impersonated user of this name.
         raise Forbidden(
             f"an identity named {ANONYMOUS} without {UNAUTHENTICATED} cannot be forwarded"
         )
@@ -95,27 +95,27 @@ def check_caller(user: UserInfo) -> None:
 
 
 def check_header_safe(user: UserInfo) -> None:
-    """Refuse an identity that upstream would read differently from how it was authenticated.
+    """Reject a user that the API server would read differently from how it was authenticated.
 
-    An empty group or extra value survives as an empty header line; an empty name does not, and an
-    extra key without values has no line to travel on.
+    An empty group or extra value is preserved as an empty header line. An empty name is not, and an
+    extra key without values has no header line.
     """
     if not user.name:
         raise Forbidden("an identity without a user name cannot be forwarded")
     if _is_plain(user):
         return
-    _refuse(unsafe_text_reason(user.name), "user name")
-    _refuse(unsafe_text_reason(user.uid), "uid")
+    _reject(unsafe_text_reason(user.name), "user name")
+    _reject(unsafe_text_reason(user.uid), "uid")
     for group in user.groups:
-        _refuse(unsafe_text_reason(group), "group")
+        _reject(unsafe_text_reason(group), "group")
     for key, values in user.extra:
-        _refuse(unsafe_key_reason(key) if values else "has no values", "extra key")
+        _reject(unsafe_key_reason(key) if values else "has no values", "extra key")
         for value in values:
-            _refuse(unsafe_text_reason(value), "extra value")
+            _reject(unsafe_text_reason(value), "extra value")
 
 
 def _is_plain(user: UserInfo) -> bool:
-    """Tell in one look that nothing can be wrong, which is so for nearly everyone."""
+    """Return whether one fast test shows that all texts are safe, as for nearly all users."""
     texts = [user.name, user.uid, *user.groups]
     for key, values in user.extra:
         if not values:
@@ -125,18 +125,18 @@ def _is_plain(user: UserInfo) -> bool:
     return joined.isascii() and joined.isprintable() and " " not in joined
 
 
-def _refuse(fault: str | None, what: str) -> None:
-    # The text itself stays out of the message: it is what cannot be carried faithfully.
-    if fault is not None:
-        raise Forbidden(f"an identity whose {what} {fault} cannot be forwarded")
+def _reject(reason: str | None, what: str) -> None:
+    # The text itself is not in the message, because it cannot be transmitted faithfully.
+    if reason is not None:
+        raise Forbidden(f"an identity whose {what} {reason} cannot be forwarded")
 
 
 _BARE_KEY_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789!#$&'*+-.^_`|~")
-_LONGEST_REMEMBERED_KEY = 128
+_MAX_CACHED_KEY_LENGTH = 128
 
 
 def impersonation_header_lines(user: UserInfo) -> list[Header]:
-    """Return the complete impersonation of an identity, one line per value, the user first."""
+    """Return all header lines that impersonate a user, one line per value, the name first."""
     lines = [(b"Impersonate-User", user.name.encode())]
     if user.uid:
         lines.append((b"Impersonate-Uid", user.uid.encode()))
@@ -148,11 +148,11 @@ def impersonation_header_lines(user: UserInfo) -> list[Header]:
 
 
 def encoded_extra_key(key: str) -> bytes:
-    """Return an extra key as it survives in a header name, upper-case letters included.
+    """Return an extra key encoded for a header name, with upper-case letters escaped.
 
-    The server lower-cases before it decodes, so a letter sent bare would lose its case.
+    The API server lower-cases before it decodes, so an unescaped letter would lose its case.
     """
-    return _remembered_key(key) if len(key) <= _LONGEST_REMEMBERED_KEY else _encode_key(key)
+    return _cached_encode_key(key) if len(key) <= _MAX_CACHED_KEY_LENGTH else _encode_key(key)
 
 
 def _encode_key(key: str) -> bytes:
@@ -161,5 +161,5 @@ def _encode_key(key: str) -> bytes:
     )
 
 
-# Few keys exist in practice, and a bounded number of short ones costs a bounded amount of memory.
-_remembered_key = lru_cache(maxsize=1024)(_encode_key)
+# Few keys exist in practice, and a bounded number of short keys takes a bounded amount of memory.
+_cached_encode_key = lru_cache(maxsize=1024)(_encode_key)

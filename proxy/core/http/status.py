@@ -1,4 +1,4 @@
-"""Refusals as responses: `metav1.Status` bodies, byte for byte as the API server writes them."""
+"""Status errors as responses: `metav1.Status` bodies, byte for byte as kube-apiserver's."""
 
 import re
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from proxy.core.gocompat.json import go_json
 from proxy.core.gocompat.url import first_values
 from proxy.core.http.headers import Header
 
-_HUMAN_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+_INTERACTIVE_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _SERVED_SUBTYPES = ("json", "yaml", "vnd.kubernetes.protobuf")
 _STREAMED_SUBTYPES = frozenset({"json", "vnd.kubernetes.protobuf"})
-# No two quantifiers of it can take the same digit.
+# No two quantifiers can match the same digit, so it never backtracks.
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _CONVERSIONS = frozenset({"as", "g", "v"})
 _PRETTY = frozenset({"pretty"})
-# Go sorts up to twelve by insertion. Beyond that the order depends on its sorting algorithm,
+# Go sorts up to twelve elements by insertion. Beyond that the order depends on its algorithm,
 # because the comparison is not a total order. kubectl sends three, browsers up to ten.
-_MOST_CLAUSES = 12
-_LONGEST_ACCEPT = 2048
-# The longest target that is read; what is longer is refused, and this is asked about refusals.
-_LONGEST_QUERY = 64 * 1024
+_MAX_CLAUSES = 12
+_MAX_ACCEPT_LENGTH = 2048
+# The default limit on targets. A longer one is rejected, and its error response is built here.
+_MAX_QUERY_BYTES = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -36,20 +36,20 @@ class _Clause:
 
 
 def wants_pretty(headers: Sequence[Header], query: bytes) -> bool:
-    """Tell whether the API server would indent its JSON for this request."""
-    accept = _first(headers, b"accept")
-    if accept and len(accept) <= _LONGEST_ACCEPT and accept.count(",") < _MOST_CLAUSES:
-        clause = _accepted(accept)
+    """Return whether kube-apiserver would indent its JSON for this request."""
+    accept = _first_header(headers, b"accept")
+    if accept and len(accept) <= _MAX_ACCEPT_LENGTH and accept.count(",") < _MAX_CLAUSES:
+        clause = _select_clause(accept)
         if clause is None or clause.parameters.get("pretty") == "1":
             return True
-    if len(query) <= _LONGEST_QUERY and b"pretty" in query:
+    if len(query) <= _MAX_QUERY_BYTES and b"pretty" in query:
         pretty = first_values(query, _PRETTY).get("pretty", "")
         if pretty:
             return pretty in _TRUE
-    return _first(headers, b"user-agent").startswith(_HUMAN_AGENTS)
+    return _first_header(headers, b"user-agent").startswith(_INTERACTIVE_AGENTS)
 
 
-def _first(headers: Sequence[Header], wanted: bytes) -> str:
+def _first_header(headers: Sequence[Header], wanted: bytes) -> str:
     length = len(wanted)
     for name, value in headers:
         if len(name) == length and name.lower() == wanted:
@@ -57,9 +57,9 @@ def _first(headers: Sequence[Header], wanted: bytes) -> str:
     return ""
 
 
-def _accepted(accept: str) -> _Clause | None:
-    """Return the alternative the server settles on, or None when it can serve none of them."""
-    for clause in _sorted([c for c in map(_clause, _split(accept, ",")) if c is not None]):
+def _select_clause(accept: str) -> _Clause | None:
+    """Return the alternative that kube-apiserver selects, or None if it can serve none."""
+    for clause in _sorted([c for c in map(_parse_clause, _split(accept, ",")) if c is not None]):
         if any(_serves(clause, subtype) for subtype in _SERVED_SUBTYPES):
             return clause
     return None
@@ -76,7 +76,7 @@ def _serves(clause: _Clause, subtype: str) -> bool:
     return stream == "" or (stream == "watch" and subtype in _STREAMED_SUBTYPES)
 
 
-def _clause(text: str) -> _Clause | None:
+def _parse_clause(text: str) -> _Clause | None:
     media_type, *parameters = _split(text.strip(" "), ";") or [""]
     kind, *subtypes = _split(media_type, "/") or [""]
     clause = _Clause(kind.strip(" "), subtypes[0].strip(" ") if subtypes else "*")
@@ -87,24 +87,24 @@ def _clause(text: str) -> _Clause | None:
         if len(values) != 1:
             continue
         if key.strip(" ") == "q":
-            clause.quality = _quality(values[0])
+            clause.quality = _parse_quality(values[0])
         else:
             clause.parameters[key.strip(" ")] = values[0].strip(" ")
     return clause
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split as the original does, for which nothing after a separator is no element."""
+    """Split as kube-apiserver does: an empty text after the last separator is no element."""
     elements = text.split(separator)
     return elements[:-1] if elements[-1] == "" else elements
 
 
-def _quality(text: str) -> float:
+def _parse_quality(text: str) -> float:
     return float(text) if _NUMBER.fullmatch(text) is not None else 0.0
 
 
 def _sorted(clauses: list[_Clause]) -> list[_Clause]:
-    """Sort by insertion, as the original does for twelve or fewer: its order is not a total one."""
+    """Sort by insertion, as Go does for twelve or fewer: the comparison is not a total order."""
     for index in range(1, len(clauses)):
         position = index
         while position > 0 and _is_before(clauses[position], clauses[position - 1]):
@@ -113,33 +113,33 @@ def _sorted(clauses: list[_Clause]) -> list[_Clause]:
     return clauses
 
 
-def _is_before(one: _Clause, other: _Clause) -> bool:
-    if one.quality > other.quality:
+def _is_before(clause: _Clause, other: _Clause) -> bool:
+    if clause.quality > other.quality:
         return True
-    if one.type != "*" and other.type == "*":
+    if clause.type != "*" and other.type == "*":
         return True
-    return one.subtype != "*" and other.subtype == "*"
+    return clause.subtype != "*" and other.subtype == "*"
 
 
 _HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 _JSON = (b"Content-Type", b"application/json")
 _TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
-_NOT_STORED = (b"Cache-Control", b"no-cache, private")
-_NOT_GUESSED = (b"X-Content-Type-Options", b"nosniff")
+_NO_CACHE = (b"Cache-Control", b"no-cache, private")
+_NO_SNIFF = (b"X-Content-Type-Options", b"nosniff")
 
 
 def status_response(
     error: StatusError, request_headers: Sequence[Header], target: bytes, *, audit_id: bytes
 ) -> tuple[list[Header], bytes]:
-    """Return the headers (without framing) and the body that tell a client of a refusal."""
+    """Return the headers (without framing) and the body of an error response."""
     headers = [(b"Audit-Id", audit_id)]
     if error.is_plain_text:
         body = f"{without_html(error.message)}\n".encode("utf-8", "surrogateescape")
-        return [*headers, _TEXT, _NOT_GUESSED], body
-    headers += [_NOT_STORED, _JSON]
+        return [*headers, _TEXT, _NO_SNIFF], body
+    headers += [_NO_CACHE, _JSON]
     if error.forbids_guessing:
-        headers.append(_NOT_GUESSED)
+        headers.append(_NO_SNIFF)
     if error.retry_after_seconds is not None:
         headers.append((b"Retry-After", b"%d" % error.retry_after_seconds))
     query = target.partition(b"?")[2]
@@ -147,7 +147,7 @@ def status_response(
 
 
 def status_body(error: StatusError, *, pretty: bool = False) -> bytes:
-    """Return the JSON of a refusal: compact with a final newline, or indented without one."""
+    """Return the JSON of a status error: compact with a newline, or indented without one."""
     document: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -167,5 +167,5 @@ def status_body(error: StatusError, *, pretty: bool = False) -> bytes:
 
 
 def without_html(text: str) -> str:
-    """Return a text that no browser takes for markup, as the API server does it."""
+    """Return a text with HTML characters escaped, as kube-apiserver does."""
     return text.translate(_HTML_ESCAPES)

@@ -1,7 +1,7 @@
-"""The subprotocols a WebSocket client offers, one of which may be no protocol but a token.
+"""The subprotocols that a WebSocket client offers, one of which may be a bearer token.
 
-A browser cannot send an Authorization header with a WebSocket, so Kubernetes lets it hide the token
-among the subprotocols. It is a credential: read here, and never seen beyond.
+A browser cannot send an Authorization header with a WebSocket, so Kubernetes accepts the token as
+a subprotocol. The token is a credential: it is read here and never forwarded.
 """
 
 from collections.abc import Sequence
@@ -13,44 +13,45 @@ from proxy.core.http.headers import Header
 PROTOCOL_HEADER = b"sec-websocket-protocol"
 TOKEN_PREFIX = b"base64url.bearer.authorization.k8s.io."
 # kubectl offers one, a browser one and a token; the API server knows five.
-_MOST_PROTOCOLS = 100
+_MAX_PROTOCOLS = 100
 
 
 class OfferedProtocols(NamedTuple):
-    """What all lines together offer, in order, sorted into credentials and protocols."""
+    """The subprotocols of all header lines, in order, separated into tokens and protocols."""
 
     tokens: tuple[bytes, ...]
     protocols: tuple[bytes, ...]
 
 
 def offered_protocols(headers: Sequence[Header]) -> OfferedProtocols:
-    """Return what the client offers; whatever has a token's prefix in it counts as one.
+    """Return the offered subprotocols; any that contains the token prefix counts as a token.
 
-    Not only what begins with it, and in any case: a blank that we do not know, or a careless
-    client, must not make a protocol of a secret. Each one costs a look, so their number is bounded.
+    The prefix counts anywhere in it and in any letter case. Otherwise unknown whitespace or a
+    careless client could turn a secret into a protocol. Each one costs time, so their number is
+    bounded.
     """
     lines = [value for name, value in headers if name.lower() == PROTOCOL_HEADER]
-    if len(lines) + sum(line.count(b",") for line in lines) > _MOST_PROTOCOLS:
-        raise BadRequest(f"more than {_MOST_PROTOCOLS} WebSocket subprotocols")
-    offered = [one.strip() for line in lines for one in line.split(b",")]
+    if len(lines) + sum(line.count(b",") for line in lines) > _MAX_PROTOCOLS:
+        raise BadRequest(f"more than {_MAX_PROTOCOLS} WebSocket subprotocols")
+    offered = [protocol.strip() for line in lines for protocol in line.split(b",")]
     return OfferedProtocols(
-        tuple(one for one in offered if TOKEN_PREFIX in one.lower()),
-        tuple(one for one in offered if TOKEN_PREFIX not in one.lower()),
+        tuple(protocol for protocol in offered if TOKEN_PREFIX in protocol.lower()),
+        tuple(protocol for protocol in offered if TOKEN_PREFIX not in protocol.lower()),
     )
 
 
 def without_tokens(headers: Sequence[Header]) -> Sequence[Header]:
-    """Return the headers with every token taken out of the subprotocols.
+    """Return the headers with every token removed from the subprotocols.
 
-    What is left stands in one line, joined over all of them, as the API server itself does it;
-    without a token the lines are not touched.
+    The remaining subprotocols of all lines are joined into one line, as kube-apiserver does.
+    Without a token the lines are unchanged.
     """
     offered = offered_protocols(headers)
     if not offered.tokens:
         return headers
-    places = [at for at, line in enumerate(headers) if line[0].lower() == PROTOCOL_HEADER]
+    positions = [index for index, line in enumerate(headers) if line[0].lower() == PROTOCOL_HEADER]
     kept = [line for line in headers if line[0].lower() != PROTOCOL_HEADER]
     joined = b",".join(offered.protocols)
     if joined:
-        kept.insert(places[0], (headers[places[0]][0], joined))
+        kept.insert(positions[0], (headers[positions[0]][0], joined))
     return kept

@@ -1,8 +1,8 @@
-"""What makes two decisions the same.
+"""Cache keys of impersonation decisions.
 
-A key is a digest of every field that the checks behind a decision were built from, so that what a
-cache holds is small whatever a client sends. The text of nested tuples is unambiguous, also when
-one follows another, and far faster to get than any encoding written here.
+A key is a digest of every field from which the checks of a decision are built. So a cache entry is
+small, whatever a client sends. The `repr` of nested tuples is unambiguous, also when several are
+concatenated, and far faster than any encoding written in Python.
 """
 
 from dataclasses import fields
@@ -17,44 +17,45 @@ from proxy.core.impersonation.permit import IdentityRestrictions, Permit
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import UserInfo
 
-# By the definition of the types: a field that is added later is part of every key at once.
-_action_fields = attrgetter(*(field.name for field in fields(RequestInfo) if field.compare))
-_identity_fields = attrgetter(*(field.name for field in fields(UserInfo) if field.compare))
+# Derived from the types, so that a field added later is part of every key at once.
+_request_fields = attrgetter(*(field.name for field in fields(RequestInfo) if field.compare))
+_user_fields = attrgetter(*(field.name for field in fields(UserInfo) if field.compare))
 _ANY_NODE = "system:node:*"
 
 
 def request_key(attempt: Attempt) -> bytes:
-    """Return the key of a whole attempt: these two identities, and this very action."""
-    action = (attempt.requires_create, *_action_fields(attempt.request_info))
-    return sha256(f"{_identities(attempt)}{action}".encode()).digest()
+    """Return the key of a whole attempt: caller, wanted user and request info."""
+    request = (attempt.requires_create, *_request_fields(attempt.request_info))
+    return sha256(f"{_users_text(attempt)}{request}".encode()).digest()
 
 
 def user_key(attempt: Attempt) -> bytes:
-    """Return the key of the identity part alone, whatever the action."""
-    return sha256(_identities(attempt).encode()).digest()
+    """Return the key of the identity checks alone, for any request info."""
+    return sha256(_users_text(attempt).encode()).digest()
 
 
-def _identities(attempt: Attempt) -> str:
-    # All nodes of one agent share their entries: the node is left out here, and the values of the
-    # caller's extras were left out by the plan. That is only safe because an attempt in this mode
-    # exists only for a caller that was matched to its own node, and because the authorizer was
-    # asked about every node (`*`) with the same values left out.
-    wanted = _identity_fields(attempt.wanted_user)
+def _users_text(attempt: Attempt) -> str:
+    # Keys of the associated-node mode omit the node, and the plan omits the values of the caller's
+    # extras. So one entry serves all nodes of an agent. This is safe only because two things hold.
+    # An attempt in this mode exists only for a caller that was matched to its own node. And the
+    # authorizer reviewed all nodes (`*`), with the same values omitted.
+    wanted = _user_fields(attempt.wanted_user)
     if attempt.mode is ImpersonationMode.ASSOCIATED_NODE:
         wanted = (_ANY_NODE, *wanted[1:])
     return f"{attempt.mode.value}{_caller_text(attempt.caller)}{wanted}"
 
 
-# A caller comes back with every request, and its size is the authenticator's to bound.
+# The same callers recur with every request, and the authenticator bounds their size.
 @lru_cache(maxsize=4096)
 def _caller_text(caller: UserInfo) -> str:
-    return repr(_identity_fields(caller))
+    return repr(_user_fields(caller))
 
 
 class ReusableDecision(NamedTuple):
-    """A decision that comes out the same for an equal request, as long as memory holds its key.
+    """A decision that holds for equal requests, as long as the decision cache has its key.
 
-    It permits nothing by itself. The key of one who acts as itself is empty: nothing was asked.
+    It permits nothing by itself. The key is empty for a caller without impersonation, because no
+    check was made.
     """
 
     key: bytes

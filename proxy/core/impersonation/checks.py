@@ -1,7 +1,6 @@
-"""Which checks an impersonation needs: the one plan that serving, tests and explanations share.
+"""The access checks of an impersonation: one plan, shared by serving, tests and explanations.
 
-Nothing is built before it is asked for, so that a decision known from a moment ago costs no
-checks at all.
+Checks are built only on demand, so that a cached decision builds none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,17 +20,17 @@ from proxy.core.userinfo import (
 
 _AUTHENTICATION_GROUP = "authentication.k8s.io"
 _ASSOCIATED_NODE_KEYS = "authentication.kubernetes.io/associated-node-keys"
-_MANY = 4
-"""From so many items on, permission for all of them is tried first."""
+_WILDCARD_THRESHOLD = 4
+"""From this number of items on, a wildcard check for all of them comes first."""
 
-_TERMINAL_SUBRESOURCES = frozenset({"exec", "attach", "portforward"})
+_STREAM_SUBRESOURCES = frozenset({"exec", "attach", "portforward"})
 
 
 @dataclass(frozen=True, slots=True)
 class ImpersonationRules:
-    """The switches of the configuration that change a decision.
+    """The configuration that affects a decision.
 
-    Without `constrained` checks are asked and answers read as servers did before there were modes.
+    Without `constrained`, checks and results are those of the pre-1.35 impersonation filter.
     """
 
     constrained: bool = True
@@ -45,8 +44,8 @@ class ImpersonationRules:
 class Attempt:
     """All checks of one mode for one request.
 
-    `caller` is whom the authorizer is asked about. `also_creates` asks for the action a second
-    time as `create`.
+    `caller` is the user in the access checks. `requires_create` adds a check of the same request
+    info with the verb `create`.
     """
 
     mode: ImpersonationMode
@@ -58,7 +57,7 @@ class Attempt:
 
     @property
     def is_request_cacheable(self) -> bool:
-        """Tell whether the whole attempt may be known from a moment ago."""
+        """Return whether the result of the whole attempt may be cached."""
         return (
             self.mode is not ImpersonationMode.LEGACY
             and not self.request_info.has_unparsed_selector
@@ -66,25 +65,25 @@ class Attempt:
 
     @property
     def is_identity_cacheable(self) -> bool:
-        """Tell whether its identity part may be known from a moment ago."""
+        """Return whether the result of its identity checks may be cached."""
         return self.mode is not ImpersonationMode.LEGACY or self.rules.caches_legacy
 
 
 @dataclass(frozen=True, slots=True)
 class WildcardCheck:
-    """Permission for everything of a kind; without it, each item is checked on its own."""
+    """A check for all items of a kind; if it is denied, each item is checked individually."""
 
     check: AccessCheck
     items: tuple[tuple[str, str], ...]
 
     def individual_checks(self) -> tuple[AccessCheck, ...]:
-        """Return the checks that a denied star leaves to be asked, in order."""
-        return _each(self.check, self.items)
+        """Return the checks to make, in order, if the wildcard check is denied."""
+        return _individual_checks(self.check, self.items)
 
 
 @dataclass(frozen=True, slots=True)
 class ForbiddenStep:
-    """Something no permission opens: the attempt ends here, and nobody is asked."""
+    """A step that no permission can allow: the attempt ends here, without an access check."""
 
     check: AccessCheck
     reason: str
@@ -102,28 +101,28 @@ def plan_attempts(
     remembered: ImpersonationMode | None = None,
     is_upgrade: bool = False,
 ) -> Iterator[Attempt]:
-    """Yield the attempts in the order of trial, the mode that last worked for the caller first.
+    """Yield the attempts in order of evaluation, the last successful mode of the caller first.
 
-    No attempt at all means that no mode applies which the configuration still allows.
+    Yields nothing if the configuration allows none of the applicable modes.
     """
-    also_creates = rules.upgrade_needs_create and is_upgrade and is_pod_stream_get(request_info)
+    requires_create = rules.upgrade_needs_create and is_upgrade and is_pod_stream_get(request_info)
     for mode in _modes_in_order(caller, wanted_user, rules, remembered):
         reviewed = _reviewed_caller(mode, caller.user)
-        yield Attempt(mode, reviewed, wanted_user, request_info, rules, also_creates)
+        yield Attempt(mode, reviewed, wanted_user, request_info, rules, requires_create)
 
 
 def request_checks(attempt: Attempt) -> list[AccessCheck]:
-    """Return the checks on what is done; legacy has none, being bound to no action."""
+    """Return the checks on the request itself. Legacy has none: it does not constrain requests."""
     if attempt.mode is ImpersonationMode.LEGACY:
         return []
     verbs = [attempt.request_info.verb]
     if attempt.requires_create:
         verbs.append("create")
-    return [_action_check(attempt, verb) for verb in verbs]
+    return [_request_check(attempt, verb) for verb in verbs]
 
 
 def access_check_for(request_info: RequestInfo, verb: str, *, user: UserInfo) -> AccessCheck:
-    """Return the check whether a user may use a verb on what an action is about."""
+    """Return the check whether a user may use a verb on the resource or path of a request."""
     if not request_info.is_resource:
         return AccessCheck(user, verb, is_resource=False, path=request_info.path)
     return AccessCheck(
@@ -141,15 +140,15 @@ def access_check_for(request_info: RequestInfo, verb: str, *, user: UserInfo) ->
 
 
 def is_pod_stream_get(request_info: RequestInfo) -> bool:
-    """Tell whether an action is a stream into a pod that is asked for by GET."""
+    """Return whether a request opens a stream into a pod by GET."""
     is_pod = request_info.resource == "pods" and request_info.group == ""
     return (
-        is_pod and request_info.subresource in _TERMINAL_SUBRESOURCES and request_info.verb == "get"
+        is_pod and request_info.subresource in _STREAM_SUBRESOURCES and request_info.verb == "get"
     )
 
 
 def identity_steps(attempt: Attempt) -> list[Step]:
-    """Return the steps on who is impersonated, in the order in which they count."""
+    """Return the steps on the wanted user, in order of evaluation."""
     if attempt.mode is ImpersonationMode.LEGACY:
         return _legacy_steps(attempt)
     steps: list[Step] = [_username_check(attempt)]
@@ -162,7 +161,7 @@ def _modes_in_order(
     caller: Caller,
     wanted_user: UserInfo,
     rules: ImpersonationRules,
-    remembered: ImpersonationMode | None,
+    preferred: ImpersonationMode | None,
 ) -> list[ImpersonationMode]:
     modes = (
         list(applicable_modes(caller, wanted_user))
@@ -171,17 +170,17 @@ def _modes_in_order(
     )
     if rules.legacy.action_for(caller.user) is LegacyAction.DENY:
         modes.remove(ImpersonationMode.LEGACY)
-    if remembered in modes:
-        modes.sort(key=lambda mode: mode is not remembered)
+    if preferred in modes:
+        modes.sort(key=lambda mode: mode is not preferred)
     return modes
 
 
 def _reviewed_caller(mode: ImpersonationMode, caller: UserInfo) -> UserInfo:
-    """Return the caller as an authorizer may see it.
+    """Return the caller as it is sent to the authorizer.
 
-    A node's agent is shown without the values of its extras, which differ from pod to pod, but
-    with their keys. Its cached decisions are shared between nodes, and that is only safe if no
-    authorizer could have based its answer on a node-specific value.
+    For a node's agent, the keys of its extras are sent, but not their values, which differ from
+    pod to pod. Its cached decisions are shared between nodes. That is safe only if no authorizer
+    could have based its decision on a node-specific value.
     """
     if mode is not ImpersonationMode.ASSOCIATED_NODE:
         return caller
@@ -189,7 +188,7 @@ def _reviewed_caller(mode: ImpersonationMode, caller: UserInfo) -> UserInfo:
     return UserInfo(caller.name, caller.uid, caller.groups, ((_ASSOCIATED_NODE_KEYS, keys),))
 
 
-def _action_check(attempt: Attempt, verb: str) -> AccessCheck:
+def _request_check(attempt: Attempt, verb: str) -> AccessCheck:
     return access_check_for(
         attempt.request_info, attempt.mode.action_verb(verb), user=attempt.caller
     )
@@ -203,7 +202,7 @@ def _identity_check(
     name: str = "",
     subresource: str = "",
 ) -> AccessCheck:
-    """Return a check on one part of the wanted identity, in the API group of its mode."""
+    """Return a check on one part of the wanted user, in the API group of its mode."""
     group, version = _AUTHENTICATION_GROUP, "v1"
     if attempt.mode is ImpersonationMode.LEGACY and resource not in {"uids", "userextras"}:
         group, version = "", "v1" if attempt.rules.constrained else ""
@@ -222,7 +221,7 @@ def _identity_check(
 def _username_check(attempt: Attempt) -> AccessCheck:
     username = attempt.wanted_user.name
     if attempt.mode is ImpersonationMode.ASSOCIATED_NODE:
-        # The decision is shared by all nodes, so it must be valid for all of them.
+        # The cached decision is shared by all nodes, so it must be valid for all of them.
         return _identity_check(attempt, "nodes", name="*")
     if attempt.mode is ImpersonationMode.ARBITRARY_NODE:
         return _identity_check(attempt, "nodes", name=node_name(username) or username)
@@ -241,13 +240,13 @@ def _constrained_groups(attempt: Attempt) -> list[Step]:
     check = _identity_check(attempt, "groups")
     if "" in groups:
         return [ForbiddenStep(check, "impersonating the empty string group is not allowed")]
-    refused = _protected(groups, attempt.rules.protected_groups | {MASTERS})
-    if refused is not None:
-        return [_refused_group(attempt, refused)]
+    protected_group = _find_protected(groups, attempt.rules.protected_groups | {MASTERS})
+    if protected_group is not None:
+        return [_forbidden_group(attempt, protected_group)]
     items = _group_items(groups)
-    if len(items) >= _MANY:
+    if len(items) >= _WILDCARD_THRESHOLD:
         return [WildcardCheck(_identity_check(attempt, "groups", name="*"), items)]
-    return list(_each(check, items))
+    return list(_individual_checks(check, items))
 
 
 def _constrained_extras(attempt: Attempt) -> list[Step]:
@@ -255,38 +254,40 @@ def _constrained_extras(attempt: Attempt) -> list[Step]:
     if not extra:
         return []
     check = _identity_check(attempt, "userextras")
-    fault = validate_extra(extra)
-    if fault is not None:
-        return [ForbiddenStep(check, fault)]
+    error = validate_extra(extra)
+    if error is not None:
+        return [ForbiddenStep(check, error)]
     items = _extra_items(attempt.wanted_user)
-    # Every key has a value by now, so four keys are four values, too.
-    if len(items) >= _MANY:
-        star = _identity_check(attempt, "userextras", subresource="*", name="*")
-        return [WildcardCheck(star, items)]
-    return list(_each(check, items))
+    # Every key has at least one value here, so the number of values also covers that of keys.
+    if len(items) >= _WILDCARD_THRESHOLD:
+        wildcard = _identity_check(attempt, "userextras", subresource="*", name="*")
+        return [WildcardCheck(wildcard, items)]
+    return list(_individual_checks(check, items))
 
 
 def _legacy_steps(attempt: Attempt) -> list[Step]:
     wanted_user = attempt.wanted_user
-    refused = _protected(wanted_user.groups, attempt.rules.protected_groups)
-    if refused is not None:
-        return [_refused_group(attempt, refused)]
+    protected_group = _find_protected(wanted_user.groups, attempt.rules.protected_groups)
+    if protected_group is not None:
+        return [_forbidden_group(attempt, protected_group)]
     username = _username_check(attempt)
     uids = [_identity_check(attempt, "uids", name=wanted_user.uid)] if wanted_user.uid else []
-    groups = _each(_identity_check(attempt, "groups"), _group_items(wanted_user.groups))
-    extras = _each(_identity_check(attempt, "userextras"), _extra_items(wanted_user))
+    groups = _individual_checks(
+        _identity_check(attempt, "groups"), _group_items(wanted_user.groups)
+    )
+    extras = _individual_checks(_identity_check(attempt, "userextras"), _extra_items(wanted_user))
     if attempt.rules.constrained:
         return [username, *uids, *groups, *extras]
     return [username, *groups, *extras, *uids]
 
 
-def _protected(groups: Sequence[str], protected: frozenset[str]) -> str | None:
+def _find_protected(groups: Sequence[str], protected: frozenset[str]) -> str | None:
     if MASTERS in groups and MASTERS in protected:
         return MASTERS
     return next((group for group in groups if group in protected), None)
 
 
-def _refused_group(attempt: Attempt, group: str) -> ForbiddenStep:
+def _forbidden_group(attempt: Attempt, group: str) -> ForbiddenStep:
     check = _identity_check(attempt, "groups", name=group)
     return ForbiddenStep(check, f"impersonating the {group} group is not allowed")
 
@@ -299,7 +300,9 @@ def _extra_items(wanted_user: UserInfo) -> tuple[tuple[str, str], ...]:
     return tuple((key, value) for key, values in wanted_user.extra for value in values)
 
 
-def _each(check: AccessCheck, items: Sequence[tuple[str, str]]) -> tuple[AccessCheck, ...]:
+def _individual_checks(
+    check: AccessCheck, items: Sequence[tuple[str, str]]
+) -> tuple[AccessCheck, ...]:
     """Return one check like the given one for each subresource and name."""
     return tuple(
         AccessCheck(

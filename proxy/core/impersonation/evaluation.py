@@ -1,7 +1,7 @@
-"""The order of asking, when to stop, and what comes out: the decision as questions and answers.
+"""Evaluation of impersonation attempts: the order of checks, when to stop, and the decision.
 
-`evaluate` yields questions and is sent answers; it waits for nothing itself. Whoever drives it
-brings the answers: the API server, a cache, a script of a test, a person's explanation.
+`evaluate` is a generator without I/O. It yields access checks and cache lookups and is sent their
+results. Its driver gets the results from the API server, a cache, a test script or recorded data.
 """
 
 from collections.abc import Generator, Iterable
@@ -27,19 +27,19 @@ LEGACY_DISABLED = "legacy impersonation is disabled"
 
 
 class CacheScope(Enum):
-    """Which part of an attempt a short memory may vouch for."""
+    """The part of an attempt whose result is cached."""
 
     REQUEST = "request"
-    """All of it, for this very action."""
+    """The whole attempt, for this request info."""
     IDENTITY = "identity"
-    """Everything but the action."""
+    """The identity checks, for any request info."""
 
 
 class Ask(NamedTuple):
-    """A check to be answered by an authorizer.
+    """A request for the result of an access check.
 
-    `upcoming` are checks that follow if nothing is denied, each announced once: a driver may ask
-    for them ahead. They count only when they are asked here.
+    `upcoming` are checks that follow if nothing is denied, each listed once. A driver may send
+    them ahead of time. Their results count only when they are requested here.
     """
 
     mode: ImpersonationMode
@@ -48,7 +48,7 @@ class Ask(NamedTuple):
 
 
 class CacheLookup(NamedTuple):
-    """Is this layer of the attempt known to be allowed from a moment ago? No is always safe."""
+    """A request for a cached result of this part of the attempt. A miss is always safe."""
 
     attempt: Attempt
     layer: CacheScope
@@ -58,7 +58,7 @@ Question = Ask | CacheLookup
 
 
 class Allowed(NamedTuple):
-    """The impersonation is permitted in a mode. `learned` are the layers now worth remembering."""
+    """The impersonation is allowed in a mode. `cacheable` are the results to cache now."""
 
     attempt: Attempt
     impersonated_user: UserInfo
@@ -66,14 +66,14 @@ class Allowed(NamedTuple):
 
     @property
     def mode(self) -> ImpersonationMode:
-        """The mode that worked."""
+        """The mode that was allowed."""
         return self.attempt.mode
 
 
 class Denied(NamedTuple):
-    """No mode worked. The first failure is what the client is told, whatever followed it.
+    """No mode was allowed. The client receives the first failure, whatever followed it.
 
-    Without a failed check there was no mode to try, and the reason says why.
+    Without a failed check no mode was applicable, and the reason says why.
     """
 
     first_failure: AccessCheck | None
@@ -85,7 +85,7 @@ Evaluation = Generator[Question, CheckResult, ImpersonationDecision]
 
 
 def evaluate(attempts: Iterable[Attempt]) -> Evaluation:
-    """Try each attempt in turn and return the first that is allowed, or the first failure."""
+    """Evaluate the attempts in order. Return the first that is allowed, or the first failure."""
     first: Denied | None = None
     for attempt in attempts:
         outcome = yield from _try(attempt)
@@ -97,43 +97,45 @@ def evaluate(attempts: Iterable[Attempt]) -> Evaluation:
 
 def _try(attempt: Attempt) -> Evaluation:
     if attempt.is_request_cacheable:
-        known = yield CacheLookup(attempt, CacheScope.REQUEST)
-        if known.allowed:
+        cached = yield CacheLookup(attempt, CacheScope.REQUEST)
+        if cached.allowed:
             return _allowed(attempt)
-    failure = yield from _ask_all(attempt, request_checks(attempt))
+    failure = yield from _check_all(attempt, request_checks(attempt))
     if failure is not None:
         return failure
-    learned: tuple[CacheScope, ...] = (CacheScope.REQUEST,) if attempt.is_request_cacheable else ()
+    cacheable: tuple[CacheScope, ...] = (
+        (CacheScope.REQUEST,) if attempt.is_request_cacheable else ()
+    )
     if attempt.is_identity_cacheable:
-        known = yield CacheLookup(attempt, CacheScope.IDENTITY)
-        if known.allowed:
-            return _allowed(attempt, learned)
-        learned = (CacheScope.IDENTITY, *learned)
-    failure = yield from _ask_identity(attempt)
-    return failure or _allowed(attempt, learned)
+        cached = yield CacheLookup(attempt, CacheScope.IDENTITY)
+        if cached.allowed:
+            return _allowed(attempt, cacheable)
+        cacheable = (CacheScope.IDENTITY, *cacheable)
+    failure = yield from _check_identity(attempt)
+    return failure or _allowed(attempt, cacheable)
 
 
-def _allowed(attempt: Attempt, learned: tuple[CacheScope, ...] = ()) -> Allowed:
-    # The acting identity is computed anew each time and never remembered: what is shared between
-    # the nodes of one agent is the permission, not the node.
-    return Allowed(attempt, impersonated_user(attempt.mode, attempt.wanted_user), learned)
+def _allowed(attempt: Attempt, cacheable: tuple[CacheScope, ...] = ()) -> Allowed:
+    # The impersonated user is computed each time and never stored in the decision cache. The nodes
+    # of one agent share the permission, not the node.
+    return Allowed(attempt, impersonated_user(attempt.mode, attempt.wanted_user), cacheable)
 
 
-def _ask_identity(attempt: Attempt) -> Generator[Question, CheckResult, Denied | None]:
+def _check_identity(attempt: Attempt) -> Generator[Question, CheckResult, Denied | None]:
     steps = identity_steps(attempt)
-    upcoming = _first_wave(steps)[1:]
+    upcoming = _certain_checks(steps)[1:]
     for step in steps:
         match step:
             case ForbiddenStep():
                 return Denied(step.check, step.reason)
             case AccessCheck():
                 result = yield Ask(attempt.mode, step, upcoming)
-                if not _is_yes(attempt, result):
+                if not _is_allowed(attempt, result):
                     return _denied(attempt, step, result)
             case WildcardCheck():
                 result = yield Ask(attempt.mode, step.check, upcoming)
-                if not _is_yes(attempt, result):
-                    failure = yield from _ask_all(attempt, step.individual_checks())
+                if not _is_allowed(attempt, result):
+                    failure = yield from _check_all(attempt, step.individual_checks())
                     if failure is not None:
                         return failure
             case _:
@@ -142,42 +144,42 @@ def _ask_identity(attempt: Attempt) -> Generator[Question, CheckResult, Denied |
     return None
 
 
-def _first_wave(steps: Iterable[Step]) -> tuple[AccessCheck, ...]:
-    """Return what is asked for certain unless something is denied: stars, not their items."""
-    wave = []
+def _certain_checks(steps: Iterable[Step]) -> tuple[AccessCheck, ...]:
+    """Return the checks that are certain to be made unless one is denied: wildcards, not items."""
+    certain = []
     for step in steps:
         if isinstance(step, ForbiddenStep):
             break
-        wave.append(step.check if isinstance(step, WildcardCheck) else step)
-    return tuple(wave)
+        certain.append(step.check if isinstance(step, WildcardCheck) else step)
+    return tuple(certain)
 
 
-def _ask_all(
+def _check_all(
     attempt: Attempt, checks: Iterable[AccessCheck]
 ) -> Generator[Question, CheckResult, Denied | None]:
-    wave = tuple(checks)
-    upcoming = wave[1:]
-    for check in wave:
+    pending = tuple(checks)
+    upcoming = pending[1:]
+    for check in pending:
         result = yield Ask(attempt.mode, check, upcoming)
-        if not _is_yes(attempt, result):
+        if not _is_allowed(attempt, result):
             return _denied(attempt, check, result)
         upcoming = ()
     return None
 
 
-def _is_yes(attempt: Attempt, result: CheckResult) -> bool:
-    # An authorizer may stumble over one rule and allow by another. The former filter took any
-    # stumbling for a no.
+def _is_allowed(attempt: Attempt, result: CheckResult) -> bool:
+    # An authorizer may fail to evaluate one rule and allow by another. The pre-1.35 filter treats
+    # any evaluation error as a denial.
     return result.allowed and (attempt.rules.constrained or not result.error)
 
 
 def _denied(attempt: Attempt, check: AccessCheck, result: CheckResult) -> Denied:
-    said = (result.error, result.reason) if attempt.rules.constrained else (result.reason,)
-    return Denied(check, ": ".join(text for text in said if text))
+    reasons = (result.error, result.reason) if attempt.rules.constrained else (result.reason,)
+    return Denied(check, ": ".join(text for text in reasons if text))
 
 
 def forbidden_error(denied: Denied) -> Forbidden:
-    """Return the refusal that tells a client of a denial."""
+    """Return the status error that the client receives for a denial."""
     check = denied.first_failure
     if check is None:
         return Forbidden(denied.reason, details={})
@@ -191,7 +193,7 @@ def forbidden_error(denied: Denied) -> Forbidden:
 
 
 def check_summary(check: AccessCheck) -> str:
-    """Return a check in few words: verb, resource (or path), and name and namespace if any."""
+    """Return a summary of a check: verb, resource (or path), and name and namespace if any."""
     if not check.is_resource:
         return f"{check.verb} {check.path}"
     resource = f"{check.resource}.{check.group}" if check.group else check.resource
@@ -202,9 +204,10 @@ def check_summary(check: AccessCheck) -> str:
 
 
 def forbidden_message(check: AccessCheck, reason: str) -> str:
-    """Return who may not do what, and why if the authorizer said so.
+    """Return the text of a denial: user, verb, resource, and the authorizer's reason if any.
 
-    Only the middle part is freed of markup; the prefix and the reason are not, as natively.
+    HTML is escaped only in the middle part, not in the prefix and the reason, as kube-apiserver
+    does.
     """
     denial = without_html(
         f"User {shown_quote(check.user.name)} cannot {check.verb} {_object(check)}"
@@ -233,22 +236,24 @@ def _object(check: AccessCheck) -> str:
     return f"resource {shown_quote(resource)} in API group {shown_quote(check.group)} {scope}"
 
 
-NO_MODE = "no constrained mode makes a node or a service account with groups, a uid or extras"
+NO_MODE = (
+    "no constrained mode can impersonate a node or a service account with groups, a uid or extras"
+)
 
 
 def unsatisfiable_reason(attempts: Iterable[Attempt]) -> str | None:
-    """Return why none of these attempts can ever succeed, or None if a grant can make one.
+    """Return why none of these attempts can ever succeed, or None if a grant can allow one.
 
-    The attempts are those of rules without legacy; that there is none at all is a reason, too.
+    The attempts must be those of rules without legacy. The absence of any attempt is a reason, too.
     """
     reason: str | None = NO_MODE
     for attempt in attempts:
-        reason = _refusal(attempt)
+        reason = _forbidden_reason(attempt)
         if reason is None:
             return None
     return reason
 
 
-def _refusal(attempt: Attempt) -> str | None:
-    refused = (step.reason for step in identity_steps(attempt) if isinstance(step, ForbiddenStep))
-    return next(refused, None)
+def _forbidden_reason(attempt: Attempt) -> str | None:
+    reasons = (step.reason for step in identity_steps(attempt) if isinstance(step, ForbiddenStep))
+    return next(reasons, None)

@@ -1,7 +1,7 @@
-"""The `Impersonate-*` headers of a request: the identity that the caller wants to act as.
+"""The `Impersonate-*` headers of a request, parsed into the wanted user.
 
-What the API server would silently ignore or take half of is refused here: the caller meant
-something by it, and a second reader might take the other half.
+Headers that kube-apiserver would ignore silently or apply in part are rejected here. The caller
+meant something by them, and another parser might apply the other part.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from proxy.core.userinfo import Extra, UserInfo, make_extra
 _PREFIX = b"impersonate"
 _PREFIX_LENGTH = len(_PREFIX)
 _EXTRA_PREFIX = b"impersonate-extra-"
-_LONGEST_SHOWN_NAME = 64
-_MOST_SHOWN = 64
-_LONGEST_REMEMBERED_LINE = 256
+_MAX_SHOWN_NAME_LENGTH = 64
+_MAX_SHOWN_ITEMS = 64
+_MAX_CACHED_LINE_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class ImpersonationLimits:
-    """How much identity one request may ask for; each item may cost a review."""
+    """Limits on the wanted user of one request; each item may cost a review."""
 
     groups: int = 1000
     extra_values: int = 1000
@@ -37,7 +37,7 @@ DEFAULT_LIMITS = ImpersonationLimits()
 
 @dataclass(slots=True)
 class _Reading:
-    """What the header lines said so far."""
+    """The wanted user as parsed so far."""
 
     limits: ImpersonationLimits
     name: str | None = None
@@ -46,7 +46,7 @@ class _Reading:
     extra: dict[str, list[str]] = field(default_factory=dict)
     extra_count: int = 0
     keys: dict[bytes, str] = field(default_factory=dict)
-    """Keys of extras by the header names they came in, which repeat themselves."""
+    """Decoded extra keys by header name, because header names repeat."""
 
 
 def parse_impersonation_headers(
@@ -55,17 +55,17 @@ def parse_impersonation_headers(
     limits: ImpersonationLimits = DEFAULT_LIMITS,
     constrained: bool = True,
 ) -> UserInfo | None:
-    """Return the identity the headers name as sent, with nothing implied; None without one.
+    """Parse the wanted user as sent, without implied groups; None if there is none.
 
-    `constrained` only chooses which server's words a refusal uses.
+    `constrained` only selects the kube-apiserver version whose error text is used.
     """
-    # `Impersonate_User` and its kin share the prefix, so they are seen here and refused.
+    # `Impersonate_User` and similar names share the prefix, so they are found here and rejected.
     lines = [line for line in headers if line[0][:_PREFIX_LENGTH].lower() == _PREFIX]
     if not lines:
         return None
-    # Who impersonates mostly wants the same user again; what is remembered is short.
-    if len(lines) == 1 and len(lines[0][0]) + len(lines[0][1]) <= _LONGEST_REMEMBERED_LINE:
-        return _remembered_reading(tuple(lines), limits, constrained=constrained)
+    # Callers mostly impersonate the same user again. Only short lines are cached.
+    if len(lines) == 1 and len(lines[0][0]) + len(lines[0][1]) <= _MAX_CACHED_LINE_BYTES:
+        return _cached_read_lines(tuple(lines), limits, constrained=constrained)
     return _read_lines(lines, limits, constrained=constrained)
 
 
@@ -75,7 +75,7 @@ def _read_lines(
     reading = _Reading(limits)
     for name, value in lines:
         _read_line(reading, name.lower(), value)
-        _check_counts(reading)  # each time, so that no more is read than may be asked for
+        _check_counts(reading)  # after each line, so that no more than the limit is parsed
     if not reading.name:
         if not (reading.uid or reading.groups or reading.extra):
             return None
@@ -85,7 +85,7 @@ def _read_lines(
     )
 
 
-_remembered_reading = lru_cache(maxsize=4096)(_read_lines)
+_cached_read_lines = lru_cache(maxsize=4096)(_read_lines)
 
 
 def _read_line(reading: _Reading, name: bytes, raw: bytes) -> None:
@@ -121,9 +121,9 @@ def _text(name: bytes, raw: bytes, limits: ImpersonationLimits) -> str:
     if len(raw) > limits.value_bytes:
         raise BadRequest(f"{_shown(name)} header: more than {limits.value_bytes} bytes")
     value = raw.decode("utf-8", "surrogateescape")
-    fault = unsafe_text_reason(value)
-    if fault is not None:
-        raise BadRequest(f"{_shown(name)} header: the value {fault}")
+    error = unsafe_text_reason(value)
+    if error is not None:
+        raise BadRequest(f"{_shown(name)} header: the value {error}")
     return value
 
 
@@ -135,16 +135,16 @@ def _extra_key(name: bytes, limits: ImpersonationLimits) -> str:
     key = path_unescape(encoded)
     if key is None:
         key = encoded.decode("utf-8", "surrogateescape")
-    fault = unsafe_key_reason(key)
-    if fault is not None:
-        raise BadRequest(f"extra key: it {fault}")
+    error = unsafe_key_reason(key)
+    if error is not None:
+        raise BadRequest(f"extra key: it {error}")
     if is_reserved_key(key):
-        raise BadRequest("extra key: it is reserved for the proxy's own word about the caller")
+        raise BadRequest("extra key: it is reserved for the proxy, which names the caller in it")
     return key
 
 
 def _shown(name: bytes) -> str:
-    return name[:_LONGEST_SHOWN_NAME].decode("latin-1")
+    return name[:_MAX_SHOWN_NAME_LENGTH].decode("latin-1")
 
 
 def _without_user(reading: _Reading) -> str:
@@ -162,21 +162,25 @@ def _without_user(reading: _Reading) -> str:
 
 
 def _strings(values: Sequence[str]) -> str:
-    mark = f", {MARKER}" if len(values) > _MOST_SHOWN else ""
-    return f"[]string{{{', '.join(map(shown_quote, values[:_MOST_SHOWN]))}{mark}}}"
+    mark = f", {MARKER}" if len(values) > _MAX_SHOWN_ITEMS else ""
+    return f"[]string{{{', '.join(map(shown_quote, values[:_MAX_SHOWN_ITEMS]))}{mark}}}"
 
 
 def _shown_extra(reading: _Reading) -> Extra:
-    return make_extra(reading.extra)[:_MOST_SHOWN]
+    return make_extra(reading.extra)[:_MAX_SHOWN_ITEMS]
 
 
 def _without_user_former(reading: _Reading) -> str:
-    """Word it as the filter did that knew no modes: object references, in its order."""
+    """Return the text of the pre-1.35 impersonation filter: object references, in its order."""
     version = "authentication.k8s.io/v1"
-    references = [f"{{Group  {cut_text(group)}    }}" for group in reading.groups[:_MOST_SHOWN]]
+    references = [
+        f"{{Group  {cut_text(group)}    }}" for group in reading.groups[:_MAX_SHOWN_ITEMS]
+    ]
     for key, values in _shown_extra(reading):
         end = f"{version}  {cut_text(key)}}}"
-        references += [f"{{UserExtra  {cut_text(one)}  {end}" for one in values[:_MOST_SHOWN]]
+        references += [
+            f"{{UserExtra  {cut_text(value)}  {end}" for value in values[:_MAX_SHOWN_ITEMS]
+        ]
     if reading.uid:
         references.append(f"{{UID  {cut_text(reading.uid)}  {version}  }}")
     return f"requested [{' '.join(references)}] without impersonating a user"

@@ -1,4 +1,4 @@
-"""The five ways to impersonate: when each applies, which verbs it uses, whom it makes."""
+"""The five impersonation modes: when each applies, its verbs, and the impersonated user."""
 
 from enum import StrEnum
 from functools import lru_cache
@@ -21,7 +21,7 @@ _POD_UID_KEY = "authentication.kubernetes.io/pod-uid"
 
 
 class BoundPod(NamedTuple):
-    """A pod and the service account it runs as; the uid tells it from another of its name."""
+    """A pod and its service account. The uid distinguishes it from other pods of its name."""
 
     namespace: str
     account: str
@@ -32,22 +32,22 @@ class BoundPod(NamedTuple):
 def pod_bound_without_node(caller: UserInfo) -> BoundPod | None:
     """Return the pod of a caller whose token names a pod but no node; None for all others.
 
-    API servers before 1.30 name no node. Where one is named, even oddly, there is nothing to find
-    out: the token's word counts.
+    API servers before 1.30 name no node. If the token names one, even a malformed one, it is
+    authoritative and the pod is not looked up.
     """
     account = service_account(caller.name)
     extra = dict(caller.extra)
     if account is None or NODE_NAME_KEY in extra:
         return None
     names, uids = extra.get(_POD_NAME_KEY, ()), extra.get(_POD_UID_KEY, ())
-    # Exactly one of each: who claims two pods is not known to run in either.
+    # Exactly one of each: a caller that claims two pods is not known to run in either.
     if len(names) != 1 or len(uids) != 1 or not uids[0] or not is_subdomain(names[0]):
         return None
     return BoundPod(account.namespace, account.name, names[0], uids[0])
 
 
 class ImpersonationMode(StrEnum):
-    """One way to impersonate, in the order in which they are tried."""
+    """An impersonation mode, in order of evaluation."""
 
     ASSOCIATED_NODE = "associated-node"
     ARBITRARY_NODE = "arbitrary-node"
@@ -55,21 +55,21 @@ class ImpersonationMode(StrEnum):
     USER_INFO = "user-info"
     LEGACY = "legacy"
 
-    # A mode is a word like any other, and is looked up at every request: Enum's own is slower.
+    # Modes are dictionary keys at every request, and the hash of Enum is slower.
     __hash__ = str.__hash__
 
     @property
     def identity_verb(self) -> str:
-        """The verb of every check on who is impersonated."""
+        """The verb of every check on the wanted user."""
         return _IDENTITY_VERBS[self]
 
     @property
     def constraint(self) -> str | None:
-        """What the audit event names as the constraint of an impersonation in this mode."""
+        """The impersonation constraint that the audit event records for this mode."""
         return None if self is ImpersonationMode.LEGACY else _IDENTITY_VERBS[self]
 
     def action_verb(self, verb: str) -> str:
-        """Return the verb of the check on what is done while impersonating."""
+        """Return the verb of the check on the impersonated request."""
         return f"impersonate-on:{self.value}:{verb}"
 
 
@@ -80,9 +80,9 @@ _IDENTITY_VERBS = {
 
 
 def applicable_modes(caller: Caller, wanted_user: UserInfo) -> tuple[ImpersonationMode, ...]:
-    """Return the modes that can make the wanted identity for this caller, in order.
+    """Return the modes in which this caller can impersonate the wanted user, in order.
 
-    A node or a service account together with groups, a uid or extras is left to legacy.
+    Only legacy can impersonate a node or a service account with groups, a uid or extras.
     """
     node = node_name(wanted_user.name)
     if node is None and service_account(wanted_user.name) is None:
@@ -101,15 +101,15 @@ def applicable_modes(caller: Caller, wanted_user: UserInfo) -> tuple[Impersonati
 
 
 def impersonated_user(mode: ImpersonationMode, wanted_user: UserInfo) -> UserInfo:
-    """Return the identity that a permitted impersonation results in, implied groups included."""
+    """Return the user that results from an allowed impersonation, implied groups included."""
     return (
-        _remembered_acting(mode, wanted_user)
+        _cached_impersonated_user(mode, wanted_user)
         if wanted_user.is_cacheable
-        else _acting(mode, wanted_user)
+        else _build_impersonated_user(mode, wanted_user)
     )
 
 
-def _acting(mode: ImpersonationMode, wanted_user: UserInfo) -> UserInfo:
+def _build_impersonated_user(mode: ImpersonationMode, wanted_user: UserInfo) -> UserInfo:
     groups = wanted_user.groups
     account = service_account(wanted_user.name)
     if account is not None and not groups:
@@ -124,7 +124,7 @@ def _acting(mode: ImpersonationMode, wanted_user: UserInfo) -> UserInfo:
     )
 
 
-_remembered_acting = lru_cache(maxsize=4096)(_acting)
+_cached_impersonated_user = lru_cache(maxsize=4096)(_build_impersonated_user)
 
 
 def _is_associated_with_node(caller: Caller, node: str) -> bool:
@@ -134,5 +134,5 @@ def _is_associated_with_node(caller: Caller, node: str) -> bool:
     if named:
         # Exactly one value: a caller that claims two nodes is not known to run on either.
         return named == [(node,)]
-    # The token does not say. If its pod was looked up, that tells.
+    # The token names no node, so the node of its pod counts, if that was looked up.
     return caller.found_node == node

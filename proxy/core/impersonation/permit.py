@@ -1,7 +1,7 @@
-"""The permit to forward: which identity a request carries upstream.
+"""The permit to forward a request, which names the user of the upstream request.
 
-Forwarding takes an Admission and nothing else does, so a path that skips the decision does not
-type-check. This file alone builds one; a contract test holds that.
+Forwarding requires a Permit, so a path that skips the decision does not type-check. Only this file
+builds one; a contract test enforces that.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,46 +14,47 @@ from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.policy import ExtraPolicy, LegacyAction
 from proxy.core.userinfo import MASTERS, Caller, UserInfo, make_extra
 
-_RESERVED = "original-user.kube-understudy.io"
-NAME_KEY = f"{_RESERVED}/name"
-UID_KEY = f"{_RESERVED}/uid"
-GROUPS_KEY = f"{_RESERVED}/groups"
+_RESERVED_PREFIX = "original-user.kube-understudy.io"
+NAME_KEY = f"{_RESERVED_PREFIX}/name"
+UID_KEY = f"{_RESERVED_PREFIX}/uid"
+GROUPS_KEY = f"{_RESERVED_PREFIX}/groups"
 
 
 def is_reserved_key(key: str) -> bool:
-    """Tell whether only we may write an extra key, read as the most careless hop might read it."""
-    return key.lower().replace("_", "-").startswith(_RESERVED)
+    """Return whether only the proxy may set a key, as the most lenient hop might parse it."""
+    return key.lower().replace("_", "-").startswith(_RESERVED_PREFIX)
 
 
 def has_reserved_key(user: UserInfo) -> bool:
-    """Tell whether an identity claims to have somebody behind it."""
+    """Return whether a user has an extra that names an original user."""
     return any(is_reserved_key(key) for key, _ in user.extra)
 
 
 def with_original_user(impersonated_user: UserInfo, caller: Caller) -> UserInfo:
-    """Return the acting identity with extras that name the caller; what it lacks has no key."""
+    """Return the impersonated user with extras that name the caller; empty parts get no key."""
     original = caller.user
-    told = {NAME_KEY: (original.name,), GROUPS_KEY: original.groups, UID_KEY: (original.uid,)}
-    known = {key: values for key, values in told.items() if any(values)}
-    return replace(impersonated_user, extra=make_extra({**dict(impersonated_user.extra), **known}))
+    parts = {NAME_KEY: (original.name,), GROUPS_KEY: original.groups, UID_KEY: (original.uid,)}
+    original_extra = {key: values for key, values in parts.items() if any(values)}
+    extra = make_extra({**dict(impersonated_user.extra), **original_extra})
+    return replace(impersonated_user, extra=extra)
 
 
 LEGACY_WARNING = "unrestricted impersonation is deprecated here: grant a constrained mode instead"
 UID_NOT_SUPPORTED = (
-    "an identity with a uid cannot be forwarded: the API server is older than 1.22, which knows "
-    "no Impersonate-Uid, or does not tell its version"
+    "an identity with a uid cannot be forwarded: the API server is older than 1.22 and does not "
+    "support Impersonate-Uid, or does not report its version"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityRestrictions:
-    """What holds for every identity, by whatever way it was reached.
+    """Restrictions on every forwarded user, whether impersonated or not.
 
-    `own_names` are the proxy's own users: a request from one would be a loop, and a request as one
-    would hold the right to be anybody, or to ask for a credential that does. Nobody acts with a
-    protected group. An impersonated identity names its caller to the API server if
-    `tells_original_user`. `extras` is None where all of them are forwarded. Unless it `takes_uids`,
-    whoever has one cannot be said in headers: without it the API server would see somebody else.
+    `proxy_usernames` are the proxy's own users. A request from one would be a loop. A request as
+    one could impersonate any user, or request a credential that can. No request is forwarded with
+    a protected group. With `adds_original_user`, extras name the caller of an impersonated request
+    to the API server. `extras` is None if all extras are forwarded. Without `supports_uid`, a user
+    with a uid is rejected: the API server would ignore the uid and see a different user.
     """
 
     proxy_usernames: frozenset[str] = frozenset()
@@ -68,12 +69,12 @@ DEFAULT_GUARDS = IdentityRestrictions()
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The caller may have this request carried out as `acting`.
+    """Permission to forward a request of the caller as `user`.
 
-    `mode` is None when the caller acts as itself. `constraint` is the verb of the winning
-    constrained mode, for the audit event; legacy impersonation has none. `warning` is what the
-    client is to be warned of, if anything. `identity_lines` say `acting` in headers, whole,
-    as they go on the wire.
+    `mode` is None without impersonation. `constraint` is the verb of the allowed constrained mode,
+    for the audit event; legacy impersonation has none. `warning` is the text of the Warning header
+    for the client, if any. `impersonation_headers` are all header lines that name `user`, encoded
+    for the wire.
     """
 
     caller: Caller
@@ -84,38 +85,39 @@ class Permit:
     impersonation_headers: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Here and not where a request is written: a caller's admission is used many times.
+        # Encoded here and not per request, because a permit is used for many requests.
         object.__setattr__(
             self, "impersonation_headers", encoded_lines(impersonation_header_lines(self.user))
         )
 
 
 def permit_self(caller: Caller, *, restrictions: IdentityRestrictions = DEFAULT_GUARDS) -> Permit:
-    """Admit a caller that asked for no other identity: it acts as itself, in full."""
-    # Callers come back with every request, and how much they bring is the authenticator's to bound.
-    return _remembered_admission(caller, caller.user, None, None, restrictions)
+    """Return the permit of a caller that impersonates no other user, with its full user info."""
+    # The same callers recur with every request, and the authenticator bounds their size.
+    return _cached_permit(caller, caller.user, None, None, restrictions)
 
 
 def permit_impersonation(
     caller: Caller, allowed: Allowed, *, restrictions: IdentityRestrictions = DEFAULT_GUARDS
 ) -> Permit:
-    """Admit a caller as the identity that the verdict allows it."""
+    """Return the permit of a caller for the impersonated user of an allowed decision."""
     warning = _legacy_warning(caller, allowed)
-    admit = _remembered_admission if allowed.attempt.wanted_user.is_cacheable else _admit
-    return admit(caller, allowed.impersonated_user, allowed.mode, warning, restrictions)
+    build = _cached_permit if allowed.attempt.wanted_user.is_cacheable else _build_permit
+    return build(caller, allowed.impersonated_user, allowed.mode, warning, restrictions)
 
 
 def permit_unchecked(wanted_user: UserInfo) -> Permit:
-    """Permit a hop that has no credential to ask for an identity: whoever comes next decides.
+    """Return a permit without any check, for the sidecar, which has no privileged credential.
 
-    Not for a proxy that has one. Only the room `act` may use it; a contract test holds that. The
-    hop does not know who is calling, so whom it asks for stands for both.
+    The next hop decides. Never use it in a proxy that has such a credential. Only the package
+    `sidecar` may use it; a contract test enforces that. The sidecar does not know its caller, so
+    the wanted user stands for both.
     """
     check_header_safe(wanted_user)
     return Permit(Caller(wanted_user), wanted_user)
 
 
-def _admit(
+def _build_permit(
     caller: Caller,
     impersonated_user: UserInfo,
     mode: ImpersonationMode | None,
@@ -139,13 +141,13 @@ def _admit(
     return Permit(caller, impersonated_user, mode, constraint=constraint, warning=warning)
 
 
-_remembered_admission = lru_cache(maxsize=4096)(_admit)
+_cached_permit = lru_cache(maxsize=4096)(_build_permit)
 
 
 def check_proxy_identity(
     caller: Caller, wanted_user: UserInfo | None, *, restrictions: IdentityRestrictions
 ) -> None:
-    """Refuse the proxy's own identity on either side; for use before anything is reviewed."""
+    """Reject the proxy's own users as caller and as wanted user, before any review is sent."""
     if caller.user.name in restrictions.proxy_usernames:
         raise Forbidden("requests from the proxy's own identity are not served")
     if wanted_user is not None and wanted_user.name in restrictions.proxy_usernames:

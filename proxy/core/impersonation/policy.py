@@ -1,4 +1,4 @@
-"""Who may still impersonate by the legacy verb, which is bound to no action."""
+"""Configured policies: forwarding of extras, validation of extra keys, legacy impersonation."""
 
 import re
 from dataclasses import dataclass, replace
@@ -11,17 +11,16 @@ from proxy.core.userinfo import LONGEST_SUBDOMAIN, SUBDOMAIN, Extra, UserInfo, s
 
 @dataclass(frozen=True, slots=True)
 class ExtraPolicy:
-    """Keys that stay here, and keys with which nobody goes on. All others are forwarded.
+    """Extra keys that are dropped, and keys whose users are rejected. Others are forwarded.
 
-    It speaks of what is forwarded only: whoever is asked about a caller or a wanted identity is
-    shown all of its extras.
+    It applies to forwarding only. Access reviews of a caller or a wanted user contain all extras.
     """
 
     dropped: frozenset[str] = frozenset()
     rejected: frozenset[str] = frozenset()
 
     def apply(self, user: UserInfo) -> UserInfo:
-        """Return the identity as it goes upstream, or refuse it."""
+        """Return the user as it is forwarded, or raise Forbidden."""
         keys = {key for key, _ in user.extra}
         for key in sorted(keys & self.rejected):
             raise Forbidden(f"an identity with the extra {key} is not forwarded to this API server")
@@ -43,27 +42,27 @@ _BAD_PATH = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'(
 
 
 def validate_extra(extra: Extra) -> str | None:
-    """Return why the constrained modes refuse these extras, or None when they do not."""
+    """Return why the constrained modes reject these extras, or None if they are valid."""
     for key, values in extra:
-        fault = _key_fault(key) or _values_fault(values)
-        if fault is not None:
-            return fault
+        error = _key_error(key) or _values_error(values)
+        if error is not None:
+            return error
     return None
 
 
-def _key_fault(key: str) -> str | None:
+def _key_error(key: str) -> str | None:
     if not key:
         return "impersonating the empty string key in extra is not allowed"
-    faults = _path_faults(key)
-    if faults:
-        text = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+    errors = _path_errors(key)
+    if errors:
+        text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
         return f"impersonating an invalid key in extra is not allowed: {text}"
     if key != key.lower():
         return f"impersonating a non-lowercase key in extra is not allowed: {shown_quote(key)}"
     return None
 
 
-def _values_fault(values: tuple[str, ...]) -> str | None:
+def _values_error(values: tuple[str, ...]) -> str | None:
     if not values:
         return "impersonating empty values in extra is not allowed"
     if "" in values:
@@ -71,18 +70,18 @@ def _values_fault(values: tuple[str, ...]) -> str | None:
     return None
 
 
-def _path_faults(key: str) -> list[str]:
+def _path_errors(key: str) -> list[str]:
     host, _, path = key.partition("/")
     if not host or not path:
         return [_invalid(key, _NOT_A_PATH)]
-    faults = []
+    errors = []
     if len(host.encode()) > LONGEST_SUBDOMAIN:
-        faults.append(_invalid(host, _TOO_LONG))
+        errors.append(_invalid(host, _TOO_LONG))
     if SUBDOMAIN.fullmatch(host) is None:
-        faults.append(_invalid(host, _BAD_HOST))
+        errors.append(_invalid(host, _BAD_HOST))
     if _PATH.fullmatch(path) is None:
-        faults.append(_invalid(path, _BAD_PATH))
-    return faults
+        errors.append(_invalid(path, _BAD_PATH))
+    return errors
 
 
 def _invalid(value: str, detail: str) -> str:
@@ -90,7 +89,7 @@ def _invalid(value: str, detail: str) -> str:
 
 
 class LegacyAction(StrEnum):
-    """What becomes of a caller's legacy impersonation."""
+    """The treatment of legacy impersonation, which does not constrain requests."""
 
     ALLOW = "allow"
     WARN = "warn"
@@ -99,7 +98,7 @@ class LegacyAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LegacyRule:
-    """An exception for callers named in any of its lists; service accounts as `namespace:name`."""
+    """An exception for callers in any of its lists; service accounts are `namespace:name`."""
 
     action: LegacyAction
     users: frozenset[str] = frozenset()
@@ -107,7 +106,7 @@ class LegacyRule:
     service_accounts: frozenset[str] = frozenset()
 
     def matches(self, caller: UserInfo) -> bool:
-        """Tell whether the rule is about this caller."""
+        """Return whether the rule applies to this caller."""
         if caller.name in self.users or not self.groups.isdisjoint(caller.groups):
             return True
         account = service_account(caller.name) if self.service_accounts else None
@@ -116,13 +115,13 @@ class LegacyRule:
 
 @dataclass(frozen=True, slots=True)
 class LegacyPolicy:
-    """Rules in order, the first that matches wins, and what holds for everyone else."""
+    """Rules in order, of which the first match applies, and a default for other callers."""
 
     default: LegacyAction = LegacyAction.ALLOW
     rules: tuple[LegacyRule, ...] = ()
 
     def action_for(self, caller: UserInfo) -> LegacyAction:
-        """Return what becomes of this caller's legacy impersonation."""
+        """Return the action for legacy impersonation by this caller."""
         for rule in self.rules:
             if rule.matches(caller):
                 return rule.action

@@ -1,11 +1,13 @@
-"""From what somebody needs to the smallest RBAC objects that give it, and nothing but it.
+"""Minimal RBAC objects for required impersonations. They grant these and nothing else.
 
-Which checks a mode needs is the plan's knowledge alone: here each check becomes the one rule that
-answers it, and rules are merged only where the merged one allows the same.
+Only `core/impersonation/checks.py` knows which checks a mode needs. Here each check becomes the one
+rule that allows it. Rules are merged only if the merged rule allows exactly the same.
 
-    need = Need(subject_of(caller), Mode.USER_INFO, Identity("alice"), (action,))
-    objects = grant_objects([need])             # plain dicts, ready to be written as YAML
-    objects = objects_for(subject, missing)     # the same, from checks that were answered with no
+    need = GrantRequirement(
+        subject_of(caller), ImpersonationMode.USER_INFO, UserInfo("alice"), (request_info,)
+    )
+    objects = grant_objects([need])                 # plain dicts, ready to be written as YAML
+    objects = rbac_objects_for(subject, missing)    # the same, from denied checks
 
 Legacy impersonation is never granted.
 """
@@ -46,30 +48,30 @@ from proxy.core.userinfo import (
 
 _VERSION = f"{RBAC_GROUP}/v1"
 _MANAGED_BY = {"app.kubernetes.io/managed-by": "understudy"}
-_LONGEST_STEM = 120
+_MAX_STEM_LENGTH = 120
 _DIGEST_LENGTH = 8
 _STAR = "*"
 _IDENTITY_VERBS = frozenset(mode.identity_verb for mode in ImpersonationMode)
 
 ANY = "any.understudy.invalid"
-"""In an identity of a need with patterns: every name of its kind, by a rule without names."""
+"""Placeholder in a requirement with patterns: every name of its kind, by a rule without names."""
 
 GrantObject = dict[str, object]
-"""A role or a binding: texts, lists and dicts, as YAML writes them."""
+"""A role or a binding: strings, lists and dicts, as in YAML."""
 
 
 class UngrantableError(OperatorError):
-    """No constrained grant can allow this; the message says why."""
+    """No constrained grant can allow this. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrantRequirement:
-    """Whom somebody must be able to act as, in a mode, and for what.
+    """A user that a subject must be able to impersonate, in a mode, and for which requests.
 
-    In associated-node mode any node stands for the impersonator's own. `is_upgrade` says that the
-    actions are requests to switch protocols. `has_patterns` says that a star at the end of a path
-    is meant as a rule means it, and that ANY is everyone; otherwise a star is the request's own,
-    which no rule can name alone.
+    In associated-node mode any node stands for the subject's own. `is_upgrade` says that the
+    actions are upgrade requests. With `has_patterns`, a star at the end of a path is a wildcard,
+    and ANY stands for all names. Otherwise a star is part of the request's path, and no rule can
+    name that path alone.
     """
 
     subject: Subject
@@ -84,11 +86,11 @@ class GrantRequirement:
 def grant_objects(
     needs: Iterable[GrantRequirement], *, name: str | None = None
 ) -> list[GrantObject]:
-    """Return roles, each followed by its binding, that allow all needs and no more than they must.
+    """Return roles, each followed by its binding, that allow all requirements and as little more.
 
-    Somebody's identities and actions are separate rules, so within one mode each identity goes with
-    each action. Without a name, objects are named after who is given what: the same again is the
-    same objects, and another grant never takes their place. Raises Ungrantable.
+    Identities and actions of a subject are separate rules. So within one mode, each identity is
+    allowed for each action. Without a name, objects are named after subjects and rules: an equal
+    grant gets equal objects, and a different grant never replaces them. Raises UngrantableError.
     """
     checks: dict[Subject, dict[AccessCheck, None]] = {}
     for need in needs:
@@ -99,13 +101,13 @@ def grant_objects(
 def rbac_objects_for(
     subject: Subject, checks: Iterable[AccessCheck], *, patterns: Iterable[AccessCheck] = ()
 ) -> list[GrantObject]:
-    """Return the objects that have exactly these checks answered with yes. Raises Ungrantable.
+    """Return the objects that allow exactly these checks. Raises UngrantableError.
 
-    A star at the end of a pattern's path is meant as a rule means it.
+    A star at the end of a pattern's path is a wildcard.
     """
     needed = tuple(checks)
     for check in needed:
-        _refuse_unnameable(check, has_patterns=False)
+        _require_nameable(check, has_patterns=False)
     return _objects({subject: (*needed, *patterns)}, None)
 
 
@@ -127,24 +129,26 @@ def _objects(
 
 
 def needed_checks(need: GrantRequirement) -> tuple[AccessCheck, ...]:
-    """Return every check that must be answered with yes, each once. Raises Ungrantable."""
+    """Return every check that must be allowed, without duplicates. Raises UngrantableError."""
     checks: dict[AccessCheck, None] = {}
     for request_info in need.actions:
         checks.update(dict.fromkeys(checks_of(_attempt(need, request_info))))
     for check in checks:
-        _refuse_unnameable(check, has_patterns=need.has_patterns)
+        _require_nameable(check, has_patterns=need.has_patterns)
     if not need.has_patterns:
         return tuple(checks)
     return tuple(replace(check, name="") if check.name == ANY else check for check in checks)
 
 
 def checks_of(attempt: Attempt) -> tuple[AccessCheck, ...]:
-    """Return all checks of one attempt, each item on its own. Raises Ungrantable.
+    """Return all checks of one attempt, each item on its own. Raises UngrantableError.
 
-    Permission for everything of a kind is never asked for: it is more than the items together.
+    Permission for all of a kind is never included: it is more than all the items together.
     """
     if attempt.mode is ImpersonationMode.LEGACY:
-        raise UngrantableError("only legacy impersonation could allow this, and it is not proposed")
+        raise UngrantableError(
+            "only legacy impersonation could allow this, and it is never granted"
+        )
     checks = request_checks(attempt)
     for step in identity_steps(attempt):
         if isinstance(step, ForbiddenStep):
@@ -161,26 +165,26 @@ def _attempt(need: GrantRequirement, request_info: RequestInfo) -> Attempt:
         if attempt.mode is need.mode:
             return attempt
     raise UngrantableError(
-        f"{need.mode} mode does not apply to {need.wanted_user.name}{_because(need)}"
+        f"{need.mode} mode does not apply to {need.wanted_user.name}{_inapplicable_reason(need)}"
     )
 
 
-def _because(need: GrantRequirement) -> str:
+def _inapplicable_reason(need: GrantRequirement) -> str:
     if need.mode is ImpersonationMode.USER_INFO:
-        return ": nodes and service accounts have modes of their own"
+        return ": nodes and service accounts have their own modes"
     if not need.wanted_user.has_only_name:
         return " with groups, a uid or extras"
     if (
         need.mode is ImpersonationMode.ASSOCIATED_NODE
         and node_name(need.wanted_user.name) is not None
     ):
-        return " for whoever is no service account"
+        return " for a subject that is not a service account"
     return ""
 
 
 def _caller(need: GrantRequirement) -> Caller:
-    """Return somebody to whom the mode applies if it can apply to the subject at all."""
-    user = _somebody(need.subject)
+    """Return a caller to which the mode applies if it can apply to the subject at all."""
+    user = _user_of(need.subject)
     if need.mode is ImpersonationMode.ASSOCIATED_NODE:
         node = node_name(need.wanted_user.name) or ""
         extra = make_extra({NODE_NAME_KEY: [node]})
@@ -188,17 +192,17 @@ def _caller(need: GrantRequirement) -> Caller:
     return Caller(user)
 
 
-def _somebody(subject: Subject) -> UserInfo:
+def _user_of(subject: Subject) -> UserInfo:
     if subject.kind == SERVICE_ACCOUNT:
         return UserInfo(f"system:serviceaccount:{subject.namespace}:{subject.name}")
     if subject.kind == GROUP:
-        # Groups hold users of any kind, service accounts too.
+        # A group may contain users of any kind, including service accounts.
         return UserInfo("system:serviceaccount:any:any", groups=(subject.name,))
     return UserInfo(subject.name)
 
 
-def _refuse_unnameable(check: AccessCheck, *, has_patterns: bool) -> None:
-    """Refuse what no rule can name without naming more, or cannot name at all."""
+def _require_nameable(check: AccessCheck, *, has_patterns: bool) -> None:
+    """Raise UngrantableError if no rule can name exactly this."""
     if check.path.endswith(_STAR) and not has_patterns:
         raise UngrantableError(f"a rule for the path {check.path} would allow more than this path")
     if _STAR in {check.group, check.resource}:
@@ -206,9 +210,9 @@ def _refuse_unnameable(check: AccessCheck, *, has_patterns: bool) -> None:
             "a rule for a resource or an API group called * would allow all of them"
         )
     if check.resource == "groups" and check.name == _STAR and check.verb in _IDENTITY_VERBS:
-        # Four groups and more are asked for as `*` first, whatever they are called.
-        raise UngrantableError("a rule for a group called * would allow any groups, four at a time")
-    # A namespace has the form that it has in the name of a service account.
+        # For four groups and more, the check for `*` is sent first, whatever their names are.
+        raise UngrantableError("a rule for a group called * would allow any four groups together")
+    # A namespace is validated as part of a service account's user name.
     if check.namespace and not service_account(f"system:serviceaccount:{check.namespace}:any"):
         raise UngrantableError(f"there can be no role in a namespace called {check.namespace!r}")
 
@@ -250,12 +254,14 @@ def _subject_object(subject: Subject) -> GrantObject:
 def _name(
     name: str | None, namespace: str, rules: Sequence[Rule], subjects: Sequence[Subject]
 ) -> str:
-    said = repr((namespace, [str(rule) for rule in rules], [str(one) for one in subjects]))
-    digest = sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_LENGTH]
+    content = repr(
+        (namespace, [str(rule) for rule in rules], [str(subject) for subject in subjects])
+    )
+    digest = sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_LENGTH]
     return f"{name or f'understudy:{_stem(subjects[0])}'}:{digest}"
 
 
 def _stem(subject: Subject) -> str:
-    """Return a subject's name as part of an object's: no slash, no percent sign, not too long."""
+    """Return a subject's name as part of an object name: no slash, no percent sign, bounded."""
     kept = [letter if letter.isascii() and letter.isprintable() else "-" for letter in subject.name]
-    return "".join(kept).translate(str.maketrans("/% ", "---"))[:_LONGEST_STEM]
+    return "".join(kept).translate(str.maketrans("/% ", "---"))[:_MAX_STEM_LENGTH]

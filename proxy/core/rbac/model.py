@@ -1,7 +1,7 @@
-"""RBAC as the API server's authorizer reads it: rules, who holds them, and what they allow.
+"""RBAC as kube-apiserver's authorizer evaluates it: rules, bindings, subjects.
 
-Aggregated ClusterRoles are taken as the server has filled them. What other authorizers say, and
-the group `system:masters`, which no rule binds, is not in here.
+Aggregated ClusterRoles are used as the server has filled them. Other authorizers are not modelled,
+and neither is the group `system:masters`, which is authorized without any rule.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,21 +23,21 @@ _STAR = "*"
 _STAR_SLASH = "*/"
 
 Manifest = Mapping[str, object]
-"""An object of the Kubernetes API, as JSON or YAML have it."""
+"""A Kubernetes object, parsed from JSON or YAML."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Subject:
-    """Who holds a role. Only service accounts have a namespace."""
+    """A subject of a binding. Only service accounts have a namespace."""
 
     kind: str
     name: str
     namespace: str = ""
 
     def matches(self, user: UserInfo, binding_namespace: str = "") -> bool:
-        """Tell whether an identity is meant.
+        """Return whether the subject matches a user.
 
-        A service account without a namespace is one of the binding's own.
+        A service account without a namespace belongs to the namespace of the binding.
         """
         if self.kind == USER:
             return user.name == self.name
@@ -51,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of a role. A rule without names is about all of them."""
+    """One rule of a role. A rule without resource names applies to all names."""
 
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -60,13 +60,13 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     def allows(self, check: AccessCheck) -> bool:
-        """Tell whether the rule answers a check with yes, wherever it is bound."""
-        if not _names_one(self.verbs, check.verb):
+        """Return whether the rule allows a check, regardless of where it is bound."""
+        if not _contains(self.verbs, check.verb):
             return False
         if not check.is_resource:
             return any(path_matches(path, check.path) for path in self.paths)
         return (
-            _names_one(self.groups, check.group)
+            _contains(self.groups, check.group)
             and any(resource_matches(resource, check) for resource in self.resources)
             and (not self.names or check.name in self.names)
         )
@@ -74,9 +74,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Rules, and whom they are given; a namespace says where, none of it everywhere.
+    """Subjects and the rules that they are given. Without a namespace it is cluster-wide.
 
-    `role` and `name` are what people call them.
+    `role` and `name` are display names.
     """
 
     name: str
@@ -86,12 +86,14 @@ class Binding:
     rules: tuple[Rule, ...]
 
     def allows(self, check: AccessCheck) -> bool:
-        """Tell whether whoever is bound here may do this; who asks is not looked at."""
-        is_here = not self.namespace or (check.is_resource and self.namespace == check.namespace)
-        return is_here and any(rule.allows(check) for rule in self.rules)
+        """Return whether the rules allow a check here, regardless of its user."""
+        is_in_scope = not self.namespace or (
+            check.is_resource and self.namespace == check.namespace
+        )
+        return is_in_scope and any(rule.allows(check) for rule in self.rules)
 
     def applies_to(self, user: UserInfo) -> bool:
-        """Tell whether an identity is bound here."""
+        """Return whether a user is among the subjects."""
         return any(subject.matches(user, self.namespace) for subject in self.subjects)
 
 
@@ -102,13 +104,13 @@ class RBACSnapshot:
     bindings: tuple[Binding, ...] = ()
 
     def allows(self, check: AccessCheck) -> bool:
-        """Tell whether a rule answers a check with yes, for the user it asks about."""
+        """Return whether a binding allows a check for its user."""
         return any(
             binding.allows(check) and binding.applies_to(check.user) for binding in self.bindings
         )
 
     def first_allowing(self, check: AccessCheck) -> Iterator[tuple[Binding, Subject]]:
-        """Give everyone to whom the check would be answered with yes, whomever it asks about."""
+        """Yield every binding and subject that allow a check, regardless of its user."""
         for binding in self.bindings:
             if binding.allows(check):
                 for subject in binding.subjects:
@@ -116,7 +118,7 @@ class RBACSnapshot:
 
 
 def subject_of(user: UserInfo) -> Subject:
-    """Return the subject that is this identity and nobody else."""
+    """Return the subject that matches exactly this user."""
     account = service_account(user.name)
     if account is None:
         return Subject(USER, user.name)
@@ -124,9 +126,9 @@ def subject_of(user: UserInfo) -> Subject:
 
 
 def resource_matches(resource: str, check: AccessCheck) -> bool:
-    """Tell whether a rule's resource covers the resource and subresource that are asked for.
+    """Return whether a rule's resource matches the resource and subresource of a check.
 
-    `*` is everything and `*/sub` is this subresource of everything; `pods/*` is neither.
+    `*` matches everything and `*/sub` this subresource of everything. `pods/*` is not a pattern.
     """
     if resource == _STAR:
         return True
@@ -136,33 +138,41 @@ def resource_matches(resource: str, check: AccessCheck) -> bool:
 
 
 def path_matches(pattern: str, path: str) -> bool:
-    """Tell whether a rule's path covers the one that is asked for; stars count at its end only."""
+    """Return whether a rule's path matches a path. Stars are wildcards at the end only."""
     if pattern in {_STAR, path}:
         return True
     return pattern.endswith(_STAR) and path.startswith(pattern.rstrip(_STAR))
 
 
 def read_rbac(objects: Iterable[Manifest]) -> RBACSnapshot:
-    """Return the bindings of a cluster from its roles and bindings; other objects are left out.
+    """Return the bindings of a cluster from its roles and bindings. Other objects are ignored.
 
-    A binding whose role is missing gives nothing, and so does whatever has not the right shape.
+    A binding to a missing role grants nothing, and neither does a malformed object.
     """
-    known = [thing for thing in objects if isinstance(thing.get("metadata"), Mapping)]
-    roles = {_key(thing): _rules(thing) for thing in known if _kind(thing).endswith("Role")}
+    manifests = [manifest for manifest in objects if isinstance(manifest.get("metadata"), Mapping)]
+    roles = {
+        _key(manifest): _rules(manifest)
+        for manifest in manifests
+        if _kind(manifest).endswith("Role")
+    }
     return RBACSnapshot(
-        tuple(_binding(thing, roles) for thing in known if _kind(thing).endswith("RoleBinding"))
+        tuple(
+            _binding(manifest, roles)
+            for manifest in manifests
+            if _kind(manifest).endswith("RoleBinding")
+        )
     )
 
 
 def string_list(value: object) -> tuple[str, ...]:
-    """Return the texts of a list, whatever else is in it or is there instead."""
+    """Return the strings of a list. Other items are ignored, and so is a value that is no list."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     return tuple(item for item in value if isinstance(item, str))
 
 
 def read_rule(rule: Manifest) -> Rule:
-    """Return a rule as it stands in a role."""
+    """Parse a rule of a role."""
     return Rule(
         string_list(rule.get("verbs")),
         string_list(rule.get("apiGroups")),
@@ -172,68 +182,68 @@ def read_rule(rule: Manifest) -> Rule:
     )
 
 
-def read_subjects(thing: Manifest) -> tuple[Subject, ...]:
-    """Return the subjects of a binding."""
+def read_subjects(manifest: Manifest) -> tuple[Subject, ...]:
+    """Parse the subjects of a binding."""
     return tuple(
         Subject(string_at(entry, "kind"), string_at(entry, "name"), string_at(entry, "namespace"))
-        for entry in mapping_list(thing.get("subjects"))
+        for entry in mapping_list(manifest.get("subjects"))
     )
 
 
 def mapping_list(value: object) -> tuple[Manifest, ...]:
-    """Return the mappings of a list."""
+    """Return the mappings of a list. Other items are ignored."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     return tuple(item for item in value if isinstance(item, Mapping))
 
 
-def string_at(thing: object, key: str) -> str:
-    """Return the text at a key, or an empty one."""
-    value = thing.get(key) if isinstance(thing, Mapping) else None
+def string_at(manifest: object, key: str) -> str:
+    """Return the string at a key, or an empty string."""
+    value = manifest.get(key) if isinstance(manifest, Mapping) else None
     return value if isinstance(value, str) else ""
 
 
-def _binding(thing: Manifest, roles: Mapping[tuple[str, str, str], tuple[Rule, ...]]) -> Binding:
-    reference, metadata = thing.get("roleRef"), thing["metadata"]
+def _binding(manifest: Manifest, roles: Mapping[tuple[str, str, str], tuple[Rule, ...]]) -> Binding:
+    reference, metadata = manifest.get("roleRef"), manifest["metadata"]
     namespace = string_at(metadata, "namespace")
     kind, role = string_at(reference, "kind"), string_at(reference, "name")
     rules = roles.get((kind, namespace if kind == "Role" else "", role), ())
     return Binding(
-        string_at(metadata, "name"), namespace, f"{kind}/{role}", read_subjects(thing), rules
+        string_at(metadata, "name"), namespace, f"{kind}/{role}", read_subjects(manifest), rules
     )
 
 
-def _rules(thing: Manifest) -> tuple[Rule, ...]:
-    return tuple(read_rule(rule) for rule in mapping_list(thing.get("rules")))
+def _rules(manifest: Manifest) -> tuple[Rule, ...]:
+    return tuple(read_rule(rule) for rule in mapping_list(manifest.get("rules")))
 
 
-def _key(thing: Manifest) -> tuple[str, str, str]:
-    metadata = thing["metadata"]
-    return _kind(thing), string_at(metadata, "namespace"), string_at(metadata, "name")
+def _key(manifest: Manifest) -> tuple[str, str, str]:
+    metadata = manifest["metadata"]
+    return _kind(manifest), string_at(metadata, "namespace"), string_at(metadata, "name")
 
 
-def _kind(thing: Manifest) -> str:
-    is_ours = string_at(thing, "apiVersion").startswith(f"{RBAC_GROUP}/")
-    return string_at(thing, "kind") if is_ours else ""
+def _kind(manifest: Manifest) -> str:
+    is_rbac = string_at(manifest, "apiVersion").startswith(f"{RBAC_GROUP}/")
+    return string_at(manifest, "kind") if is_rbac else ""
 
 
 def qualified_subject(subject: Subject, namespace: str) -> Subject:
-    """Return a subject of a binding with the namespace that it has there."""
+    """Return a subject with the namespace that it inherits from its binding."""
     if subject.kind != SERVICE_ACCOUNT or subject.namespace:
         return subject
     return Subject(subject.kind, subject.name, namespace)
 
 
-def _names_one(listed: tuple[str, ...], asked: str) -> bool:
-    return asked in listed or _STAR in listed
+def _contains(listed: tuple[str, ...], value: str) -> bool:
+    return value in listed or _STAR in listed
 
 
 UNNAMED_USER = "understudy:nobody"
-"""A user whom no rule names: somebody of whom only the groups are known."""
+"""A user name that no rule contains, for a user of which only the groups are known."""
 
 
 def user_for_subject(subject: Subject) -> UserInfo:
-    """Return the identity of whoever is this subject and nothing else."""
+    """Return a user that matches this subject and no other."""
     if subject.kind == GROUP:
         return user_in_groups((subject.name,))
     name = subject.name
@@ -243,13 +253,13 @@ def user_for_subject(subject: Subject) -> UserInfo:
 
 
 def user_in_groups(groups: tuple[str, ...]) -> UserInfo:
-    """Return somebody who is in these groups, and logged in unless they say otherwise."""
-    logged_in = () if UNAUTHENTICATED in groups or AUTHENTICATED in groups else (AUTHENTICATED,)
-    return UserInfo(UNNAMED_USER, groups=(*groups, *logged_in))
+    """Return a user in these groups, authenticated unless the groups say otherwise."""
+    implied = () if UNAUTHENTICATED in groups or AUTHENTICATED in groups else (AUTHENTICATED,)
+    return UserInfo(UNNAMED_USER, groups=(*groups, *implied))
 
 
 def implied_groups(username: str) -> tuple[str, ...]:
-    """Return the groups that come with a name alone, by whatever credential it is proved."""
+    """Return the groups that a user name implies, regardless of the credential."""
     if username == ANONYMOUS:
         return (UNAUTHENTICATED,)
     account = service_account(username)
@@ -258,7 +268,7 @@ def implied_groups(username: str) -> tuple[str, ...]:
 
 
 def describe_subject(subject: Subject) -> str:
-    """Return a subject in words."""
+    """Return a subject as text for messages."""
     if subject.kind == SERVICE_ACCOUNT:
         return f"service account {subject.namespace}/{subject.name}"
     return f"{'user' if subject.kind == USER else 'group'} {subject.name}"

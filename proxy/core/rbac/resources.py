@@ -1,6 +1,6 @@
-"""The resources that every API server has: their groups, their scope, and what people call them.
+"""Catalogue of API resources: groups, scope, short names and likely misspellings.
 
-Typos in rules are silent: a rule for `pod/exec` is valid, and matches nothing.
+RBAC does not report misspelled rules: a rule for `pod/exec` is valid, and matches nothing.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ _NAMESPACED = {
     "resource.k8s.io": "resourceclaims resourceclaims/status resourceclaimtemplates",
     "storage.k8s.io": "csistoragecapacities",
 }
-_OF_THE_CLUSTER = {
+_CLUSTER_SCOPED = {
     "": (
         "componentstatuses namespaces namespaces/finalize namespaces/status nodes "
         "nodes/checkpoint nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods "
@@ -101,7 +101,7 @@ _SHORT_NAMES = {
     "svc": "services",
     "vac": "volumeattributesclasses",
 }
-_ALIKE = 0.75
+_MIN_SIMILARITY = 0.75
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -113,61 +113,61 @@ class APIResource:
     is_namespaced: bool = False
 
     def __str__(self) -> str:
-        """Return it as kubectl takes it: `deployments.apps/scale`."""
+        """Return the resource in kubectl's notation: `deployments.apps/scale`."""
         resource, slash, subresource = self.name.partition("/")
         group = f".{self.group}" if self.group else ""
         return f"{resource}{group}{slash}{subresource}"
 
 
 class ResourceCatalog:
-    """Resources that are known to exist. Of a group that is not in here, nothing is known."""
+    """Resources that are known to exist. A group without entries is unknown, not empty."""
 
     def __init__(self, resources: Iterable[APIResource]) -> None:
-        self._known = {(one.group, one.name): one for one in resources}
-        self._groups = {one.group for one in self._known.values()}
+        self._known = {(resource.group, resource.name): resource for resource in resources}
+        self._groups = {resource.group for resource in self._known.values()}
 
     def extended(self, resources: Iterable[APIResource]) -> "ResourceCatalog":
-        """Return a catalogue that knows these, too."""
+        """Return a catalogue with these resources added."""
         return ResourceCatalog([*self._known.values(), *resources])
 
     def knows_group(self, group: str) -> bool:
-        """Tell whether the resources of a group are known."""
+        """Return whether the resources of a group are known."""
         return group in self._groups
 
     def find(self, group: str, name: str) -> APIResource | None:
-        """Return the resource of this very name."""
+        """Return the resource with exactly this name, or None."""
         return self._known.get((group, name))
 
     def has_subresource(self, name: str) -> bool:
-        """Tell whether any resource has a subresource of this name."""
+        """Return whether any resource has a subresource of this name."""
         return any(known.partition("/")[2] == name for _, known in self._known)
 
     def suggest(self, group: str, name: str) -> APIResource | None:
-        """Return the resource that somebody may have meant by a name that does not exist."""
-        wanted = _plain(name)
-        candidates = sorted(self._known.values(), key=lambda one: (one.group != group, one))
+        """Return the resource that a misspelled name most likely means, or None."""
+        wanted = _expand_short_name(name)
+        candidates = sorted(self._known.values(), key=lambda known: (known.group != group, known))
         for known in candidates:
-            if wanted in _spellings(known.name):
+            if wanted in _misspellings(known.name):
                 return known
         names = [known.name for known in candidates]
-        close = get_close_matches(wanted, names, n=1, cutoff=_ALIKE)
+        close = get_close_matches(wanted, names, n=1, cutoff=_MIN_SIMILARITY)
         return next((known for known in candidates if known.name in close), None)
 
 
-def _plain(name: str) -> str:
+def _expand_short_name(name: str) -> str:
     resource, slash, subresource = name.lower().partition("/")
     return f"{_SHORT_NAMES.get(resource, resource)}{slash}{subresource}"
 
 
-def _spellings(name: str) -> set[str]:
-    """Return what a resource is called by mistake: in the singular, or a subresource alone."""
-    resource, slash, subresource = name.partition("/")
-    called = {resource, resource.removesuffix("s"), resource.removesuffix("es")}
+def _misspellings(resource_name: str) -> set[str]:
+    """Return common misspellings of a resource: the singular, or a subresource alone."""
+    resource, slash, subresource = resource_name.partition("/")
+    names = {resource, resource.removesuffix("s"), resource.removesuffix("es")}
     if resource.endswith("ies"):
-        called.add(f"{resource[:-3]}y")
-    spelled = {f"{one}{slash}{subresource}" for one in called}
+        names.add(f"{resource[:-3]}y")
+    spelled = {f"{name}{slash}{subresource}" for name in names}
     if subresource:
-        spelled |= {f"{one}{mark}{subresource}" for one in called for mark in ".:-_"}
+        spelled |= {f"{name}{mark}{subresource}" for name in names for mark in ".:-_"}
         spelled.add(f"{resource}/{subresource}s")
     if resource == "pods" and subresource:
         spelled.add(subresource)
@@ -175,11 +175,11 @@ def _spellings(name: str) -> set[str]:
 
 
 def _built_in() -> Iterable[APIResource]:
-    for is_namespaced, groups in ((True, _NAMESPACED), (False, _OF_THE_CLUSTER)):
+    for is_namespaced, groups in ((True, _NAMESPACED), (False, _CLUSTER_SCOPED)):
         for group, names in groups.items():
             for name in names.split():
                 yield APIResource(group, name, is_namespaced)
 
 
 BUILT_IN = ResourceCatalog(_built_in())
-"""What kube-apiserver 1.37 serves itself."""
+"""The resources that kube-apiserver 1.37 serves itself."""

@@ -1,4 +1,4 @@
-"""The rules that answer given checks with yes: few of them, and none allows anything else."""
+"""Minimal RBAC rules for a set of access checks. They allow these checks and nothing else."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
@@ -10,8 +10,8 @@ from proxy.core.rbac.model import Rule, path_matches
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-class _Atom(NamedTuple):
-    """What one check asks for; without a name, the rule is about all of them."""
+class _Permission(NamedTuple):
+    """The permission that one check needs. Without a name, it covers all names."""
 
     verb: str
     group: str
@@ -20,19 +20,21 @@ class _Atom(NamedTuple):
 
 
 def scoped_rules(checks: Iterable[AccessCheck]) -> dict[str, tuple[Rule, ...]]:
-    """Return the rules that checks need, by namespace; those of the whole cluster are under ''.
+    """Return the rules that checks need, by namespace. Cluster-wide rules are under ''.
 
-    What holds everywhere is not said again in a namespace.
+    A permission that is granted cluster-wide is not repeated in a namespace.
     """
     by_namespace: dict[str, list[AccessCheck]] = {}
     for check in checks:
         by_namespace.setdefault(check.namespace, []).append(check)
-    everywhere = _rules(by_namespace.pop("", []))
-    scopes = {"": everywhere} if everywhere else {}
+    cluster_wide = _rules(by_namespace.pop("", []))
+    scopes = {"": cluster_wide} if cluster_wide else {}
     for namespace in sorted(by_namespace):
-        left = [check for check in by_namespace[namespace] if not _allowed(everywhere, check)]
-        if left:
-            scopes[namespace] = _rules(left)
+        remaining = [
+            check for check in by_namespace[namespace] if not _allowed(cluster_wide, check)
+        ]
+        if remaining:
+            scopes[namespace] = _rules(remaining)
     return scopes
 
 
@@ -41,36 +43,40 @@ def _allowed(rules: Iterable[Rule], check: AccessCheck) -> bool:
 
 
 def _rules(checks: Iterable[AccessCheck]) -> tuple[Rule, ...]:
-    atoms: set[_Atom] = set()
+    permissions: set[_Permission] = set()
     paths: set[tuple[str, str]] = set()
     for check in checks:
         if check.is_resource:
-            atoms.add(_atom(check))
+            permissions.add(_permission(check))
         else:
             paths.add((check.verb, check.path))
-    return (*_resource_rules(atoms), *_path_rules(paths))
+    return (*_resource_rules(permissions), *_path_rules(paths))
 
 
-def _atom(check: AccessCheck) -> _Atom:
+def _permission(check: AccessCheck) -> _Permission:
     resource = f"{check.resource}/{check.subresource}" if check.subresource else check.resource
-    # The own node is asked for by the name `*`, which stands for no node; the usual rule for it
+    # The check for the associated node has the name `*`, which is not a node. The usual rule for it
     # has no names.
     name = "" if check.verb == ImpersonationMode.ASSOCIATED_NODE.identity_verb else check.name
-    return _Atom(check.verb, check.group, resource, name)
+    return _Permission(check.verb, check.group, resource, name)
 
 
-def _resource_rules(atoms: set[_Atom]) -> list[Rule]:
-    """Merge what differs in one thing only, one thing after the other: nothing is added by it."""
-    # After this, a verb on a resource comes with names or without, never both ways.
-    needed = [atom for atom in atoms if not atom.name or atom._replace(name="") not in atoms]
-    verbs = _gathered((atom[1:], atom.verb) for atom in needed)
-    names = _gathered(
+def _resource_rules(permissions: set[_Permission]) -> list[Rule]:
+    """Merge permissions that differ in one attribute, attribute by attribute. This adds none."""
+    # After this, each verb on a resource has either names or no names, never both.
+    needed = [
+        permission
+        for permission in permissions
+        if not permission.name or permission._replace(name="") not in permissions
+    ]
+    verbs = _group_by_key((permission[1:], permission.verb) for permission in needed)
+    names = _group_by_key(
         ((group, resource, held), name) for (group, resource, name), held in verbs.items()
     )
-    resources = _gathered(
+    resources = _group_by_key(
         ((group, named, held), resource) for (group, resource, held), named in names.items()
     )
-    groups = _gathered(
+    groups = _group_by_key(
         ((held, merged, named), group) for (group, named, held), merged in resources.items()
     )
     rules = [
@@ -89,13 +95,13 @@ def _path_rules(paths: set[tuple[str, str]]) -> list[Rule]:
             for other_verb, other in paths
         )
     ]
-    verbs = _gathered((path, verb) for verb, path in needed)
-    merged = _gathered((held, path) for path, held in verbs.items())
+    verbs = _group_by_key((path, verb) for verb, path in needed)
+    merged = _group_by_key((held, path) for path, held in verbs.items())
     return [Rule(held, paths=listed) for held, listed in sorted(merged.items())]
 
 
-def _gathered(pairs: Iterable[tuple[_Key, str]]) -> Mapping[_Key, tuple[str, ...]]:
-    """Return what comes with each key, sorted and each once."""
+def _group_by_key(pairs: Iterable[tuple[_Key, str]]) -> Mapping[_Key, tuple[str, ...]]:
+    """Return the values of each key, sorted and without duplicates."""
     found: dict[_Key, set[str]] = {}
     for key, value in pairs:
         found.setdefault(key, set()).add(value)

@@ -1,8 +1,8 @@
-"""Who may act as somebody: everyone to whom RBAC opens all checks of a mode.
+"""Search for the holders of an impersonation permission: RBAC allows them all checks of a mode.
 
-RBAC names users and groups, and nobody can list who is in a group. So the answer is a set of
-holders: whoever bears a holder's name, and is in its groups, may do it; and whoever may do it is
-described by one of them.
+RBAC names users and groups, and the members of a group cannot be listed. So the result is a set of
+holders, each a user name and groups. A user with a holder's name and all its groups has the
+permission. Every user that has the permission matches one of the holders.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,24 +46,24 @@ from proxy.core.userinfo import (
 )
 
 NATIVE = ImpersonationRules(protected_groups=frozenset())
-"""As the API server decides for whoever comes to it directly; the proxy may be stricter."""
+"""Rules of kube-apiserver for direct requests. The proxy may be stricter."""
 
 ANY_NODE = ANY
-"""A node that no rule names: whoever may be this one may be any."""
+"""A node name that no rule contains: a caller that may impersonate it may impersonate any node."""
 
-_ANYBODY = UserInfo(UNNAMED_USER)
-_AN_ACCOUNT = "system:serviceaccount:understudy:nobody"
-_OF_ONE_NAMESPACE = f"{SERVICE_ACCOUNTS}:"
+_PLACEHOLDER_USER = UserInfo(UNNAMED_USER)
+_PLACEHOLDER_ACCOUNT = "system:serviceaccount:understudy:nobody"
+_NAMESPACE_GROUP_PREFIX = f"{SERVICE_ACCOUNTS}:"
 
 Requirement = tuple[AccessCheck, ...]
-"""Checks of which one must be answered with yes."""
+"""Access checks of which one must be allowed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Holder:
-    """Whoever is called so (without a name: anybody who is logged in) and is in all the groups.
+    """Users with this name (without a name: every authenticated user) that are in all the groups.
 
-    `roles` are those by which it is allowed; none of them is needed in `system:masters`.
+    `roles` grant the permission. Members of `system:masters` need none.
     """
 
     mode: ImpersonationMode
@@ -73,27 +73,27 @@ class Holder:
 
 
 Found = tuple[UserInfo, Holder]
-"""As whom, and who may."""
+"""The wanted user, and a holder of the permission to impersonate it."""
 
 
 def holders(
     rbac: RBACSnapshot, mode: ImpersonationMode, wanted_user: UserInfo, request_info: RequestInfo
 ) -> list[Holder]:
-    """Return who may act as somebody in a mode that applies, nobody twice."""
+    """Return the holders that may impersonate a user in an applicable mode, without duplicates."""
     needed = requirements(mode, wanted_user, request_info)
     if needed is None:
         return []
-    opened = [_opened(rbac, requirement, mode) for requirement in needed]
-    names = sorted(set().union(*(names for names, _ in opened)) | _always(mode))
-    anybody = _group_sets("", opened, mode)
-    found = [("", groups) for groups in anybody]
+    met_by = [_met_by(rbac, requirement, mode) for requirement in needed]
+    names = sorted(set().union(*(names for names, _ in met_by)) | _additional_names(mode))
+    authenticated = _group_sets("", met_by, mode)
+    found = [("", groups) for groups in authenticated]
     for name in names:
         own = _own_groups(name, mode)
-        # Who is not logged in is not anybody who is.
-        wider = [] if name == ANONYMOUS else anybody
+        # The anonymous user is not an authenticated user.
+        wider = [] if name == ANONYMOUS else authenticated
         found += [
             (name, groups)
-            for groups in _group_sets(name, opened, mode)
+            for groups in _group_sets(name, met_by, mode)
             if not any(other <= _closure(groups) | own for other in wider)
         ]
     return [
@@ -101,7 +101,7 @@ def holders(
             mode,
             name,
             tuple(sorted(groups)),
-            _roles(rbac, needed, _identity(mode, name, groups)),
+            _roles(rbac, needed, _user_of(mode, name, groups)),
         )
         for name, groups in found
         if name != ANONYMOUS or not groups
@@ -111,10 +111,10 @@ def holders(
 def identity_holders(
     rbac: RBACSnapshot, wanted_user: UserInfo, request_info: RequestInfo
 ) -> list[Found]:
-    """Return who may act as an identity, in whatever mode."""
+    """Return the holders that may impersonate a user, in any mode."""
     extra = make_extra({NODE_NAME_KEY: [node_name(wanted_user.name) or ""]})
-    # Somebody to whom every mode applies that applies to anybody.
-    caller = Caller(UserInfo(_AN_ACCOUNT, extra=extra))
+    # A caller to which every mode applies that can apply to some caller.
+    caller = Caller(UserInfo(_PLACEHOLDER_ACCOUNT, extra=extra))
     return [
         (wanted_user, holder)
         for mode in applicable_modes(caller, wanted_user)
@@ -123,24 +123,24 @@ def identity_holders(
 
 
 def node_holders(rbac: RBACSnapshot, request_info: RequestInfo) -> list[Found]:
-    """Return who may act as any node, or as the own one."""
+    """Return the holders that may impersonate any node, or their associated node."""
     node = UserInfo(f"system:node:{ANY_NODE}")
-    # A node without its group is no node; only legacy has to be asked for the group.
+    # A node without its group has no permissions of a node. Only legacy has to name the group.
     with_group = replace(node, groups=(NODES,))
     constrained = [
-        one for one in identity_holders(rbac, node, request_info) if _is_constrained(one)
+        found for found in identity_holders(rbac, node, request_info) if _is_constrained(found)
     ]
     return [*constrained, *identity_holders(rbac, with_group, request_info)]
 
 
 def masters_impersonators(rbac: RBACSnapshot) -> list[Found]:
-    """Return who may put on the group that no rule binds, and with which user; legacy alone can."""
+    """Return the holders that may impersonate `system:masters` by legacy, and with which user."""
     users = {name for binding in rbac.bindings for name in _legacy_users(binding)}
-    anything = RequestInfo("get", "/")
+    any_request = RequestInfo("get", "/")
     found: dict[tuple[str, tuple[str, ...]], Found] = {}
     for user in (UNNAMED_USER, *sorted(users)):
         wanted_user = UserInfo(user, groups=(MASTERS,))
-        for holder in holders(rbac, ImpersonationMode.LEGACY, wanted_user, anything):
+        for holder in holders(rbac, ImpersonationMode.LEGACY, wanted_user, any_request):
             if MASTERS not in holder.groups:
                 found.setdefault((holder.name, holder.groups), (wanted_user, holder))
     return list(found.values())
@@ -164,14 +164,14 @@ def _legacy_users(binding: Binding) -> Iterator[str]:
 def requirements(
     mode: ImpersonationMode, wanted_user: UserInfo, request_info: RequestInfo
 ) -> list[Requirement] | None:
-    """Return what must be allowed, about nobody in particular; None if nothing helps."""
-    attempt = Attempt(mode, _ANYBODY, wanted_user, request_info, NATIVE)
+    """Return the checks that must be allowed, for a placeholder user. None if no rule can help."""
+    attempt = Attempt(mode, _PLACEHOLDER_USER, wanted_user, request_info, NATIVE)
     needed: list[Requirement] = [(check,) for check in request_checks(attempt)]
     for step in identity_steps(attempt):
         if isinstance(step, ForbiddenStep):
             return None
         if isinstance(step, WildcardCheck):
-            # Everything of the kind, or each item alone.
+            # Either permission for all of the kind, or for each item.
             needed += [(step.check, item) for item in step.individual_checks()]
         else:
             needed.append((step,))
@@ -179,30 +179,30 @@ def requirements(
 
 
 def user_of_caller(holder: Holder, wanted_user: UserInfo) -> UserInfo:
-    """Return a holder as it would come to the API server."""
-    user = _identity(holder.mode, holder.name, holder.groups)
+    """Return the user info that the API server would see for a holder."""
+    user = _user_of(holder.mode, holder.name, holder.groups)
     if holder.mode is not ImpersonationMode.ASSOCIATED_NODE:
         return user
     extra = make_extra({NODE_NAME_KEY: [node_name(wanted_user.name) or ""]})
-    return replace(user, name=holder.name or _AN_ACCOUNT, extra=extra)
+    return replace(user, name=holder.name or _PLACEHOLDER_ACCOUNT, extra=extra)
 
 
-def _identity(mode: ImpersonationMode, name: str, groups: Iterable[str]) -> UserInfo:
-    """Return somebody who is this holder and nothing else."""
+def _user_of(mode: ImpersonationMode, name: str, groups: Iterable[str]) -> UserInfo:
+    """Return a user that matches this holder and has nothing else."""
     all_groups = _closure(groups) | _own_groups(name, mode)
     return UserInfo(name or UNNAMED_USER, groups=tuple(sorted(all_groups)))
 
 
-def _always(mode: ImpersonationMode) -> set[str]:
-    # Who is not logged in is in another group than everybody else.
+def _additional_names(mode: ImpersonationMode) -> set[str]:
+    # The anonymous user is in a different group than all others.
     return set() if mode is ImpersonationMode.ASSOCIATED_NODE else {ANONYMOUS}
 
 
-def _opened(
+def _met_by(
     rbac: RBACSnapshot, requirement: Requirement, mode: ImpersonationMode
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names and the groups to which a requirement is open."""
-    # No rule is asked about this group.
+    """Return the user names and groups for which a requirement is met."""
+    # system:masters is authorized without any rule.
     names, groups = set(), set() if mode is ImpersonationMode.ASSOCIATED_NODE else {MASTERS}
     for check in requirement:
         for _, subject in rbac.first_allowing(check):
@@ -212,7 +212,11 @@ def _opened(
                 names.add(name)
     if mode is ImpersonationMode.ASSOCIATED_NODE:
         names = {name for name in names if service_account(name) is not None}
-        groups = {one for one in groups if one == AUTHENTICATED or one.startswith(SERVICE_ACCOUNTS)}
+        groups = {
+            group
+            for group in groups
+            if group == AUTHENTICATED or group.startswith(SERVICE_ACCOUNTS)
+        }
     return frozenset(names), frozenset(groups)
 
 
@@ -225,12 +229,12 @@ def _username(subject: Subject) -> str | None:
 
 
 def _group_sets(
-    name: str, opened: Sequence[tuple[frozenset[str], frozenset[str]]], mode: ImpersonationMode
+    name: str, met_by: Sequence[tuple[frozenset[str], frozenset[str]]], mode: ImpersonationMode
 ) -> list[frozenset[str]]:
-    """Return the smallest sets of groups that open what the name and its own groups do not."""
+    """Return the smallest sets of groups that meet what the name and its own groups do not."""
     own = _own_groups(name, mode)
     sets: list[frozenset[str]] = [frozenset()]
-    for names, groups in opened:
+    for names, groups in met_by:
         if name in names or not groups.isdisjoint(own):
             continue
         choices = sorted(groups - {UNAUTHENTICATED, AUTHENTICATED})
@@ -239,10 +243,10 @@ def _group_sets(
 
 
 def _extended(
-    sets: Iterable[frozenset[str]], opening: frozenset[str], choices: Sequence[str]
+    sets: Iterable[frozenset[str]], meeting: frozenset[str], choices: Sequence[str]
 ) -> Iterator[frozenset[str]]:
     for chosen in sets:
-        if not opening.isdisjoint(_closure(chosen)):
+        if not meeting.isdisjoint(_closure(chosen)):
             yield chosen
             continue
         for group in choices:
@@ -250,22 +254,27 @@ def _extended(
 
 
 def _smallest(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
-    """Return the sets of which no other is a part, whatever groups bring with them."""
-    found = sorted({_bare(one) for one in sets}, key=lambda one: (len(one), sorted(one)))
+    """Return the sets that contain no other set, implied groups included."""
+    found = sorted(
+        {_without_implied(groups) for groups in sets},
+        key=lambda groups: (len(groups), sorted(groups)),
+    )
     return [
-        one for one in found if not any(other != one and other <= _closure(one) for other in found)
+        groups
+        for groups in found
+        if not any(other != groups and other <= _closure(groups) for other in found)
     ]
 
 
 def _closure(groups: Iterable[str]) -> frozenset[str]:
-    """Return groups with those that come with them."""
+    """Return groups together with the groups that they imply."""
     given = frozenset(groups)
-    implies = any(group.startswith(_OF_ONE_NAMESPACE) for group in given)
+    implies = any(group.startswith(_NAMESPACE_GROUP_PREFIX) for group in given)
     return given | {SERVICE_ACCOUNTS} if implies else given
 
 
-def _bare(groups: frozenset[str]) -> frozenset[str]:
-    if any(group.startswith(_OF_ONE_NAMESPACE) for group in groups):
+def _without_implied(groups: frozenset[str]) -> frozenset[str]:
+    if any(group.startswith(_NAMESPACE_GROUP_PREFIX) for group in groups):
         return groups - {SERVICE_ACCOUNTS}
     return groups
 
@@ -279,12 +288,12 @@ def _own_groups(name: str, mode: ImpersonationMode) -> frozenset[str]:
 
 
 def _roles(rbac: RBACSnapshot, needed: Iterable[Requirement], user: UserInfo) -> tuple[str, ...]:
-    """Return the roles by which somebody is allowed, one for each requirement."""
+    """Return the roles that grant a user the permission, one for each requirement."""
     found: dict[str, None] = {}
     for requirement in needed:
         for binding in rbac.bindings:
-            held = binding.applies_to(user)
-            if held and any(binding.allows(check) for check in requirement):
+            is_bound = binding.applies_to(user)
+            if is_bound and any(binding.allows(check) for check in requirement):
                 where = f"{binding.namespace}/" if binding.namespace else ""
                 found[f"{where}{binding.role}"] = None
                 break

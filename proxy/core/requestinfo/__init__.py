@@ -1,1 +1,1 @@
-"""What a request does: RequestInfo, list options, selectors, timeout."""
+"""Request attributes: RequestInfo, list options, selectors, timeout."""

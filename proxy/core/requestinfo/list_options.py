@@ -1,4 +1,4 @@
-"""The query of a list, watch or collection request, decoded as the API server decodes it."""
+"""List options: the query of a list, watch or deletecollection, as kube-apiserver decodes it."""
 
 import re
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from proxy.core.requestinfo.selectors import (
 )
 
 _INTEGER = re.compile(r"([+-]?)([0-9]+)")
-_MOST_DIGITS = 19
-_LARGEST_INTEGER = 2**63 - 1
-# Two readings of "false", because the original has two: a full decode folds the long s as well.
+_MAX_DIGITS = 19
+_MAX_INTEGER = 2**63 - 1
+# Two patterns for "false", because kube-apiserver has two: a full decode also folds the long s.
 _FOLDED_FALSE = re.compile("[fF][aA][lL][sS\u017f][eE]")
 _LOWERED_FALSE = re.compile("[fF][aA][lL][sS][eE]")
 _INTEGERS = ("timeoutSeconds", "limit")
@@ -26,9 +26,9 @@ _WATCH = frozenset({"watch"})
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What a query selects. `name` is the object that its field selector pins, or empty.
+    """The options of a query. `name` is the object name that its field selector requires, or empty.
 
-    Requirements are None when their selector does not parse; `is_watch` holds even then.
+    Requirements are None if their selector does not parse. `is_watch` is valid even then.
     """
 
     is_watch: bool = False
@@ -39,44 +39,44 @@ class ListOptions:
 
 NO_OPTIONS = ListOptions()
 DEFAULT_SELECTOR_TERMS = 1000
-"""How many requirements and values the selectors of one request may have together."""
+"""The maximum total number of requirements and values in the selectors of one request."""
 
 
 class SelectorTooLarge(BadRequest):
-    """A selector is not read: it is too long, or no review could carry it unchanged."""
+    """The selector is too long, or no review could carry it unchanged."""
 
 
 def read_list_options(query: bytes, *, most_terms: int = DEFAULT_SELECTOR_TERMS) -> ListOptions:
-    """Return what a query asks of a collection; SelectorTooLarge if its selectors are not read."""
+    """Parse the options of a query; raise SelectorTooLarge if its selectors are rejected."""
     values = first_values(query, _PARAMETERS) if query else {}
     if not values:
         return NO_OPTIONS
     selector, label_selector = values.get("fieldSelector", ""), values.get("labelSelector", "")
-    # A comma stands between any two terms, so there are no more than this.
+    # Terms are separated by commas, so the commas bound the number of terms.
     if selector.count(",") + label_selector.count(",") >= most_terms:
         raise SelectorTooLarge(f"the selectors have more than {most_terms} terms")
-    _refuse_foreign_bytes(selector)
+    _reject_invalid_utf8(selector)
     fields, labels = parse_field_selector(selector), parse_label_selector(label_selector)
     if fields is None or labels is None or not _are_integers(values):
         return ListOptions(_is_true(values, _LOWERED_FALSE), "", fields, labels)
-    return ListOptions(_is_true(values, _FOLDED_FALSE), _pinned_name(fields), fields, labels)
+    return ListOptions(_is_true(values, _FOLDED_FALSE), _required_name(fields), fields, labels)
 
 
 def read_without_selectors(query: bytes) -> ListOptions:
-    """Return whether a query asks for a watch, and nothing about its selectors."""
+    """Parse only the watch option of a query, and leave its selectors unparsed."""
     values = first_values(query, _WATCH)
     return ListOptions(_is_true(values, _FOLDED_FALSE), "", None, None)
 
 
-def _refuse_foreign_bytes(selector: str) -> None:
-    # A review carries the selector as JSON, where these bytes would become other text.
+def _reject_invalid_utf8(selector: str) -> None:
+    # A review carries the selector as JSON, which would change these bytes into other text.
     try:
         selector.encode()
     except UnicodeEncodeError:
         raise SelectorTooLarge("the field selector is not valid UTF-8") from None
 
 
-def _pinned_name(fields: tuple[FieldRequirement, ...]) -> str:
+def _required_name(fields: tuple[FieldRequirement, ...]) -> str:
     name = exact_match(fields, "metadata.name") or ""
     return "" if name in {".", ".."} or "/" in name or "%" in name else name
 
@@ -95,6 +95,6 @@ def _is_integer(text: str) -> bool:
     if match is None:
         return False
     digits = match[2].lstrip("0")
-    if len(digits) > _MOST_DIGITS:
+    if len(digits) > _MAX_DIGITS:
         return False
-    return int(digits or "0") <= _LARGEST_INTEGER + (match[1] == "-")
+    return int(digits or "0") <= _MAX_INTEGER + (match[1] == "-")

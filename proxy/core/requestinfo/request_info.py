@@ -1,4 +1,4 @@
-"""What a request does: its verb, and on what, exactly as the API server will see it."""
+"""Request info: verb, resource and path of a request, exactly as kube-apiserver parses them."""
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -29,33 +29,33 @@ _RESOURCE_VERBS = {
     b"OPTIONS": "",
 }
 _PATH_VERBS = frozenset({"proxy", "watch"})
-# The verbs that become list, watch or deletecollection when no name follows.
+# Verbs that become list, watch or deletecollection if the path has no name.
 _COLLECTION_VERBS = frozenset({"get", "delete"})
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 _LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
 _LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
-# Their parameters are commands, or are for an application: any length, and not read here.
+# Their parameters are commands, or belong to an application: of any length, and not parsed here.
 _CONNECT_SUBRESOURCES = frozenset({"attach", "exec", "portforward", "proxy"})
-_FEWEST_CORE_PARTS = 3
-_FEWEST_GROUP_PARTS = 4
-_LONGEST_REMEMBERED_TARGET = 256
-# What a path can name: group, version, verb, namespace, resource, name, subresource. The rest stays
-# in one piece, so that a path of slashes costs no more than another.
-_MOST_PARTS = 10
-# Selectors of so few terms are read before it is known who is calling, as the API server does it:
-# an event of a refused request then names the object that the selector pins.
-_OUTLINED_TERMS = 64
+_MIN_CORE_PARTS = 3
+_MIN_GROUP_PARTS = 4
+_MAX_CACHED_TARGET_BYTES = 256
+# A path can name group, version, verb, namespace, resource, name and subresource. The rest is not
+# split, so that a path of slashes costs no more than any other.
+_MAX_PATH_PARTS = 10
+# Selectors with at most this number of terms are parsed before authentication, as kube-apiserver
+# does. The audit event of a rejected request then names the object that the selector requires.
+_OUTLINE_MAX_TERMS = 64
 
 DEFAULT_TARGET_BYTES = 64 * 1024
-"""How long a target may be, unless its parameters are not read."""
+"""The maximum length of a target, unless its parameters are not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """The attributes that an authorizer judges, and the decoded path they came from.
+    """The attributes that an authorizer evaluates, and the decoded path they were parsed from.
 
-    On a non-resource request only verb and path are set. `has_unparsed_selector` means that not
-    everything about the request is understood, so no decision about it may be reused.
+    Only verb and path are set for a non-resource request. `has_unparsed_selector` means that part
+    of the request is not understood, so no decision about it may be reused.
     """
 
     verb: str
@@ -71,19 +71,19 @@ class RequestInfo:
     labels: tuple[LabelRequirement, ...] = ()
     has_unparsed_selector: bool = False
     is_long_running: bool = field(init=False, repr=False, compare=False)
-    """Whether the request may last: no deadline, and an audit event when it starts."""
+    """Whether the request is long-running: no deadline, and an audit event at its start."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Once, because both are asked about the same few actions at every request.
-        object.__setattr__(self, "is_long_running", self._may_last())
+        # Computed once, because the same few values are looked up at every request.
+        object.__setattr__(self, "is_long_running", self._is_long_running())
         object.__setattr__(self, "_hash", hash((self.verb, self.path, self.labels, self.fields)))
 
     def __hash__(self) -> int:
-        """Return a number that equal actions share."""
+        """Return the precomputed hash."""
         return self._hash
 
-    def _may_last(self) -> bool:
+    def _is_long_running(self) -> bool:
         if self.verb in _LONG_RUNNING_VERBS:
             return True
         if self.is_resource:
@@ -92,9 +92,9 @@ class RequestInfo:
 
 
 class Outline(NamedTuple):
-    """What a request does, as far as that is read before it is known who is calling.
+    """The request info as far as it is parsed before authentication.
 
-    Unless it `is_whole`, its selectors were not read, and neither was the name that they may pin.
+    Unless it `is_whole`, selectors were not parsed, and neither was the name they may require.
     """
 
     request_info: RequestInfo
@@ -102,7 +102,7 @@ class Outline(NamedTuple):
 
 
 def check_target_length(method: bytes, target: bytes, *, most_bytes: int) -> None:
-    """Refuse a long target with TargetTooLong, before anything looks at all of it.
+    """Raise TargetTooLong for a long target, before anything parses all of it.
 
     An exec carries its command in the query, so the query of a connect request may have any length.
     """
@@ -110,26 +110,26 @@ def check_target_length(method: bytes, target: bytes, *, most_bytes: int) -> Non
         return
     path = target.partition(b"?")[0]
     if len(path) <= most_bytes:
-        request_info = _read_action(method, path, most_terms=None)
+        request_info = _parse_target(method, path, most_terms=None)
         if request_info.verb == "proxy" or request_info.subresource in _CONNECT_SUBRESOURCES:
             return
     raise TargetTooLong(f"the request target is longer than {most_bytes} bytes")
 
 
 def parse_outline(method: bytes, target: bytes) -> Outline:
-    """Return what a request does, but for selectors that are long; from its raw target.
+    """Parse the request info from a raw target, except for long selectors.
 
-    Refuses what we never forward with BadRequest, and what the API server itself cannot read
-    with its own 500.
+    Raises BadRequest for targets that the proxy never forwards. Raises kube-apiserver's own 500
+    for targets that it cannot parse.
     """
-    # Clients ask the same things again and again. Short targets only, so that what is remembered
-    # stays small; an Action is a value, so sharing one between requests is safe.
+    # Clients repeat their requests. Only short targets are cached, so that entries are small. A
+    # RequestInfo is immutable, so sharing one between requests is safe.
     try:
-        if len(target) <= _LONGEST_REMEMBERED_TARGET:
-            return _remembered_outline(method, target)
-        return _read_outline(method, target)
+        if len(target) <= _MAX_CACHED_TARGET_BYTES:
+            return _cached_outline(method, target)
+        return _parse_outline(method, target)
     except SelectorTooLarge:
-        return Outline(_read_action(method, target, most_terms=None), is_whole=False)
+        return Outline(_parse_target(method, target, most_terms=None), is_whole=False)
 
 
 def complete_request_info(
@@ -138,34 +138,34 @@ def complete_request_info(
     """Return the complete request info; SelectorTooLarge if a selector exceeds the limit."""
     if outline.is_whole:
         return outline.request_info
-    return _read_action(method, target, most_terms=most_terms)
+    return _parse_target(method, target, most_terms=most_terms)
 
 
 def parse_request_info(method: bytes, target: bytes) -> RequestInfo:
-    """Return all that a request does, from its raw origin-form target."""
+    """Parse the complete request info from a raw origin-form target."""
     return complete_request_info(parse_outline(method, target), method, target)
 
 
-def _read_outline(method: bytes, target: bytes) -> Outline:
-    return Outline(_read_action(method, target, most_terms=_OUTLINED_TERMS), is_whole=True)
+def _parse_outline(method: bytes, target: bytes) -> Outline:
+    return Outline(_parse_target(method, target, most_terms=_OUTLINE_MAX_TERMS), is_whole=True)
 
 
-_remembered_outline = lru_cache(maxsize=4096)(_read_outline)
+_cached_outline = lru_cache(maxsize=4096)(_parse_outline)
 
 
-def _read_action(method: bytes, target: bytes, *, most_terms: int | None) -> RequestInfo:
+def _parse_target(method: bytes, target: bytes, *, most_terms: int | None) -> RequestInfo:
     verb = _RESOURCE_VERBS.get(method)
     if verb is None:
         raise BadRequest("the request method is not supported")
     path, query = split_target(target)
-    parts = path.strip("/").split("/", _MOST_PARTS)
+    parts = path.strip("/").split("/", _MAX_PATH_PARTS)
     if not _is_resource(parts):
         return RequestInfo(method.decode("ascii").lower(), path)
     group, version, rest = _split_version(parts)
     if rest[0] in _PATH_VERBS:
         verb, *rest = rest
         if not rest:
-            raise _unreadable(target)
+            raise _unparsable_target(target)
     namespace, rest = _split_namespace(rest)
     resource, name, subresource = (*rest, "", "")[:3]
     options = NO_OPTIONS
@@ -196,8 +196,8 @@ def _list_options(query: bytes, most_terms: int | None) -> ListOptions:
 
 def _is_resource(parts: list[str]) -> bool:
     if parts[0] == "api":
-        return len(parts) >= _FEWEST_CORE_PARTS
-    return parts[0] == "apis" and len(parts) >= _FEWEST_GROUP_PARTS
+        return len(parts) >= _MIN_CORE_PARTS
+    return parts[0] == "apis" and len(parts) >= _MIN_GROUP_PARTS
 
 
 def _split_version(parts: list[str]) -> tuple[str, str, list[str]]:
@@ -207,9 +207,9 @@ def _split_version(parts: list[str]) -> tuple[str, str, list[str]]:
 
 
 def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
-    """Return the namespace and what follows it.
+    """Return the namespace and the path parts of the resource.
 
-    A namespace itself, and its own subresources, are the resource `namespaces` inside itself.
+    A namespace object and its own subresources are the resource `namespaces` in that namespace.
     """
     if parts[0] != "namespaces" or len(parts) == 1:
         return "", parts
@@ -225,7 +225,7 @@ def _collection_verb(verb: str, options: ListOptions) -> tuple[str, str]:
     return "watch" if options.is_watch else "list", options.name
 
 
-def _unreadable(target: bytes) -> RequestInfoError:
+def _unparsable_target(target: bytes) -> RequestInfoError:
     raw = go_quote(cut_text(target.decode("utf-8", "surrogateescape")))
     uri = request_uri(target[:LONGEST_SHOWN])
     if len(target) > LONGEST_SHOWN:
@@ -236,29 +236,29 @@ def _unreadable(target: bytes) -> RequestInfoError:
     )
 
 
-_IN_LINES = frozenset((b"application/json", b"text/plain"))
-_FOLLOWED = frozenset(("true", "1"))
-_FOLLOW = frozenset(("follow",))
+_LINE_MEDIA_TYPES = frozenset((b"application/json", b"text/plain"))
+_TRUE_VALUES = frozenset(("true", "1"))
+_FOLLOW_PARAMETER = frozenset(("follow",))
 
 
 def is_resumable_stream(request_info: RequestInfo, target: bytes) -> bool:
-    """Tell whether a client that sees this answer end well knows that it may come again.
+    """Return whether a client resumes this response after a clean end.
 
-    On doubt it is not: an answer that has an end of its own must never be ended before it, or half
+    In doubt it is False. A response with an end of its own must never be ended earlier, or a part
     of it would pass for the whole.
     """
     if request_info.verb == "watch":
         return True
     if request_info.resource != "pods" or request_info.subresource != "log":
         return False
-    return first_values(target.partition(b"?")[2], _FOLLOW).get("follow") in _FOLLOWED
+    return first_values(target.partition(b"?")[2], _FOLLOW_PARAMETER).get("follow") in _TRUE_VALUES
 
 
 def is_newline_delimited(headers: list[Header]) -> bool:
-    """Tell whether each message of a stream is a line: JSON events and logs, not compressed."""
+    """Return whether each message of a stream is a line: uncompressed JSON events and logs."""
     named = {name.lower(): value for name, value in headers}
     media_type = named.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    return media_type in _IN_LINES and b"content-encoding" not in named
+    return media_type in _LINE_MEDIA_TYPES and b"content-encoding" not in named
 
 
 _METHODS = {
@@ -271,12 +271,12 @@ _METHODS = {
     "delete": b"DELETE",
     "deletecollection": b"DELETE",
 }
-_OF_COLLECTIONS = frozenset({"list", "watch", "deletecollection"})
+_COLLECTION_REQUEST_VERBS = frozenset({"list", "watch", "deletecollection"})
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """A resource as discovery tells it."""
+    """A resource as listed by API discovery."""
 
     group: str
     version: str
@@ -286,7 +286,7 @@ class ResourceKind:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """Which object or collection of a resource is meant; empty parts are not named."""
+    """A reference to an object or a collection of a resource; empty parts are unspecified."""
 
     namespace: str = ""
     name: str = ""
@@ -294,13 +294,13 @@ class ObjectRef:
 
 
 def request_info_for(verb: str, kind: ResourceKind, place: ObjectRef) -> RequestInfo:
-    """Return the action as the API server reads it from the request that people mean.
+    """Return the request info as kube-apiserver parses it from the corresponding request.
 
-    A verb that no request has (such as `use`) is taken as it is.
+    A verb that no request has (such as `use`) is kept unchanged.
     """
     target = _target(kind, place)
-    if place.name and verb in _OF_COLLECTIONS:
-        # A list of one object is a list by its name, as `kubectl get pod NAME --watch` asks for it.
+    if place.name and verb in _COLLECTION_REQUEST_VERBS:
+        # A list of one object selects it by name, as `kubectl get pod NAME --watch` does.
         query = quote(f"metadata.name={place.name}", safe="")
         target = f"{_target(kind, replace(place, name=''))}?fieldSelector={query}"
     request_info = parse_request_info(_METHODS.get(verb, b"GET"), target.encode())
@@ -312,7 +312,7 @@ def _target(kind: ResourceKind, place: ObjectRef) -> str:
     within = ["namespaces", place.namespace] if kind.is_namespaced and place.namespace else []
     parts = [*root, *within, kind.resource]
     if place.name or place.subresource:
-        # A subresource always has an object; one without a name is any.
+        # A subresource always belongs to an object; an empty name stands for any object.
         parts.append(place.name)
     if place.subresource:
         parts.append(place.subresource)

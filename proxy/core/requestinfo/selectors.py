@@ -1,7 +1,7 @@
-"""Label selectors, read with the rules of Kubernetes' `labels` package.
+"""Field and label selectors, parsed by the rules of Kubernetes' `fields` and `labels` packages.
 
-Only whether a selector parses and what it then requires is needed: the server's explanations of
-bad ones reach nobody here.
+The result is the list of requirements, or None for a selector that does not parse. The API
+server's error texts for such selectors are not needed, because no client receives them from here.
 """
 
 import re
@@ -10,15 +10,15 @@ from typing import NamedTuple
 from proxy.core.userinfo import is_subdomain
 
 _OPERATOR = re.compile("!=|==|=")
-# All of these are possessive: what was read is not read again, and takes no memory meanwhile.
+# These patterns are possessive: they never backtrack and keep no state for it.
 _TERM = re.compile(r"(?:[^\\,]++|\\.?)*+", re.DOTALL)
 _ESCAPED_VALUE = re.compile(r"(?:[^\\=]++|\\[\\,=])*+")
-# Stands for a backslash while other escapes are read; no decoded text has it in it.
+# Stands for a backslash while other escapes are decoded; no decoded text contains it.
 _BACKSLASH = "\ud800"
 
 
 class FieldRequirement(NamedTuple):
-    """One term. The operator is `=` or `!=`; `==` was another spelling of the first."""
+    """One term. The operator is `=` or `!=`; `==` is normalized to `=`."""
 
     field: str
     operator: str
@@ -26,9 +26,9 @@ class FieldRequirement(NamedTuple):
 
 
 def parse_field_selector(selector: str) -> tuple[FieldRequirement, ...] | None:
-    """Return the terms in their sorted order, or None when the selector does not parse.
+    """Parse a field selector into sorted terms, or return None if it does not parse.
 
-    Terms are not trimmed, and a term that names nothing (`=`) asks for nothing.
+    Terms are not trimmed. A term without field and value (`=`) requires nothing.
     """
     requirements = []
     for term in sorted(_terms(selector)):
@@ -43,7 +43,7 @@ def parse_field_selector(selector: str) -> tuple[FieldRequirement, ...] | None:
 
 
 def exact_match(requirements: tuple[FieldRequirement, ...], field: str) -> str | None:
-    """Return the value that the first term about a field demands, or None."""
+    """Return the value that the first `=` term for a field requires, or None."""
     for requirement in requirements:
         if requirement.field == field and requirement.operator == "=":
             return requirement.value
@@ -57,7 +57,7 @@ def _terms(selector: str) -> list[str]:
     position = 0
     while position <= len(selector):
         term = _TERM.match(selector, position)
-        assert term is not None  # it may be empty
+        assert term is not None  # the pattern matches the empty string
         terms.append(term[0])
         position = term.end() + 1  # past the comma
     return terms
@@ -67,13 +67,13 @@ def _requirement(term: str) -> FieldRequirement | None:
     operator = _OPERATOR.search(term)
     if operator is None:
         return None
-    value = _unescaped(term[operator.end() :])
+    value = _unescape(term[operator.end() :])
     if value is None:
         return None
     return FieldRequirement(term[: operator.start()], operator[0].replace("==", "="), value)
 
 
-def _unescaped(value: str) -> str | None:
+def _unescape(value: str) -> str | None:
     if "\\" not in value:
         return None if "=" in value else value
     if _ESCAPED_VALUE.fullmatch(value) is None:
@@ -86,9 +86,9 @@ _TOKEN = re.compile(r"[ \t\r\n]*+(==|!=|[=!(),<>]|[^\0=!(),<> \t\r\n]++)\0?")
 _END = ""
 _SYMBOLS = frozenset({"==", "!=", "=", "!", "(", ")", ",", "<", ">", _END})
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_LONGEST_NAME = 63
+_MAX_NAME_LENGTH = 63
 _DIGITS = re.compile(r"[0-9]+")
-_LARGEST_INTEGER = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 _EXACT_OPERATORS = {"=": "=", "==": "==", "!=": "!=", "<": "lt", ">": "gt"}
 
 
@@ -101,11 +101,11 @@ class LabelRequirement(NamedTuple):
 
 
 class _Unparsable(Exception):
-    """The selector breaks a rule of the grammar."""
+    """The selector does not match the grammar."""
 
 
 def parse_label_selector(selector: str) -> tuple[LabelRequirement, ...] | None:
-    """Return the requirements sorted by key, or None when the selector does not parse."""
+    """Parse a label selector into requirements sorted by key, or None if it does not parse."""
     try:
         requirements = _Parser(selector).requirements()
     except _Unparsable:
@@ -114,36 +114,36 @@ def parse_label_selector(selector: str) -> tuple[LabelRequirement, ...] | None:
 
 
 class _Parser:
-    """One pass over the tokens. `in` and `notin` are words wherever a word may stand.
+    """A single-pass parser. `in` and `notin` are identifiers wherever an identifier may occur.
 
-    Each token is read when it is needed, so what follows the first fault costs nothing.
+    Each token is scanned on demand, so text after the first error costs nothing.
     """
 
     def __init__(self, selector: str) -> None:
         self._selector = selector
         self._position = 0
         self._token = _END
-        self._read_token()
+        self._scan_token()
 
     def requirements(self) -> list[LabelRequirement]:
         """Return every requirement in the order of the text."""
-        found: list[LabelRequirement] = []
-        if self._next() == _END:
-            return found
+        requirements: list[LabelRequirement] = []
+        if self._peek() == _END:
+            return requirements
         while True:
-            found.append(self._requirement())
-            separator = self._take()
+            requirements.append(self._requirement())
+            separator = self._next_token()
             if separator == _END:
-                return found
-            # A trailing comma is refused by the next requirement, which finds no key.
+                return requirements
+            # A trailing comma fails in the next requirement, which finds no key.
             if separator != ",":
                 raise _Unparsable
 
-    def _read_token(self) -> None:
-        """Read a word or a symbol; an empty one is the end.
+    def _scan_token(self) -> None:
+        """Scan an identifier or a symbol; an empty token is the end.
 
-        A NUL ends the text where a token could begin and otherwise ends the token before it, as in
-        the original, which reads it as the end of its buffer.
+        A NUL where a token could begin ends the text. Elsewhere it ends the token before it.
+        Kubernetes does the same, because it treats NUL as the end of its buffer.
         """
         match = _TOKEN.match(self._selector, self._position)
         if match is None:
@@ -151,40 +151,40 @@ class _Parser:
         else:
             self._token, self._position = match[1], match.end()
 
-    def _next(self) -> str:
+    def _peek(self) -> str:
         return self._token
 
-    def _take(self) -> str:
+    def _next_token(self) -> str:
         token = self._token
-        self._read_token()
+        self._scan_token()
         return token
 
-    def _take_word(self) -> str:
-        token = self._take()
+    def _next_identifier(self) -> str:
+        token = self._next_token()
         if token in _SYMBOLS:
             raise _Unparsable
         return token
 
     def _requirement(self) -> LabelRequirement:
-        is_negated = self._next() == "!"
+        is_negated = self._peek() == "!"
         if is_negated:
-            self._take()
-        key = self._take_word()
+            self._next_token()
+        key = self._next_identifier()
         if not _is_label_key(key):
             raise _Unparsable
         if is_negated:
             return LabelRequirement(key, "!", ())
-        if self._next() in {_END, ","}:
+        if self._peek() in {_END, ","}:
             return LabelRequirement(key, "exists", ())
         return self._comparison(key)
 
     def _comparison(self, key: str) -> LabelRequirement:
-        token = self._take()
+        token = self._next_token()
         if token in {"in", "notin"}:
             operator, values = token, self._set()
         elif token in _EXACT_OPERATORS:
             operator = _EXACT_OPERATORS[token]
-            values = {"" if self._next() in {_END, ","} else self._take_word()}
+            values = {"" if self._peek() in {_END, ","} else self._next_identifier()}
         else:
             raise _Unparsable
         if not all(map(_is_label_value, values)):
@@ -194,16 +194,16 @@ class _Parser:
         return LabelRequirement(key, operator, tuple(sorted(values)))
 
     def _set(self) -> set[str]:
-        """Return the values between parentheses; nothing between two commas is the empty value."""
-        if self._take() != "(":
+        """Parse the values between parentheses; nothing between two commas is the empty value."""
+        if self._next_token() != "(":
             raise _Unparsable
         values: set[str] = set()
         while True:
-            if self._next() in {",", ")"}:
+            if self._peek() in {",", ")"}:
                 values.add("")
             else:
-                values.add(self._take_word())
-            separator = self._take()
+                values.add(self._next_identifier())
+            separator = self._next_token()
             if separator == ")":
                 return values
             if separator != ",":
@@ -212,7 +212,7 @@ class _Parser:
 
 def _is_label_key(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
-    # A second slash is left in the prefix, which no subdomain contains.
+    # A second slash would remain in the prefix, and no subdomain contains one.
     if slash and not is_subdomain(prefix):
         return False
     return name != "" and _is_label_value(name)
@@ -221,8 +221,8 @@ def _is_label_key(key: str) -> bool:
 def _is_label_value(value: str) -> bool:
     if not value:
         return True
-    return len(value) <= _LONGEST_NAME and _NAME.fullmatch(value) is not None
+    return len(value) <= _MAX_NAME_LENGTH and _NAME.fullmatch(value) is not None
 
 
 def _is_integer(value: str) -> bool:
-    return _DIGITS.fullmatch(value) is not None and int(value) <= _LARGEST_INTEGER
+    return _DIGITS.fullmatch(value) is not None and int(value) <= _MAX_INTEGER

@@ -1,6 +1,6 @@
-"""The `timeout` a client may ask for: the API server reads it before it asks who is calling.
+"""Validation of the `timeout` query parameter, which precedes authentication as in kube-apiserver.
 
-Only whether it can be read matters here; keeping to it is the API server's own affair.
+Only its syntax matters here. The API server enforces the timeout itself.
 """
 
 from typing import ClassVar
@@ -10,21 +10,21 @@ from proxy.core.gocompat.duration import parse_duration_error
 from proxy.core.gocompat.url import first_values
 from proxy.core.requestinfo.request_info import RequestInfo
 
-_TIMEOUT = frozenset({"timeout"})
+_TIMEOUT_PARAMETER = frozenset({"timeout"})
 
 
 class InvalidTimeout(BadRequest):
-    """The timeout cannot be read. Natively this 400 alone goes out without `nosniff`."""
+    """The timeout is invalid. kube-apiserver sends only this 400 without `nosniff`."""
 
     forbids_guessing: ClassVar[bool] = False
 
 
 def check_timeout(request_info: RequestInfo, target: bytes) -> None:
-    """Refuse a request whose timeout is no duration; what may last has no use for one."""
+    """Raise InvalidTimeout unless the timeout is a duration. Long-running requests ignore it."""
     query = target.partition(b"?")[2]
     if b"t" not in query or request_info.is_long_running:
         return
-    value = first_values(query, _TIMEOUT).get("timeout", "")
-    fault = parse_duration_error(value.encode("utf-8", "surrogateescape")) if value else None
-    if fault is not None:
-        raise InvalidTimeout(f"invalid timeout specified in the request URL - {fault}")
+    value = first_values(query, _TIMEOUT_PARAMETER).get("timeout", "")
+    error = parse_duration_error(value.encode("utf-8", "surrogateescape")) if value else None
+    if error is not None:
+        raise InvalidTimeout(f"invalid timeout specified in the request URL - {error}")

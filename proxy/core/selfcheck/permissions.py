@@ -1,6 +1,6 @@
-"""What our own identities must be able to do at the API server, and what they had better not.
+"""Permissions that the proxy's own users need at the API server, and those they should not have.
 
-The manifests grant exactly what is needed; a contract test holds the two together.
+The manifests grant exactly the needed ones; a contract test enforces that.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _STANDARD_EXTRAS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """One thing that may be done; without a namespace or name in every one and to all of them."""
+    """A permission. Without a namespace or name it applies to all namespaces or objects."""
 
     verb: str
     resource: str
@@ -35,17 +35,17 @@ class Permission:
         return f"{self.verb} {what} {where}".strip()
 
 
-def _impersonate_extra(key: str) -> Permission:
+def _extra_permission(key: str) -> Permission:
     return Permission("impersonate", "userextras", _AUTHENTICATION, key)
 
 
 def token_request_permission(namespace: str, name: str) -> Permission:
-    """Return the right to ask for the token of one service account."""
+    """Return the permission to request a token of one service account."""
     return Permission("create", "serviceaccounts", "", "token", namespace, name)
 
 
 def impersonating(user: UserInfo) -> list[tuple[Permission, list[Permission]]]:
-    """Return the rights that taking an identity needs: for each kind all of them, or these."""
+    """Return the permissions to impersonate a user: per kind, one for all, or these."""
     account = service_account(user.name)
     if account is None:
         kind = Permission("impersonate", "users")
@@ -61,8 +61,8 @@ def impersonating(user: UserInfo) -> list[tuple[Permission, list[Permission]]]:
         kind = Permission("impersonate", "groups")
         needed.append((kind, [replace(kind, name=group) for group in user.groups]))
     for key, values in user.extra:
-        # The header encodes capitals, so the API server checks the key in its own case.
-        kind = _impersonate_extra(key)
+        # The header escapes upper-case letters, so the API server checks the key in its own case.
+        kind = _extra_permission(key)
         needed.append((kind, [replace(kind, name=value) for value in values]))
     return needed
 
@@ -77,10 +77,10 @@ REVIEWING = (
 FORWARDING = (
     *IMPERSONATING,
     Permission("impersonate", "uids", _AUTHENTICATION),
-    *(_impersonate_extra(key) for key in _STANDARD_EXTRAS),
+    *(_extra_permission(key) for key in _STANDARD_EXTRAS),
 )
-NAMING_ORIGINAL_USERS = tuple(_impersonate_extra(key) for key in (NAME_KEY, UID_KEY, GROUPS_KEY))
-# Each of these alone is a way to the whole cluster, or to what is secret in it.
+NAMING_ORIGINAL_USERS = tuple(_extra_permission(key) for key in (NAME_KEY, UID_KEY, GROUPS_KEY))
+# Each of these alone gives access to the whole cluster, or to its secrets.
 FORBIDDEN_PERMISSIONS = (
     Permission("*", "*", "*"),
     Permission("get", "secrets"),

@@ -1,10 +1,10 @@
-"""A fake aggregated API server: the virtual machine consoles of the KEP's second story.
+"""A fake aggregated API server: the virtual machine consoles of Story 2 of the KEP.
 
     with AggregatedServer(control_plane) as aggregated:
         aggregated.register(native.admin, plain.admin)
 
-It is registered as `v1.subresources.kubevirt.io` and shows, in every answer, the identity that the
-API server's aggregator passed on to it: see `aggregated_server.py`, the program that runs.
+It is registered as `v1.subresources.kubevirt.io`. Every response contains the user info that the
+API server's aggregator has sent. The program itself is `server.py`.
 """
 
 import base64
@@ -28,7 +28,7 @@ from proxy.sandbox.processes import LOOPBACK, ChildProcess, ReservedPort, start_
 
 NAMESPACE = "kubevirt"
 SERVICE = "virt-api"
-# The aggregator expects this name in the certificate, whatever address it dials.
+# The aggregator expects this name in the certificate, whatever address it connects to.
 SERVER_NAME = f"{SERVICE}.{NAMESPACE}.svc"
 _REGISTRATION = f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{GROUP}"
 READY_SECONDS = 30.0
@@ -36,7 +36,7 @@ POLL_SECONDS = 0.05
 
 
 class AggregatedServer:
-    """Runs on a port of 127.0.0.1 while the context lasts; only the aggregator may connect."""
+    """Runs on a port of 127.0.0.1 while the context is open; only the aggregator may connect."""
 
     def __init__(self, control_plane: ControlPlane) -> None:
         self._control_plane = control_plane
@@ -67,10 +67,10 @@ class AggregatedServer:
         self.stop()
 
     def stop(self) -> None:
-        """Take the registration back, end the program and give its port back."""
+        """Remove the registration, stop the program and release its port."""
         if self._admin is not None:
-            # A group that nobody serves is an error in everybody's discovery. If the API server is
-            # gone, so is the registration.
+            # A group without a server would be an error in every client's discovery. If the API
+            # server is gone, so is the registration.
             with suppress(SandboxError):
                 self._admin.call("DELETE", _REGISTRATION)
         if self._process is not None:
@@ -78,9 +78,9 @@ class AggregatedServer:
         self._port.release()
 
     def register(self, *admins: ApiClient) -> None:
-        """Make API servers that share their objects send the group here; return when all do.
+        """Register the group at API servers with shared objects; return when all serve it.
 
-        There is one client for each API server, because each finds out for itself.
+        There is one client per API server, because each updates its aggregator by its own watches.
         """
         self._admin = admins[0]
         for manifest in _manifests(self.port, self._control_plane.servers.certificate_pem):
@@ -88,7 +88,7 @@ class AggregatedServer:
         deadline = time.monotonic() + READY_SECONDS
         for admin in admins:
             while not _is_served(admin):
-                _check(deadline, f"{GROUP} is not served by the aggregator")
+                _wait_before(deadline, f"{GROUP} is not served by the aggregator")
 
     def _start(self) -> ChildProcess:
         directory = Path(tempfile.mkdtemp(prefix="aggregated-", dir=self._control_plane.directory))
@@ -105,7 +105,7 @@ class AggregatedServer:
         deadline = time.monotonic() + READY_SECONDS
         while not _is_listening(self.port):
             process.ensure_running()
-            _check(deadline, f"the aggregated server is not ready, see {process.log_file}")
+            _wait_before(deadline, f"the aggregated server is not ready, see {process.log_file}")
 
 
 def _is_served(admin: ApiClient) -> bool:
@@ -120,15 +120,15 @@ def _is_listening(port: int) -> bool:
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
-def _check(deadline: float, complaint: str) -> None:
-    """Wait a moment; raise SandboxError when the deadline has passed."""
+def _wait_before(deadline: float, message: str) -> None:
+    """Wait for one poll interval; raise SandboxError if the deadline has passed."""
     if time.monotonic() > deadline:
-        raise SandboxError(complaint)
+        raise SandboxError(message)
     time.sleep(POLL_SECONDS)
 
 
 def _manifests(port: int, ca_pem: bytes) -> list[Manifest]:
-    """Return the objects that make an API server ask the server on this port for our group."""
+    """Return the objects that make an API server proxy the group to this port."""
     metadata = {"name": SERVICE, "namespace": NAMESPACE}
     service_ports = [{"port": port, "protocol": "TCP"}]
     return [

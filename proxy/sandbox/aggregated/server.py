@@ -1,4 +1,4 @@
-"""The program behind `aggregated.py`: consoles that show who the aggregator says is asking.
+"""The program of `api.py`: consoles that return the user info sent by the aggregator.
 
 Started as `python -m proxy.sandbox.aggregated.server PORT CERTIFICATE KEY CLIENT_CA`.
 """
@@ -16,18 +16,18 @@ VIRTUAL_MACHINE = f"/apis/{GROUP}/v1/namespaces/{{namespace}}/virtualmachines/{{
 
 
 def main() -> None:
-    """Serve on 127.0.0.1 until a signal comes."""
+    """Serve on 127.0.0.1 until a signal is received."""
     port, certificate, key, client_ca = sys.argv[1:]
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_ca)
     context.load_cert_chain(certificate, key)
-    # Whoever may connect may claim to be anyone, so only the aggregator may.
+    # A client that can connect can claim any user, so only the aggregator may connect.
     context.verify_mode = ssl.CERT_REQUIRED
     web.run_app(
         _application(),
         host="127.0.0.1",
         port=int(port),
         ssl_context=context,
-        reuse_port=True,  # our starter holds the port for us
+        reuse_port=True,  # the parent process has reserved the port
         shutdown_timeout=0.1,  # consoles never end by themselves
         print=None,
     )
@@ -81,7 +81,7 @@ async def _resources(_request: web.Request) -> web.Response:
 
 
 async def _console(request: web.Request) -> web.StreamResponse:
-    """Answer with who is asking; an upgraded connection then echoes every message."""
+    """Return the received user info; an upgraded connection then echoes every message."""
     socket = web.WebSocketResponse(protocols=(CONSOLE_PROTOCOL,))
     if not socket.can_prepare(request):
         return web.json_response(_received(request))
@@ -96,14 +96,14 @@ async def _console(request: web.Request) -> web.StreamResponse:
 
 
 async def _unauthorized(request: web.Request) -> web.Response:
-    """Refuse with a 401 of this server's own, which is not the API server's verdict."""
+    """Return a 401 of this server, which does not come from the API server."""
     return web.json_response(
         {
             "kind": "Status",
             "apiVersion": "v1",
             "status": "Failure",
             "reason": "Unauthorized",
-            "message": "the console wants a login of its own",
+            "message": "the console requires a separate login",
             "code": 401,
             "received": _received(request),
         },
@@ -113,7 +113,7 @@ async def _unauthorized(request: web.Request) -> web.Response:
 
 
 async def _forbidden(request: web.Request) -> web.Response:
-    """Deny the user of the query something, in the very words of the API server."""
+    """Deny the user of the query with the exact text of kube-apiserver."""
     user = request.query["user"]
     cannot = 'impersonate resource "users" in API group "" at the cluster scope'
     return web.json_response(
@@ -132,7 +132,7 @@ async def _forbidden(request: web.Request) -> web.Response:
 
 
 def _received(request: web.Request) -> dict[str, Any]:
-    """Show what came with a request: identity and trace in full, other headers by name only."""
+    """Return the received user info and trace in full, and other headers by name only."""
     names = sorted({name.lower() for name in request.headers})
     return {
         "method": request.method,

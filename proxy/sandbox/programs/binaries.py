@@ -1,11 +1,11 @@
-"""Finding the control plane's programs, or making them.
+"""Binaries of the control plane: find, download or build them.
 
     binaries = find_binaries()          # progress goes to standard error
     binaries.kubectl, binaries.origin
 
-Ways, in order: `$KUBEBUILDER_ASSETS`; our cache; the official envtest archive; a build by Go from
-the pinned module beside this file. The last two fill the cache, so they happen once per machine,
-and never twice at a time. If no way works the error has one line for each.
+Sources, in order: `$KUBEBUILDER_ASSETS`; the cache; the official envtest archive; a Go build of the
+pinned module in this directory. The last two fill the cache, so they run once per machine and never
+concurrently. If every source fails, the error has one line for each.
 """
 
 import os
@@ -33,14 +33,14 @@ ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 STAMP = "stamp"
 RUN_SECONDS = 10.0
 
-# Puts all programs into a directory and returns where they came from.
+# Puts all programs into a directory, and returns their origin.
 Fill = Callable[[Path, Announce], str]
-Way = tuple[str, Callable[[], "Binaries"]]
+_Source = tuple[str, Callable[[], "Binaries"]]
 
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The three programs, and in `origin` where they came from, for people."""
+    """The three programs, and a description of their origin."""
 
     etcd: Path
     kube_apiserver: Path
@@ -49,13 +49,13 @@ class Binaries:
 
 
 def announce_on_stderr(line: str) -> None:
-    """Tell a person about progress."""
+    """Print a line of progress on standard error."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
 def find_binaries(announce: Announce = announce_on_stderr) -> Binaries:
-    """Return the programs by the first way that works; raise SandboxError naming every way."""
+    """Return the programs of the first working source; raise SandboxError that names every one."""
     failures: list[str] = []
     cache = ("cache", _from_cache)
     found = _first([(f"${ASSETS_VARIABLE}", _from_assets), cache], failures)
@@ -63,27 +63,27 @@ def find_binaries(announce: Announce = announce_on_stderr) -> Binaries:
         return found
     try:
         with exclusive(cache_directory(), announce):
-            # Whoever held the lock before us may have filled the cache meanwhile.
-            found = _first([cache], []) or _first(_filling_ways(announce), failures)
+            # The previous holder of the lock may have filled the cache.
+            found = _first([cache], []) or _first(_fill_sources(announce), failures)
     except OSError as error:
         failures.append(f"writing the cache: {error}")
     if found is None:
-        raise SandboxError("\n  ".join(["no control plane, every way failed:", *failures]))
+        raise SandboxError("\n  ".join(["no control plane, every source failed:", *failures]))
     return found
 
 
-def _filling_ways(announce: Announce) -> list[Way]:
+def _fill_sources(announce: Announce) -> list[_Source]:
     return [
         ("envtest archive", partial(_fill_cache, download_programs, announce)),
         ("build by Go", partial(_fill_cache, build_programs, announce)),
     ]
 
 
-def _first(ways: Sequence[Way], failures: list[str]) -> Binaries | None:
-    """Return what the first working way finds; add a line for each that did not work."""
-    for name, way in ways:
+def _first(sources: Sequence[_Source], failures: list[str]) -> Binaries | None:
+    """Return the result of the first working source; add a line for each failed one."""
+    for name, source in sources:
         try:
-            return way()
+            return source()
         except SandboxError as failure:
             failures.append(f"{name}: {failure}")
     return None
@@ -105,27 +105,27 @@ def _from_cache() -> Binaries:
     try:
         made_by, _, origin = (directory / STAMP).read_text().strip().partition("\n")
     except OSError as error:
-        raise SandboxError(f"{directory} was not filled by us") from error
+        raise SandboxError(f"{directory} has no stamp file") from error
     if made_by != build_digest():
-        raise SandboxError(f"{directory} was made by another recipe")
+        raise SandboxError(f"{directory} was built from other sources or flags")
     return _binaries(directory, origin=f"{origin} ({directory})")
 
 
 def _fill_cache(fill: Fill, announce: Announce) -> Binaries:
-    """Make the programs beside the cache, move them in, and stamp the cache last.
+    """Create the programs next to the cache, move them in, and write the stamp last.
 
-    A reader takes a cache with a right stamp only, and each move is atomic, so neither a crash
-    nor a reader at any moment can meet a half-made program.
+    Readers accept a cache with a valid stamp only, and each move is atomic. Neither a crash nor a
+    concurrent reader can therefore see an incomplete program.
     """
     directory = cache_directory()
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".making-") as name:
-        workshop = Path(name)
-        origin = fill(workshop, announce)
-        _require_programs(workshop)
-        (workshop / STAMP).write_text(f"{build_digest()}\n{origin}\n")
+        build_directory = Path(name)
+        origin = fill(build_directory, announce)
+        _require_programs(build_directory)
+        (build_directory / STAMP).write_text(f"{build_digest()}\n{origin}\n")
         directory.mkdir(exist_ok=True)
         for each in (*PROGRAMS, STAMP):
-            (workshop / each).replace(directory / each)
+            (build_directory / each).replace(directory / each)
     announce(f"control plane programs are ready in {directory}")
     return _binaries(directory, origin=f"{origin} ({directory})")
 
@@ -141,14 +141,14 @@ def _require_programs(directory: Path) -> None:
 
 
 def _version_of(kube_apiserver: Path) -> str:
-    """Return what the program says of itself; a program for another machine fails here."""
+    """Return the version that the program reports; a binary for another platform fails here."""
     try:
-        answer = subprocess.run(  # noqa: S603 - the user named this program
+        result = subprocess.run(  # noqa: S603 - the user named this program
             [kube_apiserver, "--version"], capture_output=True, check=True, timeout=RUN_SECONDS
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise SandboxError(f"{kube_apiserver} does not run: {error}") from error
-    return answer.stdout.decode(errors="replace").strip()
+    return result.stdout.decode(errors="replace").strip()
 
 
 def _binaries(directory: Path, *, origin: str) -> Binaries:

@@ -1,4 +1,4 @@
-"""Where programs are kept between runs, and the lock against two makers at a time."""
+"""The cache directory of programs, and the lock against concurrent builds."""
 
 import fcntl
 import os
@@ -17,17 +17,17 @@ HEARTBEAT_SECONDS = 30.0
 def cache_directory() -> Path:
     """Return `$XDG_CACHE_HOME/understudy/VERSION`, which need not exist yet."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rules say that a relative path is to be ignored.
+    # The XDG specification requires relative paths to be ignored.
     root = Path(chosen) if Path(chosen).is_absolute() else Path.home() / ".cache"
     return root / "understudy" / KUBERNETES_VERSION
 
 
 @contextmanager
 def exclusive(directory: Path, announce: Announce) -> Iterator[None]:
-    """Be the only process on this machine that fills a directory of the cache.
+    """Hold the lock of a cache directory, which only one process on this machine may fill.
 
-    The lock is the kernel's, on a file beside the directory: it ends with its holder, however the
-    holder ends. The file itself stays, because removing it would let two holders have two files.
+    The kernel's lock is on a file next to the directory and is released when its holder exits, even
+    if that is killed. The file is kept, because removing it would allow two holders of two files.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     with directory.with_name(f"{directory.name}.lock").open("ab") as lock:
@@ -38,12 +38,12 @@ def exclusive(directory: Path, announce: Announce) -> Iterator[None]:
 
 
 def _wait_for_lock(lock: IO[bytes], announce: Announce) -> None:
-    started = last_told = time.monotonic()
+    started = last_announced = time.monotonic()
     while not _try_to_lock(lock):
         time.sleep(POLL_SECONDS)
-        if time.monotonic() - last_told >= HEARTBEAT_SECONDS:
-            last_told = time.monotonic()
-            announce(f"  still waiting, {last_told - started:.0f} s")
+        if time.monotonic() - last_announced >= HEARTBEAT_SECONDS:
+            last_announced = time.monotonic()
+            announce(f"  still waiting, {last_announced - started:.0f} s")
 
 
 def _try_to_lock(lock: IO[bytes]) -> bool:

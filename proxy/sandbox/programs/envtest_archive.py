@@ -1,8 +1,8 @@
-"""Fetching the official envtest archive: etcd, kube-apiserver and kubectl, ready to run.
+"""Download of the official envtest archive with etcd, kube-apiserver and kubectl.
 
-The index lists a link and a SHA-512 for each release; what does not match is thrown away. Set
-`$UNDERSTUDY_ENVTEST_INDEX` to the URL of a mirror's index. Without a network this fails within
-seconds, so that a build can start instead.
+The index lists a link and a SHA-512 for each release; a download that does not match is discarded.
+Set `$UNDERSTUDY_ENVTEST_INDEX` to the URL of a mirror's index. Without a network the download fails
+within seconds, so that a build can start instead.
 """
 
 import hashlib
@@ -37,21 +37,21 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Where an archive is and what its bytes must hash to."""
+    """The URL and the expected hash of an archive."""
 
     url: str
     sha512: str
 
 
 def archive_name() -> str:
-    """Return the archive's name for this kind of machine."""
+    """Return the archive's name for this platform."""
     system = "darwin" if sys.platform == "darwin" else "linux"
     machine = ARCHITECTURES.get(platform.machine(), platform.machine())
     return f"envtest-v{KUBERNETES_VERSION}-{system}-{machine}.tar.gz"
 
 
 def download_programs(directory: Path, announce: Announce) -> str:
-    """Put every program into a directory; return where they were loaded from."""
+    """Download every program into a directory; return a description of the origin."""
     index = os.environ.get(INDEX_VARIABLE) or OFFICIAL_INDEX
     archive = _find_archive(_read_index(index))
     announce(f"downloading {archive.url}")
@@ -64,7 +64,7 @@ def download_programs(directory: Path, announce: Announce) -> str:
 
 def _read_index(url: str) -> object:
     """Return the parsed index, or raise SandboxError within the deadline."""
-    # A socket timeout does not cover name resolution, which may hang for long without a network.
+    # A socket timeout does not cover name resolution, which may block for long without a network.
     document = _within(INDEX_DEADLINE_SECONDS, lambda: _fetch(url))
     try:
         return yaml.safe_load(document)
@@ -82,7 +82,7 @@ def _find_archive(index: object) -> Archive:
 
 
 def _entry(document: object, *keys: str) -> object:
-    """Return what lies at the end of nested keys, or None where a step is missing."""
+    """Return the value at nested keys, or None if a key is missing."""
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     return document
@@ -102,7 +102,7 @@ def _download(archive: Archive, target: Path) -> None:
 
 
 def _unpack(packed: Path, directory: Path) -> None:
-    """Take the programs out of the archive, by our names for them and nothing else."""
+    """Extract only the known programs, under their known names."""
     try:
         with tarfile.open(packed) as archive:
             for member in archive:
@@ -131,13 +131,13 @@ def _open(url: str) -> IO[bytes]:
     try:
         opened: IO[bytes] = urllib.request.urlopen(url, timeout=READ_TIMEOUT_SECONDS)  # noqa: S310 - a web address, see above
     except urllib.error.HTTPError as error:
-        error.close()  # it holds the connection otherwise
+        error.close()  # otherwise it keeps the connection open
         raise
     return opened
 
 
 def _within(seconds: float, work: Callable[[], bytes]) -> bytes:
-    """Return what the work returns, or raise SandboxError when it fails or takes too long."""
+    """Return the result of `work`; raise SandboxError if it fails or times out."""
     results: list[bytes] = []
     failures: list[Exception] = []
 

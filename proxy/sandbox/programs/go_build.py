@@ -1,4 +1,4 @@
-"""Building the control plane's programs with Go, from the module pinned beside this file."""
+"""Go build of the control plane's programs, from the pinned module in this directory."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ HEARTBEAT_SECONDS = 15.0
 
 
 def build_programs(directory: Path, announce: Announce) -> str:
-    """Build every program into a directory; return by what they were built."""
+    """Build every program into a directory; return a description of the toolchain."""
     go = shutil.which("go")
     if go is None:
         raise SandboxError("there is no `go` on the PATH")
@@ -44,10 +44,10 @@ def build_programs(directory: Path, announce: Announce) -> str:
 
 
 def _build(go: str, package: str, *, output: Path, announce: Announce) -> None:
-    """Build one program from a copy of the module, telling every few seconds that it goes on."""
+    """Build one program from a copy of the module, and announce progress periodically."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="understudy-build-") as name:
-        # A copy, because an installed package may be read-only, or lie inside another module.
+        # A copy, because an installed package may be read-only or inside another module.
         module = Path(name) / "module"
         module.mkdir()
         for file in MODULE_FILES:
@@ -68,7 +68,7 @@ def _build(go: str, package: str, *, output: Path, announce: Announce) -> None:
 
 
 def build_flags() -> list[str]:
-    """Return Go's flags: no module may change, no path of this machine, versions set by linking."""
+    """Return Go's flags: pinned modules, no local paths, versions set by the linker."""
     major, minor, _ = KUBERNETES_VERSION.split(".")
     linker = ["-s", "-w"]
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
@@ -81,7 +81,7 @@ def build_flags() -> list[str]:
 
 
 def build_digest() -> str:
-    """Return a digest of everything that decides what a build makes."""
+    """Return a digest of all inputs of a build."""
     digest = hashlib.sha256(repr((PACKAGES, build_flags())).encode())
     for name in MODULE_FILES:
         digest.update((MODULE / name).read_bytes())
@@ -89,7 +89,7 @@ def build_digest() -> str:
 
 
 def _version_of(go: str) -> str:
-    answer = subprocess.run(  # noqa: S603 - the toolchain that has just built our programs
+    result = subprocess.run(  # noqa: S603 - the toolchain that has just built the programs
         [go, "env", "GOVERSION"], capture_output=True, check=False
     )
-    return answer.stdout.decode(errors="replace").strip() or "Go"
+    return result.stdout.decode(errors="replace").strip() or "Go"

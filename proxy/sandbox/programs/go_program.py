@@ -2,8 +2,7 @@
 
     program = go_program("fake-kubelet", SOURCE)    # the directory of a Go module
 
-What was built is kept in our cache directory under a digest of the sources, so a change builds
-anew and nothing else does.
+A program is cached under a digest of its sources, so only a change of the sources rebuilds it.
 """
 
 import hashlib
@@ -17,24 +16,24 @@ from pathlib import Path
 from proxy.sandbox.programs.binaries import announce_on_stderr
 from proxy.sandbox.programs.cache import cache_directory, exclusive
 
-# Seconds when the control plane was built on this machine before, minutes from nothing.
+# A build takes seconds if the control plane was built on this machine before, otherwise minutes.
 BUILD_SECONDS = 1200
-# Those of the control plane, so that Go compiles what both need only once.
+# Equal to those of the control plane, so that Go compiles shared packages only once.
 _FLAGS = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
 
 
 def go_program(
     name: str, source: Path, *, package: str = ".", tags: str = "", notice: str = ""
 ) -> Path:
-    """Return a program of a module, of its root package unless told; OSError, SubprocessError.
+    """Build a program of a module, by default of its root package; OSError, SubprocessError.
 
-    `tags` are Go's build tags, with commas. `notice` is told to whoever has to wait for a build.
+    `tags` are Go's build tags, separated by commas. `notice` is printed before a build.
     """
 
     def build(directory: Path) -> None:
         if notice:
             announce_on_stderr(notice)
-        subprocess.run(  # noqa: S603 - our own sources, by the toolchain on the PATH
+        subprocess.run(  # noqa: S603 - this repository's sources, by the toolchain on the PATH
             ["go", "build", *_FLAGS, f"-tags={tags}", "-o", directory / name, package],  # noqa: S607
             cwd=source,
             env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"},
@@ -48,10 +47,10 @@ def go_program(
 
 
 def build_once(name: str, build: Callable[[Path], None]) -> Path:
-    """Return the cached directory of that name, made by `build` when it is not there yet.
+    """Return the cached directory of that name, created by `build` if it does not exist.
 
-    `build` fills an empty directory. It gets its name only when it is complete, so a crash or an
-    error leaves nothing that a later run would take for finished; two makers wait for each other.
+    `build` fills an empty directory, which is renamed only when it is complete. A crash or an error
+    therefore leaves no directory that seems complete. Concurrent builds wait for each other.
     """
     finished = cache_directory().parent / name
     with exclusive(finished, announce_on_stderr):

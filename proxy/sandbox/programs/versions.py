@@ -1,4 +1,4 @@
-"""Which programs make up the control plane, and in which version."""
+"""The programs of the control plane, and their version."""
 
 from collections.abc import Callable
 
@@ -9,5 +9,5 @@ KUBE_APISERVER = "kube-apiserver"
 KUBECTL = "kubectl"
 PROGRAMS = (ETCD, KUBE_APISERVER, KUBECTL)
 
-# Tells a person one line about progress.
+# Prints one line of progress.
 Announce = Callable[[str], None]

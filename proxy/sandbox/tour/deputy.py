@@ -1,4 +1,4 @@
-"""The tour's third chapter: the KEP's Story 2, a deputy that opens consoles for its users."""
+"""The third chapter of the demo: Story 2 of the KEP, a deputy that opens consoles for users."""
 
 from dataclasses import replace
 
@@ -20,127 +20,131 @@ ON_GET = "impersonate-on:user-info:get"
 ON_LIST = "impersonate-on:user-info:list"
 
 
-def deputy(stage: TourEnvironment, target: TourServer) -> Chapter:
-    """A deputy opens consoles for users, and does nothing else in their names."""
-    as_alice = _console_for_alice(stage, target)
-    refused = replace(as_alice, allowed=False, granted=())
+def deputy(environment: TourEnvironment, target: TourServer) -> Chapter:
+    """Return the chapter about a deputy that may only open consoles for users."""
+    as_alice = _console_for_alice(environment, target)
+    denied = replace(as_alice, allowed=False, granted=())
     return Chapter(
         "Story 2: a deputy opens virtual machine consoles for its users",
-        "The deputy may act as any user, but only to get consoles in the namespace default. What "
-        "a user may not do, the deputy cannot do for them either. "
-        f"Played {stage.place(target)}.",
+        "The deputy may impersonate any user, but only to get consoles in the namespace default. "
+        "It cannot do anything that the impersonated user may not do. "
+        f"Requests are sent {environment.place(target)}.",
         [
-            *_within_the_grant(as_alice, refused),
-            *_beyond_the_user(refused, stage.people.bob),
-            *_beyond_the_action(refused, stage.people.alice),
-            *_beyond_the_identity(refused),
+            *_within_the_grant(as_alice, denied),
+            *_beyond_the_user(denied, environment.people.bob),
+            *_beyond_the_action(denied, environment.people.alice),
+            *_beyond_the_identity(denied),
         ],
     )
 
 
-def _console_for_alice(stage: TourEnvironment, target: TourServer) -> Step:
-    person, alice = stage.people.deputy, stage.people.alice
+def _console_for_alice(environment: TourEnvironment, target: TourServer) -> Step:
+    sender, alice = environment.people.deputy, environment.people.alice
     return Step(
-        story="For alice, the deputy asks about a console.",
-        sender=person,
-        request=stage.kubectl("get", "--raw", CONSOLE.format("default")),
+        story="The deputy, impersonating alice, gets a console.",
+        sender=sender,
+        request=environment.kubectl("get", "--raw", CONSOLE.format("default")),
         impersonation=ImpersonationRequest("alice"),
         target=target,
         allowed=True,
         shows='"x-remote-user": ["alice"]',
-        granted=(_console(person, ON_GET), _is(person, "users", "alice"), _console(alice, "get")),
+        granted=(
+            _console(sender, ON_GET),
+            _impersonates(sender, "users", "alice"),
+            _console(alice, "get"),
+        ),
     )
 
 
-def _within_the_grant(as_alice: Step, refused: Step) -> list[Step]:
+def _within_the_grant(as_alice: Step, denied: Step) -> list[Step]:
     return [
         replace(
-            refused,
-            story="The deputy asks about a console, as itself.",
+            denied,
+            story="The deputy gets a console without impersonation.",
             impersonation=None,
             shows='cannot get resource "virtualmachines/console"',
-            missing=(_console(refused.sender, "get"),),
+            missing=(_console(denied.sender, "get"),),
         ),
         as_alice,
         replace(
             as_alice,
-            story="For alice, the deputy opens the console and talks to it.",
+            story="The deputy, impersonating alice, opens the console and sends a command.",
             request=ConsoleRequest(CONSOLE.format("default")),
             shows='"echo": "uname -a"',
         ),
     ]
 
 
-def _beyond_the_user(refused: Step, bob: TourUser) -> list[Step]:
+def _beyond_the_user(denied: Step, bob: TourUser) -> list[Step]:
     return [
         replace(
-            refused,
-            story="For bob, the deputy asks about a console.",
+            denied,
+            story="The deputy, impersonating bob, gets a console.",
             impersonation=ImpersonationRequest("bob"),
             shows='User "bob" cannot get resource "virtualmachines/console"',
-            granted=(_console(refused.sender, ON_GET), _is(refused.sender, "users", "bob")),
+            granted=(_console(denied.sender, ON_GET), _impersonates(denied.sender, "users", "bob")),
             missing=(_console(bob, "get"),),
         )
     ]
 
 
-def _beyond_the_action(refused: Step, alice: TourUser) -> list[Step]:
-    person = refused.sender
+def _beyond_the_action(denied: Step, alice: TourUser) -> list[Step]:
+    sender = denied.sender
     return [
         replace(
-            refused,
-            story="For alice, the deputy lists pods.",
+            denied,
+            story="The deputy, impersonating alice, lists pods.",
             request=HttpRequest(PODS),
             shows=f'cannot {ON_LIST} resource "pods"',
             granted=(ReviewedPermission(alice, "list", "pods", namespace="default"),),
-            missing=(ReviewedPermission(person, ON_LIST, "pods", namespace="default"),),
+            missing=(ReviewedPermission(sender, ON_LIST, "pods", namespace="default"),),
         ),
         replace(
-            refused,
-            story="For alice, the deputy asks about a console of another namespace.",
+            denied,
+            story="The deputy, impersonating alice, gets a console in another namespace.",
             request=HttpRequest(CONSOLE.format(OTHER_NAMESPACE)),
             shows=f'cannot {ON_GET} resource "virtualmachines/console"',
             granted=(_console(alice, "get", OTHER_NAMESPACE),),
-            missing=(_console(person, ON_GET, OTHER_NAMESPACE),),
+            missing=(_console(sender, ON_GET, OTHER_NAMESPACE),),
         ),
     ]
 
 
-def _beyond_the_identity(refused: Step) -> list[Step]:
-    person = refused.sender
+def _beyond_the_identity(denied: Step) -> list[Step]:
+    sender = denied.sender
     return [
         replace(
-            refused,
-            story="The deputy puts alice into a group.",
+            denied,
+            story="The deputy impersonates alice and adds a group.",
             impersonation=ImpersonationRequest("alice", ("dev",)),
             shows='groups.authentication.k8s.io "dev" is forbidden',
-            missing=(_is(person, "groups", "dev"),),
+            missing=(_impersonates(sender, "groups", "dev"),),
         ),
         replace(
-            refused,
-            story="The deputy makes alice a cluster administrator.",
+            denied,
+            story="The deputy impersonates alice and adds the group system:masters.",
             impersonation=ImpersonationRequest("alice", ("system:masters",)),
             shows="impersonating the system:masters group is not allowed",
-            note="no constrained grant can give this group, not even a star",
+            note="no constrained grant includes this group, not even the resource name *",
         ),
         replace(
-            refused,
-            story="The deputy acts as a service account.",
+            denied,
+            story="The deputy impersonates a service account.",
             impersonation=ImpersonationRequest("system:serviceaccount:default:robot"),
             shows="cannot impersonate-on:serviceaccount:get",
-            missing=(_console(person, "impersonate-on:serviceaccount:get"),),
-            note="user-info is for users; service accounts and nodes have modes of their own",
+            missing=(_console(sender, "impersonate-on:serviceaccount:get"),),
+            note="the mode user-info covers users; service accounts and nodes have other modes",
         ),
     ]
 
 
-def _is(person: TourUser, resource: str, name: str) -> ReviewedPermission:
+def _impersonates(sender: TourUser, resource: str, name: str) -> ReviewedPermission:
     return ReviewedPermission(
-        person, "impersonate:user-info", resource, group="authentication.k8s.io", name=name
+        sender, "impersonate:user-info", resource, group="authentication.k8s.io", name=name
     )
 
 
-def _console(person: TourUser, verb: str, namespace: str = "default") -> ReviewedPermission:
+def _console(sender: TourUser, verb: str, namespace: str = "default") -> ReviewedPermission:
     return ReviewedPermission(
-        person, verb, "virtualmachines/console", group=GROUP, namespace=namespace
+        sender, verb, "virtualmachines/console", group=GROUP, namespace=namespace
     )

@@ -1,8 +1,8 @@
-"""The tour's stage: everything running and seeded, and the people who act on it.
+"""The environment of the demo: running servers, seeded objects and users.
 
-with prepared_stage(announce) as stage:
-    stage.native, stage.plain, stage.understudy
-    stage.alice.credential
+with prepared_environment(announce) as environment:
+    environment.native, environment.plain, environment.understudy
+    environment.people.alice.credential
 """
 
 import time
@@ -48,7 +48,7 @@ POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TourUsers:
-    """Who is who. The two agents are pods of one service account on different nodes."""
+    """The users of the demo. The two agents are pods of one service account on different nodes."""
 
     admin: TourUser
     alice: TourUser
@@ -61,25 +61,25 @@ class TourUsers:
 
 @dataclass(frozen=True, slots=True)
 class TourEnvironment:
-    """All that runs. `native` and `plain` are API servers with the same objects."""
+    """The running programs. `native` and `plain` are API servers with the same objects."""
 
     control_plane: ControlPlane
     native: ApiServer
-    """Has constrained impersonation."""
+    """An API server with constrained impersonation."""
     plain: ApiServer
-    """A cluster without it."""
+    """An API server without constrained impersonation."""
     understudy: ProxyProcess
-    """The proxy before the plain server."""
+    """The proxy in front of the plain server."""
     people: TourUsers
 
     def place(self, target: TourServer) -> str:
-        """Return in words where something is played."""
+        """Return a description of where requests are sent."""
         if target is self.understudy:
-            return "through Understudy, before an API server without the feature"
-        return "on an API server that has the feature itself"
+            return "through Understudy, to an API server without constrained impersonation"
+        return "directly to an API server with constrained impersonation"
 
     def kubectl(self, *arguments: str) -> KubectlRequest:
-        """Return a request that runs our kubectl."""
+        """Return a request that runs the sandbox's kubectl."""
         return KubectlRequest(self.control_plane.binaries.kubectl, arguments)
 
     def ensure_running(self) -> None:
@@ -90,7 +90,7 @@ class TourEnvironment:
 
 @contextmanager
 def prepared_environment(announce: Announce) -> Iterator[TourEnvironment]:
-    """Start and seed everything; on leaving nothing is left, in whatever way we leave."""
+    """Start and seed everything; every exit from the context removes all of it."""
     binaries = find_binaries(announce)
     with ExitStack() as cleanup:
         started = time.monotonic()
@@ -102,17 +102,17 @@ def prepared_environment(announce: Announce) -> Iterator[TourEnvironment]:
         announce(f"etcd and two API servers are ready in {time.monotonic() - started:.1f} s")
         aggregated = cleanup.enter_context(AggregatedServer(control_plane))
         aggregated.register(native.admin, plain.admin)
-        announce("the virtual machines' aggregated API is registered")
+        announce("the aggregated API of virtual machines is registered")
         understudy = cleanup.enter_context(ProxyProcess(control_plane, plain))
-        announce(f"Understudy serves at {understudy.url}, before {plain.url}")
+        announce(f"Understudy serves at {understudy.url}, in front of {plain.url}")
         people = seed(control_plane, plain.admin)
         for server in (native, plain):
-            _wait_until_known(people, server.admin)
+            _wait_until_effective(people, server.admin)
         yield TourEnvironment(control_plane, native, plain, understudy, people)
 
 
 def seed(control_plane: ControlPlane, admin: ApiClient) -> TourUsers:
-    """Create what the stories need, and nothing that would make them easier."""
+    """Create the objects that the stories need, and no further grants."""
     for namespace in ("default", DEPUTY_NAMESPACE, OTHER_NAMESPACE):
         create_namespace(admin, namespace)
     create_service_account(admin, "default", "robot")
@@ -139,8 +139,8 @@ def seed(control_plane: ControlPlane, admin: ApiClient) -> TourUsers:
     )
 
 
-def _wait_until_known(people: TourUsers, admin: ApiClient) -> None:
-    """Wait until an API server decides by what was seeded: each learns of it by its own watches."""
+def _wait_until_effective(people: TourUsers, admin: ApiClient) -> None:
+    """Wait until an API server's own watches have delivered the seeded grants."""
     node_1 = TourUser("node-1", "system:node:node-1", ("system:nodes",))
     console = "virtualmachines/console"
     latest = (
@@ -153,7 +153,7 @@ def _wait_until_known(people: TourUsers, admin: ApiClient) -> None:
     for permission in latest:
         while not permission.check(admin)[0]:
             if time.monotonic() > deadline:
-                raise SandboxError(f"the API server does not learn of: {permission.describe()}")
+                raise SandboxError(f"the API server does not grant: {permission.describe()}")
             time.sleep(POLL_SECONDS)
 
 
@@ -163,7 +163,7 @@ def _certificate_user(control_plane: ControlPlane, name: str, group: str) -> Tou
 
 
 def _agent(admin: ApiClient, title: str, node: str) -> TourUser:
-    """Return a pod of the DaemonSet: its token says on which node it runs."""
+    """Return a pod of the DaemonSet, whose token names the node it runs on."""
     pod = create_pod(admin, "default", f"agent-{node}", node=node)
     token = token_for(admin, "default", "default", pod=pod)
     account = _service_account(admin, title, "default", name="default")
@@ -176,6 +176,6 @@ def _service_account(admin: ApiClient, title: str, namespace: str, *, name: str)
     return TourUser(title, username, groups, token_for(admin, namespace, name))
 
 
-def _subject(person: TourUser) -> dict[str, str]:
-    """Return the person as RBAC names them; a service account may be named as a user too."""
-    return {"kind": "User", "name": person.username}
+def _subject(user: TourUser) -> dict[str, str]:
+    """Return the RBAC subject of a user; a service account is a valid User subject, too."""
+    return {"kind": "User", "name": user.username}

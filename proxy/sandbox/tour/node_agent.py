@@ -1,4 +1,4 @@
-"""The tour's second chapter: the KEP's Story 1, an agent that acts as the node it runs on."""
+"""The second chapter of the demo: Story 1 of the KEP, an agent that impersonates its own node."""
 
 from dataclasses import replace
 
@@ -19,49 +19,49 @@ NODE_1 = TourUser("node-1", "system:node:node-1", ("system:nodes",))
 ARBITRARY_LIST = "impersonate-on:arbitrary-node:list"
 
 
-def node_agent(stage: TourEnvironment, target: TourServer) -> Chapter:
-    """An agent acts as the node it runs on, and as no other."""
-    list_as_node = _list_as_node(stage, target)
-    refused = replace(list_as_node, allowed=False, granted=(), note="")
+def node_agent(environment: TourEnvironment, target: TourServer) -> Chapter:
+    """Return the chapter about an agent that may only impersonate the node it runs on."""
+    list_as_node = _list_as_node(environment, target)
+    denied = replace(list_as_node, allowed=False, granted=(), note="")
     return Chapter(
-        "Story 1: a node agent acts as its own node",
-        "A DaemonSet's pods share one service account. It may act as the node it runs on, to get "
-        "and list pods, and holds no other right. "
-        f"Played {stage.place(target)}.",
+        "Story 1: a node agent impersonates its own node",
+        "A DaemonSet's pods share one service account. It may impersonate the node it runs on, to "
+        "get and list pods, and has no other permission. "
+        f"Requests are sent {environment.place(target)}.",
         [
-            *_within_the_grant(list_as_node, refused),
-            *_beyond_the_action(refused),
-            *_beyond_the_node(refused, stage.people.other_agent),
-            *_only_legacy_is_left(refused, stage),
+            *_within_the_grant(list_as_node, denied),
+            *_beyond_the_action(denied),
+            *_beyond_the_node(denied, environment.people.other_agent),
+            *_legacy_only(denied, environment),
         ],
     )
 
 
-def _list_as_node(stage: TourEnvironment, target: TourServer) -> Step:
-    agent = stage.people.agent
+def _list_as_node(environment: TourEnvironment, target: TourServer) -> Step:
+    agent = environment.people.agent
     return Step(
-        story="The agent lists the pods of its node, as that node.",
+        story="The agent, impersonating its node, lists the pods of the node.",
         sender=agent,
-        request=stage.kubectl("get", "--raw", PODS_OF_NODE_1),
+        request=environment.kubectl("get", "--raw", PODS_OF_NODE_1),
         impersonation=ImpersonationRequest(NODE_1.username),
         target=target,
         allowed=True,
         shows='"name":"web-1"',
         granted=(
             ReviewedPermission(agent, "impersonate-on:associated-node:list", "pods"),
-            _is_its_node(agent),
+            _impersonates_its_node(agent),
         ),
-        note="its token says that it runs on node-1",
+        note="the agent's token states that it runs on node-1",
     )
 
 
-def _within_the_grant(list_as_node: Step, refused: Step) -> list[Step]:
-    agent = refused.sender
+def _within_the_grant(list_as_node: Step, denied: Step) -> list[Step]:
+    agent = denied.sender
     get = "impersonate-on:associated-node:get"
     return [
         replace(
-            refused,
-            story="The agent lists the pods of its node, as itself.",
+            denied,
+            story="The agent lists the pods of its node without impersonation.",
             impersonation=None,
             shows='cannot list resource "pods"',
             missing=(ReviewedPermission(agent, "list", "pods"),),
@@ -69,85 +69,85 @@ def _within_the_grant(list_as_node: Step, refused: Step) -> list[Step]:
         list_as_node,
         replace(
             list_as_node,
-            story="The agent gets one pod of its node, as that node.",
+            story="The agent, impersonating its node, gets one pod of the node.",
             request=HttpRequest(f"{PODS}/web-1"),
             granted=(
                 ReviewedPermission(agent, get, "pods", namespace="default"),
-                _is_its_node(agent),
+                _impersonates_its_node(agent),
                 ReviewedPermission(NODE_1, "get", "pods", namespace="default", name="web-1"),
             ),
         ),
     ]
 
 
-def _beyond_the_action(refused: Step) -> list[Step]:
+def _beyond_the_action(denied: Step) -> list[Step]:
     delete = "impersonate-on:associated-node:delete"
     return [
         replace(
-            refused,
-            story="The agent gets a pod of another node, as its own.",
+            denied,
+            story="The agent, impersonating its node, gets a pod of another node.",
             request=HttpRequest(f"{PODS}/web-2"),
             shows='User "system:node:node-1" cannot get resource "pods"',
-            granted=(_is_its_node(refused.sender),),
+            granted=(_impersonates_its_node(denied.sender),),
             missing=(ReviewedPermission(NODE_1, "get", "pods", namespace="default", name="web-2"),),
         ),
         replace(
-            refused,
-            story="The agent deletes a pod of its node, as that node.",
+            denied,
+            story="The agent, impersonating its node, deletes a pod of the node.",
             request=HttpRequest(f"{PODS}/web-1", method="DELETE"),
             shows=f'cannot {delete} resource "pods"',
             granted=(
                 ReviewedPermission(NODE_1, "delete", "pods", namespace="default", name="web-1"),
             ),
-            missing=(ReviewedPermission(refused.sender, delete, "pods", namespace="default"),),
+            missing=(ReviewedPermission(denied.sender, delete, "pods", namespace="default"),),
         ),
     ]
 
 
-def _beyond_the_node(refused: Step, other_agent: TourUser) -> list[Step]:
+def _beyond_the_node(denied: Step, other_agent: TourUser) -> list[Step]:
     return [
         replace(
-            refused,
-            story="The agent acts as another node.",
+            denied,
+            story="The agent impersonates another node.",
             impersonation=ImpersonationRequest("system:node:node-2"),
             shows=f'cannot {ARBITRARY_LIST} resource "pods"',
-            missing=(ReviewedPermission(refused.sender, ARBITRARY_LIST, "pods"),),
-            note="it does not run on node-2, so only a grant for arbitrary nodes would do",
+            missing=(ReviewedPermission(denied.sender, ARBITRARY_LIST, "pods"),),
+            note="the agent does not run on node-2, so it needs a grant for arbitrary nodes",
         ),
         replace(
-            refused,
-            story="Another pod of the same service account, on node-2, acts as node-1.",
+            denied,
+            story="Another pod of the same service account, on node-2, impersonates node-1.",
             sender=other_agent,
             shows=f'cannot {ARBITRARY_LIST} resource "pods"',
             missing=(ReviewedPermission(other_agent, ARBITRARY_LIST, "pods"),),
-            note="its token says that it runs on node-2",
+            note="the token of this pod states that it runs on node-2",
         ),
     ]
 
 
-def _only_legacy_is_left(refused: Step, stage: TourEnvironment) -> list[Step]:
-    legacy = ReviewedPermission(refused.sender, "impersonate", "users", name=NODE_1.username)
+def _legacy_only(denied: Step, environment: TourEnvironment) -> list[Step]:
+    legacy = ReviewedPermission(denied.sender, "impersonate", "users", name=NODE_1.username)
     return [
         replace(
-            refused,
-            story="The agent gives its node a group.",
+            denied,
+            story="The agent impersonates its node and adds a group.",
             impersonation=ImpersonationRequest(NODE_1.username, ("dev",)),
             shows='cannot impersonate resource "users"',
             missing=(legacy,),
-            note="constrained modes take a node as it is; what is left is legacy impersonation",
+            note="constrained modes allow no groups for a node; only legacy impersonation remains",
         ),
         replace(
-            refused,
-            story="The first list again, asked of the cluster without the feature.",
-            target=stage.plain,
+            denied,
+            story="The first list again, sent to the API server without constrained impersonation.",
+            target=environment.plain,
             shows='cannot impersonate resource "users"',
             missing=(legacy,),
-            note="there, impersonation is all or nothing",
+            note="that API server supports unrestricted impersonation only",
         ),
     ]
 
 
-def _is_its_node(agent: TourUser) -> ReviewedPermission:
+def _impersonates_its_node(agent: TourUser) -> ReviewedPermission:
     return ReviewedPermission(
         agent, "impersonate:associated-node", "nodes", group="authentication.k8s.io"
     )

@@ -1,4 +1,4 @@
-"""The tour's first chapter: requests without impersonation, through the proxy."""
+"""The first chapter of the demo: requests through the proxy without impersonation."""
 
 from dataclasses import replace
 
@@ -18,61 +18,61 @@ WHO_AM_I = HttpRequest(
 )
 
 
-def first_light(stage: TourEnvironment) -> Chapter:
-    """Callers reach the API server through Understudy and are nobody but themselves there."""
-    alice, robot = stage.people.alice, stage.people.robot
+def first_light(environment: TourEnvironment) -> Chapter:
+    """Return the chapter about requests that are forwarded as their caller."""
+    alice, robot = environment.people.alice, environment.people.robot
     steps = [
-        *_themselves(stage, alice, "a client certificate"),
-        *_themselves(stage, robot, "a service account's token"),
+        *_requests_of(environment, alice, "a client certificate"),
+        *_requests_of(environment, robot, "a service account token"),
         Step(
-            story="The robot asks who it is there: the proxy's own identity shows nowhere.",
+            story="The robot creates a SelfSubjectReview: it contains nothing of the proxy.",
             sender=robot,
             request=WHO_AM_I,
-            target=stage.understudy,
+            target=environment.understudy,
             allowed=True,
             shows=f'"username":"{robot.username}"',
-            note="the proxy acts as the caller it authenticated, with every group and extra",
+            note="the proxy impersonates the authenticated caller, with every group and extra",
         ),
     ]
     return Chapter(
-        "First light: through Understudy, as yourself",
-        "The API server behind it has no constrained impersonation. Certificates are verified by "
-        "Understudy, tokens by a TokenReview, and each request runs as its caller.",
+        "Pass-through: requests without impersonation",
+        "The upstream API server has no constrained impersonation. Understudy verifies client "
+        "certificates itself and tokens by a TokenReview, and forwards each request as its caller.",
         steps,
     )
 
 
-def _themselves(stage: TourEnvironment, person: TourUser, credential: str) -> list[Step]:
+def _requests_of(environment: TourEnvironment, user: TourUser, credential: str) -> list[Step]:
     version = Step(
-        story=f"{_name(person)}, with {credential}, asks for the version.",
-        sender=person,
-        request=stage.kubectl("get", "--raw", "/version"),
-        target=stage.understudy,
+        story=f"{_capitalized_title(user)}, with {credential}, gets the version.",
+        sender=user,
+        request=environment.kubectl("get", "--raw", "/version"),
+        target=environment.understudy,
         allowed=True,
         shows='"gitVersion"',
-        note="everybody who is authenticated may",
+        note="every authenticated user may",
     )
     return [
         version,
         replace(
             version,
-            story=f"{_name(person)} lists pods.",
-            request=stage.kubectl("get", "pods"),
+            story=f"{_capitalized_title(user)} lists pods.",
+            request=environment.kubectl("get", "pods"),
             shows="web-1",
-            granted=(ReviewedPermission(person, "list", "pods", namespace="default"),),
+            granted=(ReviewedPermission(user, "list", "pods", namespace="default"),),
             note="",
         ),
         replace(
             version,
-            story=f"{_name(person)} lists secrets.",
-            request=stage.kubectl("get", "secrets"),
+            story=f"{_capitalized_title(user)} lists secrets.",
+            request=environment.kubectl("get", "secrets"),
             allowed=False,
-            shows=f'User "{person.username}" cannot list resource "secrets"',
-            missing=(ReviewedPermission(person, "list", "secrets", namespace="default"),),
+            shows=f'User "{user.username}" cannot list resource "secrets"',
+            missing=(ReviewedPermission(user, "list", "secrets", namespace="default"),),
             note="",
         ),
     ]
 
 
-def _name(person: TourUser) -> str:
-    return person.title[0].upper() + person.title[1:]
+def _capitalized_title(user: TourUser) -> str:
+    return user.title[0].upper() + user.title[1:]

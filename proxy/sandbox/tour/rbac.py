@@ -1,4 +1,4 @@
-"""The grants of KEP-5284's two user stories, word for word, and what their users may do anyway."""
+"""The grants of KEP-5284's two user stories, verbatim, and the base permissions of their users."""
 
 from collections.abc import Iterator
 

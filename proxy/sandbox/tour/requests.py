@@ -1,4 +1,4 @@
-"""The ways to ask that the tour shows: kubectl, plain HTTP, and a console's WebSocket."""
+"""The kinds of requests in the demo: kubectl, plain HTTP, and the WebSocket of a console."""
 
 import http
 import json
@@ -32,19 +32,19 @@ class KubectlRequest:
     arguments: tuple[str, ...]
 
     def lines(self, wanted: ImpersonationRequest | None) -> list[str]:
-        """Return the command as it could be typed."""
+        """Return the command line."""
         flags = wanted.flags() if wanted else []
         return [f"$ {shlex.join(['kubectl', *self.arguments, *flags])}"]
 
     def send(
         self, target: TourServer, sender: TourUser, wanted: ImpersonationRequest | None
     ) -> StepOutcome:
-        """Run it: exit code 0 is allowed, `Forbidden` is denied, anything else is no answer."""
+        """Run kubectl: exit code 0 is allowed, `Forbidden` is denied, anything else is an error."""
         kubeconfig = target.kubeconfig_for(sender.credential, name=file_name(sender))
         options = [f"--kubeconfig={kubeconfig}", f"--cache-dir={kubeconfig.with_suffix('.cache')}"]
         flags = wanted.flags() if wanted else []
         try:
-            done = subprocess.run(  # noqa: S603 - our own kubectl with the tour's own words
+            done = subprocess.run(  # noqa: S603 - the sandbox's kubectl with constant arguments
                 [self.program, *options, *self.arguments, *flags],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -54,7 +54,7 @@ class KubectlRequest:
                 env={"PATH": os.environ.get("PATH", ""), "HOME": str(kubeconfig.parent)},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise SandboxError(f"kubectl gave no answer: {error}") from error
+            raise SandboxError(f"kubectl did not complete: {error}") from error
         if done.returncode != 0 and "(Forbidden)" not in done.stderr:
             raise SandboxError(f"kubectl failed: {done.stderr.strip()}")
         return StepOutcome(done.returncode == 0, done.stderr if done.returncode else done.stdout)
@@ -76,19 +76,21 @@ class HttpRequest:
     def send(
         self, target: TourServer, sender: TourUser, wanted: ImpersonationRequest | None
     ) -> StepOutcome:
-        """Send it: 2xx is allowed, 403 is denied, anything else is no answer to the question."""
+        """Send the request: 2xx is allowed, 403 is denied, anything else is an error."""
         headers = wanted.headers() if wanted else []
         client = target.client(sender.credential)
         try:
             response = client.request(self.method, self.path, headers=headers, body=self.body)
         except (OSError, HTTPException) as error:
-            raise SandboxError(f"{self.method} {self.path} got no answer: {error}") from error
+            raise SandboxError(
+                f"{self.method} {self.path} received no response: {error}"
+            ) from error
         return _outcome(response.status, response.body)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleRequest:
-    """An upgrade to a WebSocket that must greet us and echo what we say."""
+    """An upgrade to a WebSocket that must send a greeting and echo a message."""
 
     path: str
 
@@ -100,7 +102,7 @@ class ConsoleRequest:
     def send(
         self, target: TourServer, sender: TourUser, wanted: ImpersonationRequest | None
     ) -> StepOutcome:
-        """Open the console and talk to it; the text is its greeting and its echo."""
+        """Open the console and send a message; return its greeting and its echo."""
         headers = wanted.headers() if wanted else []
         if isinstance(sender.credential, BearerToken):
             headers.append(("Authorization", f"Bearer {sender.credential.value}"))
@@ -115,15 +117,15 @@ class ConsoleRequest:
                 return StepOutcome(
                     allowed=True, text=json.dumps(greeting | {"echo": console.receive()})
                 )
-        except UpgradeRejected as refused:
-            return _outcome(refused.status, refused.body)
+        except UpgradeRejected as rejected:
+            return _outcome(rejected.status, rejected.body)
         except (OSError, HTTPException) as error:
-            raise SandboxError(f"the console {self.path} got no answer: {error}") from error
+            raise SandboxError(f"the console {self.path} received no response: {error}") from error
 
 
-def file_name(person: TourUser) -> str:
-    """Return the name of a person's kubeconfig, without its ending."""
-    return person.title.removeprefix("the ").replace(" ", "-")
+def file_name(user: TourUser) -> str:
+    """Return the name of a user's kubeconfig, without its suffix."""
+    return user.title.removeprefix("the ").replace(" ", "-")
 
 
 def _outcome(status: int, body: bytes) -> StepOutcome:
@@ -132,4 +134,4 @@ def _outcome(status: int, body: bytes) -> StepOutcome:
         return StepOutcome(allowed=True, text=text)
     if status == http.HTTPStatus.FORBIDDEN:
         return StepOutcome(allowed=False, text=json.loads(text)["message"])
-    raise SandboxError(f"an answer of {status} is neither yes nor no: {text.strip()}")
+    raise SandboxError(f"expected 2xx or 403, received {status}: {text.strip()}")

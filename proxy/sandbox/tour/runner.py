@@ -1,8 +1,8 @@
-"""The tour's machinery: requests that are asked for real, and the grants that decided them.
+"""The runner of the demo: sends real requests, and verifies the grants that explain the results.
 
-A step says what must happen and why. It is played against a server, its outcome is compared with
-what was promised, and the reasons are asked of the cluster too, so the tour never tells a story
-that is not true. Chapters are in `tour_first_light.py`, `tour_node_agent.py`, `tour_deputy.py`.
+A step states the expected outcome and the grants that explain it. The runner sends its request to a
+server, compares the outcome, and verifies the grants by SubjectAccessReviews. The printed text is
+therefore always true. The chapters are in `pass_through.py`, `node_agent.py` and `deputy.py`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,20 +18,20 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class TourServer(Protocol):
-    """A server that the tour can be played on: an API server, or the proxy before one."""
+    """A server that the demo can use: an API server, or the proxy in front of one."""
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the server."""
         ...
 
     @property
     def ca_pem(self) -> bytes:
-        """The authority of its certificate."""
+        """The CA of its certificate."""
         ...
 
     def client(self, credential: Credential = None) -> ApiClient:
-        """Return a client that shows this credential."""
+        """Return a client that uses this credential."""
         ...
 
     def kubeconfig_for(self, credential: Credential, *, name: str = ...) -> Path:
@@ -41,7 +41,7 @@ class TourServer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TourUser:
-    """Someone in the tour: how a sentence calls them, and who they are to the API server."""
+    """A user of the demo: the name in printed texts, and the user info at the API server."""
 
     title: str
     username: str
@@ -51,7 +51,7 @@ class TourUser:
 
 @dataclass(frozen=True, slots=True)
 class ImpersonationRequest:
-    """The identity that a request asks to act as."""
+    """The user and groups that a request wants to impersonate."""
 
     username: str
     groups: tuple[str, ...] = ()
@@ -68,29 +68,29 @@ class ImpersonationRequest:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What a request came to, and everything it said."""
+    """The outcome of a request, and the text of its response."""
 
     allowed: bool
     text: str
 
 
 class TourRequest(Protocol):
-    """One way to ask."""
+    """One kind of request."""
 
     def lines(self, wanted: ImpersonationRequest | None) -> list[str]:
-        """Return what a person would type or send."""
+        """Return the command or the request as text."""
         ...
 
     def send(
         self, target: TourServer, sender: TourUser, wanted: ImpersonationRequest | None
     ) -> StepOutcome:
-        """Ask, and return what came of it; raise SandboxError when there was no answer."""
+        """Send the request and return its outcome; raise SandboxError without a response."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedPermission:
-    """One permission that someone has, or lacks: a SubjectAccessReview."""
+    """One permission that a user has or lacks, checked by a SubjectAccessReview."""
 
     user: TourUser
     verb: str
@@ -101,14 +101,14 @@ class ReviewedPermission:
     name: str = ""
 
     def describe(self) -> str:
-        """Return the permission in words."""
+        """Return the permission as text."""
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
         name = f' "{self.name}"' if self.name else ""
         place = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {resource}{name}{place}"
 
     def check(self, admin: ApiClient) -> tuple[bool, str]:
-        """Return whether it is granted, and the authorizer's reason."""
+        """Return whether the permission is granted, and the authorizer's reason."""
         resource, _, subresource = self.resource.partition("/")
         attributes = {
             "verb": self.verb,
@@ -133,17 +133,17 @@ class ReviewedPermission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One request with its promised outcome."""
+    """One request with its expected outcome."""
 
     story: str
-    """What is asked, in a sentence."""
+    """A sentence that describes the request."""
     sender: TourUser
     request: TourRequest
     impersonation: ImpersonationRequest | None = None
     target: TourServer
     allowed: bool
     shows: str
-    """Text that the answer must contain: proof that it is the answer we mean."""
+    """Text that the response must contain, to prove that it is the expected one."""
     granted: tuple[ReviewedPermission, ...] = ()
     """Permissions that exist, and together explain an allowed request."""
     missing: tuple[ReviewedPermission, ...] = ()
@@ -154,7 +154,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """Steps that tell one story."""
+    """The steps of one story."""
 
     title: str
     opening: str
@@ -163,51 +163,51 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A permission with what the cluster says about it."""
+    """A permission with the cluster's reason."""
 
     permission: ReviewedPermission
     granted_by: str | None
-    """None: nothing grants it."""
+    """None: no grant exists."""
 
 
 class TourPrinter(Protocol):
-    """Whoever tells the tour to a person."""
+    """Prints the demo."""
 
     def open_chapter(self, chapter: Chapter) -> None:
-        """Tell that a chapter begins."""
+        """Print the beginning of a chapter."""
         ...
 
     def print_step(
         self, number: int, step: Step, outcome: StepOutcome, reasons: list[Reason]
     ) -> None:
-        """Tell a step that went as promised."""
+        """Print a step whose outcome was as expected."""
         ...
 
 
 class TourFailed(SandboxError):
-    """A step of the tour did not go as it must."""
+    """A step of the demo had an unexpected outcome."""
 
 
 def run_tour(chapters: Iterable[Chapter], *, admin: ApiClient, narrator: TourPrinter) -> int:
-    """Play every step and return their number; raise TourFailed at the first wrong one."""
+    """Run every step and return their number; raise TourFailed at the first unexpected outcome."""
     number = 0
     for chapter in chapters:
         narrator.open_chapter(chapter)
         for step in chapter.steps:
             number += 1
-            outcome, reasons = _play_step(number, step, admin)
+            outcome, reasons = _run_step(number, step, admin)
             narrator.print_step(number, step, outcome, reasons)
     return number
 
 
-def _play_step(number: int, step: Step, admin: ApiClient) -> tuple[StepOutcome, list[Reason]]:
+def _run_step(number: int, step: Step, admin: ApiClient) -> tuple[StepOutcome, list[Reason]]:
     place = f"step {number} ({step.story.rstrip('.')})"
     outcome = step.request.send(step.target, step.sender, step.impersonation)
     if outcome.allowed != step.allowed:
-        promised, came = ("allowed", "denied") if step.allowed else ("denied", "allowed")
-        raise TourFailed(f"{place} must be {promised} but was {came}: {_one_line(outcome.text)}")
+        expected, actual = ("allowed", "denied") if step.allowed else ("denied", "allowed")
+        raise TourFailed(f"{place} must be {expected} but was {actual}: {_one_line(outcome.text)}")
     if step.shows not in outcome.text:
-        raise TourFailed(f"{place} must show {step.shows!r} but says {_one_line(outcome.text)}")
+        raise TourFailed(f"{place} must show {step.shows!r} but shows {_one_line(outcome.text)}")
     return outcome, [
         *(_confirm(place, permission, admin, is_granted=True) for permission in step.granted),
         *(_confirm(place, permission, admin, is_granted=False) for permission in step.missing),

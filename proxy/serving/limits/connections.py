@@ -1,4 +1,4 @@
-"""What a client may take, and what all of them share."""
+"""Connection limits, and the state that the connections of one listener share."""
 
 import math
 import time
@@ -14,115 +14,115 @@ from proxy.wire.tcp import UNREACHABLE_SECONDS
 from proxy.wire.tls_server import MAX_HANDSHAKE_BYTES
 
 ADDRESS, TOTAL = EVICTION_REASONS = ("address", "total")
-"""What was full when a connection was closed for a newcomer."""
+"""Which limit was reached when a connection was evicted for a new one."""
 
 
 class Occupant(Protocol):
-    """A connection that takes a place."""
+    """A connection that the limiter counts."""
 
     def evict(self) -> None:
-        """Close at once: the place is given to a newcomer."""
+        """Close immediately to make way for a new connection."""
         ...
 
 
 class ConnectionLimiter:
-    """Counts those who are inside, and turns away who is too many."""
+    """Counts open connections, and evicts or rejects those above the limits."""
 
     def __init__(self, *, places: int, places_per_address: int) -> None:
-        self._places = places
-        self._places_per_address = places_per_address
-        self._guests: dict[Occupant, str] = {}
+        self._max_connections = places
+        self._max_per_address = places_per_address
+        self._occupants: dict[Occupant, str] = {}
         self._by_origin: Counter[str] = Counter()
         # Least recently active first.
         self._unauthenticated: dict[Occupant, None] = {}
-        self._unauthenticated_of: dict[str, dict[Occupant, None]] = {}
-        self._turned_away = 0
+        self._unauthenticated_by_origin: dict[str, dict[Occupant, None]] = {}
+        self._rejected = 0
         self.evictions: Counter[str] = Counter(dict.fromkeys(EVICTION_REASONS, 0))
-        """How many connections were closed for a newcomer so far, by reason."""
+        """Connections evicted so far, by reason."""
 
     def limit(self, *, places: int, places_per_address: int) -> None:
-        """Hold newcomers to these limits; whoever is inside stays."""
-        self._places = places
-        self._places_per_address = places_per_address
+        """Apply these limits to new connections; open ones stay."""
+        self._max_connections = places
+        self._max_per_address = places_per_address
 
     @property
     def active(self) -> int:
-        """How many are inside."""
-        return len(self._guests)
+        """The number of open connections."""
+        return len(self._occupants)
 
     @property
     def unauthenticated(self) -> int:
-        """How many of them have had no authenticated request."""
+        """The number of open connections without an authenticated request."""
         return len(self._unauthenticated)
 
-    def try_acquire(self, guest: Occupant, address: str) -> bool:
-        """Tell whether there is a place for the guest, and take it; `left` gives it back."""
+    def try_acquire(self, occupant: Occupant, address: str) -> bool:
+        """Count the connection if the limits allow it, and return whether; see `release`."""
         origin = address_key(address)
-        if not self._has_room(origin):
-            self._turned_away += 1
+        if not self._ensure_capacity(origin):
+            self._rejected += 1
             return False
-        self._guests[guest] = origin
+        self._occupants[occupant] = origin
         self._by_origin[origin] += 1
-        self._unauthenticated[guest] = None
-        self._unauthenticated_of.setdefault(origin, {})[guest] = None
+        self._unauthenticated[occupant] = None
+        self._unauthenticated_by_origin.setdefault(origin, {})[occupant] = None
         return True
 
-    def renew(self, guest: Occupant) -> None:
-        """Count an unauthenticated guest as the last one that did something."""
-        if guest in self._unauthenticated:
-            own = self._unauthenticated_of[self._guests[guest]]
-            for order in (self._unauthenticated, own):
-                del order[guest]
-                order[guest] = None
+    def renew(self, occupant: Occupant) -> None:
+        """Mark an unauthenticated connection as the most recently active one."""
+        if occupant in self._unauthenticated:
+            of_origin = self._unauthenticated_by_origin[self._occupants[occupant]]
+            for order in (self._unauthenticated, of_origin):
+                del order[occupant]
+                order[occupant] = None
 
-    def mark_authenticated(self, guest: Occupant) -> None:
-        """Keep the guest's place from newcomers from now on."""
-        if guest in self._unauthenticated:
-            self._forget(guest, self._guests[guest])
+    def mark_authenticated(self, occupant: Occupant) -> None:
+        """Protect the connection from eviction from now on."""
+        if occupant in self._unauthenticated:
+            self._remove_unauthenticated(occupant, self._occupants[occupant])
 
-    def release(self, guest: Occupant) -> None:
-        """Give back the guest's place, if it has one."""
-        origin = self._guests.pop(guest, None)
+    def release(self, occupant: Occupant) -> None:
+        """Stop counting the connection, if it is counted."""
+        origin = self._occupants.pop(occupant, None)
         if origin is None:
             return
-        if guest in self._unauthenticated:
-            self._forget(guest, origin)
+        if occupant in self._unauthenticated:
+            self._remove_unauthenticated(occupant, origin)
         self._by_origin[origin] -= 1
         if not self._by_origin[origin]:
             del self._by_origin[origin]
 
     def take_rejected_count(self) -> int:
-        """Return how many were turned away since the last time of asking."""
-        count, self._turned_away = self._turned_away, 0
+        """Return the connections rejected since the last call, and reset that count."""
+        count, self._rejected = self._rejected, 0
         return count
 
-    def _has_room(self, origin: str) -> bool:
-        if self._by_origin[origin] >= self._places_per_address:
-            return self._evict_first(self._unauthenticated_of.get(origin), ADDRESS)
-        if len(self._guests) >= self._places:
+    def _ensure_capacity(self, origin: str) -> bool:
+        if self._by_origin[origin] >= self._max_per_address:
+            return self._evict_first(self._unauthenticated_by_origin.get(origin), ADDRESS)
+        if len(self._occupants) >= self._max_connections:
             return self._evict_first(self._unauthenticated, TOTAL)
         return True
 
     def _evict_first(self, order: dict[Occupant, None] | None, reason: str) -> bool:
         if not order:
             return False
-        guest = next(iter(order))
-        self.release(guest)
+        occupant = next(iter(order))
+        self.release(occupant)
         self.evictions[reason] += 1
-        guest.evict()
+        occupant.evict()
         return True
 
-    def _forget(self, guest: Occupant, origin: str) -> None:
-        del self._unauthenticated[guest]
-        own = self._unauthenticated_of[origin]
-        del own[guest]
-        if not own:
-            del self._unauthenticated_of[origin]
+    def _remove_unauthenticated(self, occupant: Occupant, origin: str) -> None:
+        del self._unauthenticated[occupant]
+        of_origin = self._unauthenticated_by_origin[origin]
+        del of_origin[occupant]
+        if not of_origin:
+            del self._unauthenticated_by_origin[origin]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How long a client may take to say what it wants, and stay, and how many there may be."""
+    """Limits of client connections: their number, sizes and times."""
 
     handshake_seconds: float = 10.0
     handshake_bytes: int = MAX_HANDSHAKE_BYTES
@@ -130,23 +130,23 @@ class ConnectionLimits:
     idle_seconds: float = 90.0
     # The same before a connection has had an authenticated request.
     unauthenticated_idle_seconds: float = 10.0
-    # In this time the client must take 64 KiB of an ordinary response, or all that is pending.
+    # In this time the client must read 64 KiB of an ordinary response, or all that is pending.
     response_progress_seconds: float = 60.0
     unreachable_seconds: float = UNREACHABLE_SECONDS
-    # After about this long a connection ends with the answer it is giving, or the next one.
+    # After about this time a connection closes with its current response, or with the next one.
     age_seconds: float = math.inf
     header_lines: int = 1200
     header_line_bytes: int = 128 * 1024
     target_bytes: int = DEFAULT_TARGET_BYTES
     connections: int = 10_000
     connections_per_address: int = 5_000
-    # Of each turn of the event loop, for handshakes.
+    # The time for handshakes in each iteration of the event loop.
     handshake_slice_seconds: float = 0.002
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerState:
-    """What every connection of one listener is held to, and what they share."""
+    """The limits and counters that the connections of one listener share."""
 
     limits: ConnectionLimits
     budget: UnauthenticatedMemoryBudget
@@ -156,15 +156,15 @@ class ListenerState:
 
     @classmethod
     def of(cls, limits: ConnectionLimits, budget: UnauthenticatedMemoryBudget) -> Self:
-        """Return the counters that hold these limits."""
-        door = ConnectionLimiter(
+        """Return new counters with these limits."""
+        limiter = ConnectionLimiter(
             places=limits.connections, places_per_address=limits.connections_per_address
         )
-        turns = HandshakeScheduler(limits.handshake_slice_seconds, time.monotonic)
-        return cls(limits, budget, door, HandshakeFailures(), turns)
+        handshakes = HandshakeScheduler(limits.handshake_slice_seconds, time.monotonic)
+        return cls(limits, budget, limiter, HandshakeFailures(), handshakes)
 
     def current_limits(self, limits: ConnectionLimits) -> "ListenerState":
-        """Return other limits for the same clients: the counters go on, and hold these."""
+        """Return a copy with other limits; the counters are shared and apply them."""
         self.door.limit(
             places=limits.connections, places_per_address=limits.connections_per_address
         )

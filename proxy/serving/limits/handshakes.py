@@ -1,11 +1,11 @@
-"""Shares of the event loop for TLS handshakes.
+"""Scheduling of TLS handshakes, and their failure reasons.
 
-A step of a handshake costs up to a third of a millisecond, mostly for its signature, and a client
-causes one with a packet of 500 bytes. Without a bound, hundreds that arrive together are done in
-one turn of the loop, and every established connection waits for all of them.
+A step of a handshake costs up to a third of a millisecond, mostly for its signature. A client
+causes one with a packet of 500 bytes. Without a bound, hundreds of steps that arrive together would
+run in one iteration of the event loop. Every established connection would wait for all of them.
 
-Here handshakes have a slice of each turn. What does not fit waits for the next turns, and the
-addresses take turns, so one that floods makes its own handshakes wait.
+Handshakes therefore get a time slice of each iteration. Steps that do not fit wait for later
+iterations. Addresses are served round-robin, so a flood from one address delays its own handshakes.
 """
 
 import asyncio
@@ -23,12 +23,20 @@ TIMEOUT, LEFT, ALERT, NOT_TLS, VERSION, CIPHER, CERTIFICATE, EVICTED, OTHER = RE
     "evicted",
     "other",
 )
-"""The client was too slow; left without a word; refused us (it does not trust our certificate, for
-example); does not speak TLS; has no version, or no cipher, in common with us; shows certificates
-that are too large, or a key that is not taken; was closed for a newcomer, or because too much
-memory was held; anything else."""
+"""Why a handshake failed, in the order above.
 
-_KNOWN = {
+- The client was too slow.
+- The client disconnected without an alert.
+- The client sent an alert, for example because it does not trust the serving certificate.
+- The client does not use TLS.
+- There is no common TLS version.
+- There is no common cipher.
+- The client's certificates are too large, or their key is not accepted.
+- The connection was evicted for a new one, or for too much held memory.
+- Any other reason.
+"""
+
+_REASONS_BY_TEXT = {
     "http request": NOT_TLS,
     "https proxy request": NOT_TLS,
     "wrong version number": NOT_TLS,
@@ -45,21 +53,21 @@ _KNOWN = {
 
 
 class HandshakeFailures:
-    """Counts, from zero on for every reason."""
+    """Counts of failed handshakes; every reason starts at zero."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
 
     def add(self, reason: str) -> None:
-        """Count one."""
+        """Count one failed handshake."""
         self.counts[reason] += 1
 
 
 def failure_reason(error: Exception) -> str:
-    """Return the reason in what OpenSSL says."""
+    """Return the reason for an OpenSSL error, by its text."""
     text = str(error)
-    for words, reason in _KNOWN.items():
-        if words in text:
+    for fragment, reason in _REASONS_BY_TEXT.items():
+        if fragment in text:
             return reason
     return ALERT if " alert " in text else OTHER
 
@@ -68,7 +76,7 @@ Step = Callable[[], None]
 
 
 class WaitingStep:
-    """A step that waits for its turn; what it refers to is let go of when it is cancelled."""
+    """A queued handshake step; cancelling it releases the objects it refers to."""
 
     __slots__ = ("_step",)
 
@@ -76,28 +84,28 @@ class WaitingStep:
         self._step: Step | None = step
 
     def cancel(self) -> None:
-        """Do nothing in its turn; may be called at any time."""
+        """Skip the step; may be called at any time."""
         self._step = None
 
     def run(self) -> None:
-        """Do the step, unless it was cancelled."""
+        """Run the step, unless it was cancelled."""
         step, self._step = self._step, None
         if step is not None:
             step()
 
 
 class HandshakeScheduler:
-    """Says which step of a handshake is done now, and does the others later."""
+    """Decides which handshake steps run now, and runs the others later."""
 
     def __init__(self, slice_seconds: float, clock: Callable[[], float]) -> None:
-        """`slice_seconds` of each turn of the loop are for handshakes; a step is never divided."""
+        """Give handshakes `slice_seconds` of each loop iteration; a step is never divided."""
         self._slice_seconds = slice_seconds
         self._clock = clock
         self._spent_seconds = 0.0
-        self._is_due = False
-        self._is_turn = False
-        # In the order of their turns. An address is in it only while one of its steps waits.
-        self._lines: dict[str, deque[WaitingStep]] = {}
+        self._is_scheduled = False
+        self._is_running = False
+        # In round-robin order. An address is present only while it has a queued step.
+        self._queues: dict[str, deque[WaitingStep]] = {}
 
     def limit(self, slice_seconds: float) -> None:
         """Use another slice from now on."""
@@ -105,51 +113,51 @@ class HandshakeScheduler:
 
     @property
     def has_time(self) -> bool:
-        """Whether a step may be done now: before everything that waits, nothing is."""
-        return self._is_turn or (not self._lines and self._spent_seconds < self._slice_seconds)
+        """Whether a step may run now; a new step never runs before queued ones."""
+        return self._is_running or (not self._queues and self._spent_seconds < self._slice_seconds)
 
     def started(self) -> float:
-        """Return the moment to tell `spent` later."""
+        """Return the start time to pass to `spent`."""
         return self._clock()
 
     def spent(self, started: float) -> None:
-        """Count the time of one step against this turn of the loop."""
+        """Count the time of one step against this loop iteration."""
         self._spent_seconds += self._clock() - started
-        self._come_again()
+        self._schedule()
 
     def wait(self, origin: str, step: Step) -> WaitingStep:
-        """Do a step in one of the next turns. What it holds is counted by the caller.
+        """Queue a step for a later iteration; the caller accounts for its memory.
 
-        A caller that does not need it any more cancels it. A line may be seconds long, and would
-        keep for so long every connection that has left since.
+        A caller that no longer needs the step cancels it. The queue may be seconds long, and would
+        otherwise keep closed connections in memory for that time.
         """
         waiting = WaitingStep(step)
-        self._lines.setdefault(origin, deque()).append(waiting)
-        self._come_again()
+        self._queues.setdefault(origin, deque()).append(waiting)
+        self._schedule()
         return waiting
 
-    def _come_again(self) -> None:
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._run_queued)
 
-    def _next_turn(self) -> None:
-        self._is_due = False
+    def _run_queued(self) -> None:
+        self._is_scheduled = False
         self._spent_seconds = 0.0
-        self._is_turn = True
+        self._is_running = True
         try:
-            while self._lines and self._spent_seconds < self._slice_seconds:
-                self._do_next()
+            while self._queues and self._spent_seconds < self._slice_seconds:
+                self._run_next()
         finally:
-            self._is_turn = False
-            # Also after a step that failed: nothing else would ever wake up those behind it.
-            if self._lines:
-                self._come_again()
+            self._is_running = False
+            # Also after a step that raised: nothing else would schedule the remaining steps.
+            if self._queues:
+                self._schedule()
 
-    def _do_next(self) -> None:
-        origin, line = next(iter(self._lines.items()))
-        waiting = line.popleft()
-        del self._lines[origin]
-        if line:
-            self._lines[origin] = line  # behind every other address
+    def _run_next(self) -> None:
+        origin, queue = next(iter(self._queues.items()))
+        waiting = queue.popleft()
+        del self._queues[origin]
+        if queue:
+            self._queues[origin] = queue  # after every other address
         waiting.run()

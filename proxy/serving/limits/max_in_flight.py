@@ -1,11 +1,11 @@
-"""Requests being served at a time: beyond a limit the next one is told to come again.
+"""Limits of concurrent requests: above a limit the client receives 429 with Retry-After.
 
-As at the API server, what reads and what may change something are counted apart, so that neither
-can crowd out the other, and long-running requests are not counted: they cost next to nothing while
-they wait. It stands after authentication, so strangers take no place from callers, and before the
-reviews, so a flood of callers is not multiplied into a flood of questions.
+As in kube-apiserver, read-only and mutating requests are counted separately, so neither can crowd
+out the other. Long-running requests have no total limit: they cost almost nothing while they wait.
+The check runs after authentication, so unauthenticated clients use no capacity of callers. It runs
+before the access reviews, so a flood of requests does not cause a flood of reviews.
 
-One caller may take only a part of the places: a client that takes none of its answers holds them.
+One caller may use only a part of the capacity: a client that never reads its responses holds it.
 """
 
 import sys
@@ -17,75 +17,75 @@ from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller
 from proxy.wire.exchange import ClientExchange, ExchangeOutcome
 
-# The native server's sets; every other verb may change something.
-_READING_VERBS = frozenset(("get", "list", "watch"))
+# kube-apiserver's read-only verbs; every other verb is mutating.
+_READ_ONLY_VERBS = frozenset(("get", "list", "watch"))
 _RETRY_AFTER_SECONDS = 1
-_MOST_KNOWN = 1024
+_MAX_TRACKED_CALLERS = 1024
 _TOO_MANY = "too many requests, please try again later"
-_TOO_MANY_OF_ONE = "too many requests of this caller at a time, please try again later"
+_TOO_MANY_OF_CALLER = "too many concurrent requests from this caller, please try again later"
 
 
 class TurnedAwayCounter(Protocol):
-    """Learns who was told to come again."""
+    """Counts rejected requests."""
 
     def request_turned_away(self, kind: str) -> None:
-        """Count one request; `kind` is read, write, or caller: too many of one."""
+        """Count one request; `kind` is read, write, or caller (the limit per caller)."""
         ...
 
 
 class _Pool:
-    """The places for one kind of request."""
+    """The capacity for one kind of request."""
 
-    __slots__ = ("guests", "limit", "per_caller", "taken")
+    __slots__ = ("callers", "in_flight", "limit", "per_caller")
 
     def __init__(self, limit: int, per_caller: int) -> None:
         self.limit = limit
         self.per_caller = per_caller
-        self.guests: dict[str, _CallerUsage] = {}
-        self.taken = 0
+        self.callers: dict[str, _CallerUsage] = {}
+        self.in_flight = 0
 
-    def welcome(self, caller: str) -> "_CallerUsage":
-        """Return a caller that is not known, and forget those who have left if they are many."""
-        if len(self.guests) >= _MOST_KNOWN:
-            self.guests = {name: one for name, one in self.guests.items() if one.held}
-        guest = self.guests[caller] = _CallerUsage(self)
-        return guest
+    def add_caller(self, caller: str) -> "_CallerUsage":
+        """Add usage for a new caller; drop the entries of idle callers if there are many."""
+        if len(self.callers) >= _MAX_TRACKED_CALLERS:
+            self.callers = {name: usage for name, usage in self.callers.items() if usage.in_flight}
+        usage = self.callers[caller] = _CallerUsage(self)
+        return usage
 
 
 class _CallerUsage:
-    """A caller, and how many places it has."""
+    """The requests of one caller that are in flight."""
 
-    __slots__ = ("_lane", "held")
+    __slots__ = ("_pool", "in_flight")
 
-    def __init__(self, lane: _Pool) -> None:
-        self._lane = lane
-        self.held = 0
+    def __init__(self, pool: _Pool) -> None:
+        self._pool = pool
+        self.in_flight = 0
 
-    def leave(self, _outcome: ExchangeOutcome) -> None:
-        """Give one back."""
-        self.held -= 1
-        self._lane.taken -= 1
+    def request_ended(self, _outcome: ExchangeOutcome) -> None:
+        """Called when a request ends; frees its capacity."""
+        self.in_flight -= 1
+        self._pool.in_flight -= 1
 
 
 @dataclass(frozen=True, slots=True)
 class PerCallerLimit:
-    """How many places one caller may take."""
+    """The share of the capacity that one caller may use."""
 
     percent: int = 100
-    """Of the places for reads, and of those for writes; at least one."""
+    """Percentage of the limit for reads, and of the limit for writes; at least one request."""
     long_running: int = 0
-    """Requests that may last; 0: any number."""
+    """Maximum long-running requests; 0 means any number."""
 
     def of(self, limit: int) -> int:
-        """Return how many of these places one caller may take."""
+        """Return the share of `limit` that one caller may use."""
         return -(-limit * self.percent // 100)
 
 
-_ALL_FOR_ONE = PerCallerLimit()
+_NO_CALLER_LIMIT = PerCallerLimit()
 
 
 class MaxInFlightLimiter:
-    """Has a place for each request that is being served."""
+    """Counts the requests in flight, and rejects those above the limits."""
 
     def __init__(
         self,
@@ -93,45 +93,45 @@ class MaxInFlightLimiter:
         reads: int,
         writes: int,
         counter: TurnedAwayCounter,
-        per_caller: PerCallerLimit = _ALL_FOR_ONE,
+        per_caller: PerCallerLimit = _NO_CALLER_LIMIT,
     ) -> None:
         self._reads, self._writes = _Pool(0, 0), _Pool(0, 0)
-        # There is no limit for all of them: they cost next to nothing while they wait.
-        self._lasting = _Pool(sys.maxsize, sys.maxsize)
+        # No total limit: long-running requests cost almost nothing while they wait.
+        self._long_running = _Pool(sys.maxsize, sys.maxsize)
         self._counter = counter
         self.limit(reads=reads, writes=writes, per_caller=per_caller)
 
     @property
     def in_use(self) -> tuple[int, int]:
-        """How many reads and how many writes are being served."""
-        return self._reads.taken, self._writes.taken
+        """The numbers of reads and of writes in flight."""
+        return self._reads.in_flight, self._writes.in_flight
 
     def limit(self, *, reads: int, writes: int, per_caller: PerCallerLimit) -> None:
-        """Hold newcomers to these limits; whoever has a place keeps it."""
+        """Apply these limits to new requests; those in flight continue."""
         self._reads.limit, self._reads.per_caller = reads, per_caller.of(reads)
         self._writes.limit, self._writes.per_caller = writes, per_caller.of(writes)
-        self._lasting.per_caller = per_caller.long_running or sys.maxsize
+        self._long_running.per_caller = per_caller.long_running or sys.maxsize
 
     def acquire(self, exchange: ClientExchange, request_info: RequestInfo, caller: Caller) -> None:
-        """Take a place until the exchange ends, or refuse with 429.
+        """Count the request until its exchange ends, or reject it with 429.
 
-        The request has reached nobody yet, so it is safe to ask the client to repeat it.
+        The request has not been forwarded, so the client can safely repeat it.
         """
         if request_info.is_long_running or exchange.request.upgrade is not None:
-            lane, kind = self._lasting, "caller"
-        elif request_info.verb in _READING_VERBS:
-            lane, kind = self._reads, "read"
+            pool, kind = self._long_running, "caller"
+        elif request_info.verb in _READ_ONLY_VERBS:
+            pool, kind = self._reads, "read"
         else:
-            lane, kind = self._writes, "write"
-        if lane.taken >= lane.limit:
+            pool, kind = self._writes, "write"
+        if pool.in_flight >= pool.limit:
             self._counter.request_turned_away(kind)
             raise TooManyRequests(_TOO_MANY, retry_after_seconds=_RETRY_AFTER_SECONDS)
-        guest = lane.guests.get(caller.user.name) or lane.welcome(caller.user.name)
-        if guest.held >= lane.per_caller:
+        usage = pool.callers.get(caller.user.name) or pool.add_caller(caller.user.name)
+        if usage.in_flight >= pool.per_caller:
             self._counter.request_turned_away("caller")
-            raise TooManyRequests(_TOO_MANY_OF_ONE, retry_after_seconds=_RETRY_AFTER_SECONDS)
-        guest.held += 1
-        lane.taken += 1
-        # An exchange ends exactly once, however it ends, and then gives its place back; one that
-        # is over already gives it back at once.
-        exchange.on_complete(guest.leave)
+            raise TooManyRequests(_TOO_MANY_OF_CALLER, retry_after_seconds=_RETRY_AFTER_SECONDS)
+        usage.in_flight += 1
+        pool.in_flight += 1
+        # An exchange ends exactly once, however it ends, and then frees its capacity. One that has
+        # already ended frees it immediately.
+        exchange.on_complete(usage.request_ended)

@@ -1,8 +1,8 @@
-"""Open files: each connection is one, and the usual limit of a process is low.
+"""The open-file limit of the process: each connection is one file, and the default is low.
 
-The limit is raised as far as the system allows. If that does not suffice, fewer connections of
-clients are accepted: then no descriptor is ever missing for accepting, for the admin port, for
-reviews, and for reading credentials and certificates.
+The limit is raised as far as the system allows. If that is not enough, fewer client connections are
+accepted. Descriptors then always remain for accepting, for the admin port, for reviews, and for
+reading credentials and certificates.
 """
 
 import logging
@@ -16,15 +16,15 @@ log = logging.getLogger(__name__)
 
 # Each client may have a connection of its own to the API server.
 _FILES_PER_CONNECTION = 2
-# Standard streams, the event loop, sockets that listen, log and audit files, files that are read,
-# connections to audit receivers and collectors of spans, pipes to plugins.
+# Standard streams, the event loop, listening sockets, log and audit files, files being read,
+# connections to audit receivers and span collectors, pipes to plugins.
 _OTHER_FILES = 128
 
 
 def fit_open_files(limits: ConnectionLimits, *, reserved: int) -> ConnectionLimits:
-    """Raise the limit of open files to what is needed; return limits that fit what is allowed.
+    """Raise the open-file limit as needed; return connection limits that fit the result.
 
-    `reserved` is how many files others need: the admin port and reviews.
+    `reserved` is the number of files that other components need: the admin port and reviews.
     """
     reserve = reserved + _OTHER_FILES
     needed = limits.connections * _FILES_PER_CONNECTION + reserve
@@ -38,7 +38,7 @@ def fit_open_files(limits: ConnectionLimits, *, reserved: int) -> ConnectionLimi
             connections=fitting, wanted=limits.connections, open_files=allowed, needed=needed
         ),
     )
-    # One address keeps its share of the places, so that it cannot take all of them.
+    # The limit per address is scaled as well, so one address cannot use all connections.
     share = limits.connections_per_address * fitting // limits.connections
     return replace(
         limits,
@@ -48,7 +48,7 @@ def fit_open_files(limits: ConnectionLimits, *, reserved: int) -> ConnectionLimi
 
 
 def _raise_limit(needed: int) -> int:
-    """Allow this process so many open files, if the system does; return how many it may open."""
+    """Raise the soft limit to `needed` if the system allows it; return the resulting limit."""
     allowed, ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return needed

@@ -1,8 +1,8 @@
-"""Progress of responses: a client that takes nothing of its response loses it.
+"""Minimum progress of responses: a connection whose client does not read is closed.
 
-Looked at about once a second, by what the kernel counts, so nothing is done per request or write.
-Within the time given a client must take 64 KiB, or all that was pending when the time began. A
-client that reads a byte now and then does neither. Long-running requests and tunnels are exempt.
+Progress is checked about once a second from kernel counters, so there is no cost per request or
+write. Within the timeout a client must read 64 KiB, or all that was pending when the timeout began.
+A client that reads single bytes does neither. Long-running requests and tunnels are exempt.
 """
 
 from collections.abc import Iterable
@@ -17,15 +17,15 @@ _PROGRESS_BYTES = 64 * 1024
 
 
 class Sending(Protocol):
-    """A connection that may have a response under way."""
+    """A connection that may be sending a response."""
 
     @property
     def exchange(self) -> ServerExchange | None:
-        """The request that is being served."""
+        """The exchange in progress."""
         ...
 
     def sent_bytes(self) -> SentBytes | None:
-        """Return what the client has taken and what it has not."""
+        """Return acknowledged and pending bytes."""
         ...
 
 
@@ -37,11 +37,11 @@ class _Goal:
     """How much the client must have acknowledged, and by when."""
 
     acknowledged: int
-    until: float
+    deadline: float
 
 
 class ResponseProgress:
-    """Remembers what each client with a pending response has to take, and by when."""
+    """Tracks how much each client with a pending response must read, and by when."""
 
     def __init__(self) -> None:
         self._goals: dict[ServerExchange, _Goal] = {}
@@ -49,9 +49,9 @@ class ResponseProgress:
     def stalled(
         self, connections: Iterable[Connection], now: float, *, timeout_seconds: float
     ) -> list[Connection]:
-        """Return the connections whose client has not taken enough in time."""
+        """Return the connections whose client has not read enough in time."""
         goals: dict[ServerExchange, _Goal] = {}
-        late = []
+        stalled_connections = []
         for connection in connections:
             exchange = connection.exchange
             if exchange is None or not _needs_progress(exchange):
@@ -61,14 +61,14 @@ class ResponseProgress:
                 continue
             goal = self._goals.get(exchange)
             if goal is None or sent.acknowledged >= goal.acknowledged:
-                wanted = sent.acknowledged + min(sent.pending, _PROGRESS_BYTES)
-                goal = _Goal(wanted, now + timeout_seconds)
-            elif now >= goal.until:
-                late.append(connection)
+                target = sent.acknowledged + min(sent.pending, _PROGRESS_BYTES)
+                goal = _Goal(target, now + timeout_seconds)
+            elif now >= goal.deadline:
+                stalled_connections.append(connection)
                 continue
             goals[exchange] = goal
         self._goals = goals
-        return late
+        return stalled_connections
 
 
 def _needs_progress(exchange: ServerExchange) -> bool:

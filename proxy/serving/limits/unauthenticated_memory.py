@@ -1,39 +1,41 @@
-"""Memory held for callers that are not authenticated yet: one bound for all listeners.
+"""Memory held for unauthenticated requests: one budget for all listeners.
 
-A listener opens one `Holding` per connection (or per stream, or per buffered body) and tells it how
-many bytes it keeps at the moment: `hold(count)` replaces the earlier count, and `release()` is the
-same as `hold(0)`. The bytes of an authenticated request are not counted here: its place in flight
-bounds them.
+A listener opens one `MemoryReservation` per connection (or per stream, or per buffered body) and
+sets its current size. `resize(count)` replaces the earlier size, and `release()` equals
+`resize(0)`. The bytes of an authenticated request are not counted here: the limit of requests in
+flight bounds them.
 
-When an address holds more than its share, its largest holding is refused; when all together hold
-more than the limit, the largest of all is. The largest and not the newest: a few hoarders could
-otherwise keep out every client whose head takes two packets. A holding is one connection and not
-one address, because behind a load balancer all clients have one address. Its `refuse` callback must
-let go of the memory and tell the client; it may call `hold` or `release` of the same holding, and
-it must not raise. Refusals do not nest: what a callback changes is judged when it has returned.
+When an address exceeds its share, its largest reservation is rejected. When all reservations exceed
+the budget, the largest of all is rejected. It is the largest and not the newest: otherwise a few
+large ones could keep out every client whose head needs two packets. A reservation belongs to a
+connection and not to an address, because behind a load balancer all clients have one address.
 
-Holdings are ranked in buckets of about an eighth of their size, so the largest is found in constant
-time and is the largest to within 13 %.
+The rejection callback must free the memory and respond to the client. It may call `resize` or
+`release` of the same reservation, and it must not raise. Rejections do not nest: changes made by a
+callback are evaluated after it has returned.
+
+Reservations are ranked in buckets of about an eighth of their size. So the largest is found in
+constant time, to within 13 %.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
-_STEPS_PER_DOUBLING_BITS = 3
+_BUCKETS_PER_DOUBLING_BITS = 3
 ADDRESS, TOTAL = REASONS = ("address", "total")
-"""What was full: the share of the address, or the whole budget."""
+"""What was exceeded: the share of the address, or the whole budget."""
 
 
 class RejectionCounter(Protocol):
-    """Counts refused holdings."""
+    """Counts rejected reservations."""
 
     def unauthenticated_rejected(self, reason: str) -> None:
-        """Count one holding; `reason` is address or total."""
+        """Count one reservation; `reason` is address or total."""
         ...
 
 
 class MemoryReservation:
-    """The bytes that one connection keeps of a caller who is not authenticated."""
+    """The bytes that one connection holds for an unauthenticated request."""
 
     __slots__ = ("_budget", "bucket", "count", "origin", "reject")
 
@@ -47,35 +49,35 @@ class MemoryReservation:
         self.bucket = -1
 
     def resize(self, count: int) -> None:
-        """Count this many bytes instead of those before; may refuse this holding or another."""
+        """Set the size in bytes; may reject this reservation or another one."""
         if count != self.count:
             self._budget.change(self, count)
 
     def release(self) -> None:
-        """Count nothing any more; may be called at any time."""
+        """Set the size to zero; may be called at any time."""
         if self.count:
             self._budget.change(self, 0)
 
 
 class _Ranking:
-    """Holdings in buckets by size, and how many bytes they are together."""
+    """Reservations in buckets by size, and their total bytes."""
 
     __slots__ = ("_buckets", "_occupied", "held_bytes")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[MemoryReservation, None]] = {}
-        # One bit per bucket with a holding in it: the highest one names the largest.
+        # One bit per non-empty bucket: the highest bit is the bucket of the largest.
         self._occupied = 0
         self.held_bytes = 0
 
-    def add(self, holding: MemoryReservation, bucket: int) -> None:
-        self._buckets.setdefault(bucket, {})[holding] = None
+    def add(self, reservation: MemoryReservation, bucket: int) -> None:
+        self._buckets.setdefault(bucket, {})[reservation] = None
         self._occupied |= 1 << bucket
 
-    def discard(self, holding: MemoryReservation, bucket: int) -> None:
-        holdings = self._buckets[bucket]
-        del holdings[holding]
-        if not holdings:
+    def discard(self, reservation: MemoryReservation, bucket: int) -> None:
+        reservations = self._buckets[bucket]
+        del reservations[reservation]
+        if not reservations:
             del self._buckets[bucket]
             self._occupied &= ~(1 << bucket)
 
@@ -84,7 +86,7 @@ class _Ranking:
 
 
 class UnauthenticatedMemoryBudget:
-    """Counts what is held, and refuses the largest holding when that is too much."""
+    """Counts the held bytes, and rejects the largest reservation above the limit."""
 
     def __init__(
         self, limit_bytes: int, address_percent: int, *, counter: RejectionCounter | None = None
@@ -92,81 +94,81 @@ class UnauthenticatedMemoryBudget:
         self._counter = counter
         self._all = _Ranking()
         self._by_origin: dict[str, _Ranking] = {}
-        self._is_refusing = False
+        self._is_rejecting = False
         self.limit_bytes = self._address_bytes = 0
         self.limit(limit_bytes, address_percent)
 
     @property
     def used_bytes(self) -> int:
-        """How many bytes are held now."""
+        """The bytes held now."""
         return self._all.held_bytes
 
     def limit(self, limit_bytes: int, address_percent: int) -> None:
-        """Keep to these limits, from the next bytes on."""
+        """Apply these limits from the next change on."""
         self.limit_bytes = limit_bytes
         self._address_bytes = limit_bytes * address_percent // 100
 
     def open(self, origin: str, refuse: Callable[[], None]) -> MemoryReservation:
-        """Return a holding of nothing for a connection from this address."""
+        """Return an empty reservation for a connection from this address."""
         return MemoryReservation(self, origin, refuse)
 
-    def change(self, holding: MemoryReservation, count: int) -> None:
-        """Count this many bytes for the holding; called by the holding alone."""
-        self._rank(holding, count)
-        # A callback that holds again runs inside the loop below, which looks at all counts again.
-        # A second loop inside it would refuse others for what the first is about to let go.
-        if self._is_refusing or self._full(holding.origin) is None:
+    def change(self, reservation: MemoryReservation, count: int) -> None:
+        """Set the size of a reservation; called only by the reservation."""
+        self._rank(reservation, count)
+        # A callback that resizes again runs inside the loop below, which re-evaluates all counts.
+        # A nested loop would reject others for memory that the first is about to free.
+        if self._is_rejecting or self._exceeded(reservation.origin) is None:
             return
-        self._is_refusing = True
+        self._is_rejecting = True
         try:
-            self._refuse_the_largest(holding.origin)
+            self._reject_largest(reservation.origin)
         finally:
-            self._is_refusing = False
+            self._is_rejecting = False
 
-    def _full(self, origin: str) -> tuple[_Ranking, str] | None:
-        """Return what holds too much, the address or all together, and how that is called."""
-        own = self._by_origin.get(origin)
-        if own is not None and own.held_bytes > self._address_bytes:
-            return own, ADDRESS
+    def _exceeded(self, origin: str) -> tuple[_Ranking, str] | None:
+        """Return the ranking above its limit, of the address or of all, and the reason."""
+        of_origin = self._by_origin.get(origin)
+        if of_origin is not None and of_origin.held_bytes > self._address_bytes:
+            return of_origin, ADDRESS
         return (self._all, TOTAL) if self._all.held_bytes > self.limit_bytes else None
 
-    def _refuse_the_largest(self, origin: str) -> None:
-        refused: set[MemoryReservation] = set()
-        while (full := self._full(origin)) is not None:
-            ranking, reason = full
+    def _reject_largest(self, origin: str) -> None:
+        rejected: set[MemoryReservation] = set()
+        while (exceeded := self._exceeded(origin)) is not None:
+            ranking, reason = exceeded
             largest = ranking.largest()
-            if largest in refused:
-                # It was refused and holds as much as before. Others must not pay for that, and
-                # without this a callback that lets nothing go would keep the event loop here.
+            if largest in rejected:
+                # It was rejected and still holds as much as before. Others must not be rejected for
+                # that. Without this check a callback that frees nothing would block the loop.
                 return
-            refused.add(largest)
-            self._refuse(largest, reason)
+            rejected.add(largest)
+            self._reject(largest, reason)
 
-    def _refuse(self, holding: MemoryReservation, reason: str) -> None:
-        self._rank(holding, 0)
+    def _reject(self, reservation: MemoryReservation, reason: str) -> None:
+        self._rank(reservation, 0)
         if self._counter is not None:
             self._counter.unauthenticated_rejected(reason)
-        holding.reject()
+        reservation.reject()
 
-    def _rank(self, holding: MemoryReservation, count: int) -> None:
-        own = self._by_origin.get(holding.origin)
-        if own is None:
-            own = self._by_origin[holding.origin] = _Ranking()
-        before, after = holding.bucket, _bucket(count)
-        for ranking in (self._all, own):
-            ranking.held_bytes += count - holding.count
+    def _rank(self, reservation: MemoryReservation, count: int) -> None:
+        of_origin = self._by_origin.get(reservation.origin)
+        if of_origin is None:
+            of_origin = self._by_origin[reservation.origin] = _Ranking()
+        before, after = reservation.bucket, _bucket(count)
+        for ranking in (self._all, of_origin):
+            ranking.held_bytes += count - reservation.count
             if before != after and before >= 0:
-                ranking.discard(holding, before)
+                ranking.discard(reservation, before)
             if before != after and after >= 0:
-                ranking.add(holding, after)
-        holding.count, holding.bucket = count, after
-        if not own.held_bytes:
-            del self._by_origin[holding.origin]
+                ranking.add(reservation, after)
+        reservation.count, reservation.bucket = count, after
+        if not of_origin.held_bytes:
+            del self._by_origin[reservation.origin]
 
 
 def _bucket(count: int) -> int:
-    """Return the rank of a size: eight steps for each doubling, -1 for nothing."""
+    """Return the bucket of a size: eight buckets per doubling, -1 for zero."""
     if count <= 0:
         return -1
-    shift = max(0, count.bit_length() - 1 - _STEPS_PER_DOUBLING_BITS)
-    return (shift << _STEPS_PER_DOUBLING_BITS) + (count >> shift)
+    shift = max(0, count.bit_length() - 1 - _BUCKETS_PER_DOUBLING_BITS)
+    return (shift << _BUCKETS_PER_DOUBLING_BITS) + (count >> shift)

@@ -1,4 +1,4 @@
-"""What the audit backends count, on a registry that is passed in; label values are closed sets."""
+"""Metrics of audit backends and of the audit policy; label sets are closed."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class AuditMetrics:
-    """What becomes of audit events: `backend` is log or webhook."""
+    """Metrics of audit events by backend; `backend` is log or webhook."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._stored = Counter(
@@ -49,42 +49,42 @@ class AuditMetrics:
         )
 
     def event_truncated(self) -> None:
-        """Count one event that holds a value only in part."""
+        """Count one event with a truncated value."""
         self._truncated.inc()
 
     def events_stored(self, backend: str, count: int) -> None:
-        """Count events that are safe with the backend."""
+        """Count events that the backend has stored."""
         self._stored.labels(backend).inc(count)
 
     def events_lost(self, backend: str, reason: str, count: int) -> None:
-        """Count events that the backend will never have."""
+        """Count events that the backend has lost."""
         self._lost.labels(backend, reason).inc(count)
 
     def backend_failed(self, backend: str, reason: str) -> None:
-        """Count one attempt that failed."""
+        """Count one failed attempt."""
         self._failures.labels(backend, reason).inc()
 
     def watch_waiting(self, backend: str, count: Callable[[], int]) -> None:
-        """Show how many events wait, as it is when somebody asks.
+        """Register the gauge of queued events, evaluated at every scrape.
 
-        Losses are shown from then on, too: a counter that first appears with its first loss has
-        not increased, as Prometheus sees it, and nobody would be told.
+        The loss counters are exposed from then on, too. A counter that first appears with its first
+        loss has not increased for Prometheus, so no alert would fire.
         """
         self._waiting.labels(backend).set_function(count)
         for reason in ("buffer-full", "refused", "shutdown"):
             self._lost.labels(backend, reason)
 
     def remove_queue(self, backend: str) -> None:
-        """Show nothing of a backend that is no more."""
+        """Remove the gauge of a backend that is no longer in use."""
         self._waiting.remove(backend)
 
     def request_rejected(self) -> None:
-        """Count a request that was refused."""
+        """Count a request that was rejected because its event could not be stored."""
         self._rejected.inc()
 
 
 class AuditPolicyMetrics:
-    """Outcomes of reading the audit policy while running."""
+    """Outcomes of reloads of the audit policy."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._reads = Counter(
@@ -93,10 +93,10 @@ class AuditPolicyMetrics:
             ("outcome",),
             registry=registry,
         )
-        # From the start, so that the first one is an increase.
+        # Exposed from the start, so that the first reload is an increase.
         for outcome in ("used", "refused"):
             self._reads.labels(outcome)
 
     def audit_policy_read(self, *, used: bool) -> None:
-        """Count a policy file that was read again, used or refused."""
+        """Count a reload of the policy file, used or refused."""
         self._reads.labels("used" if used else "refused").inc()

@@ -1,4 +1,4 @@
-"""What is counted about bearer tokens, on a registry that is passed in."""
+"""Metrics of bearer tokens and TokenReviews."""
 
 from collections.abc import Iterable
 
@@ -6,12 +6,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-# 1 ms doubling up to 16 s: the longest a review may take, and a bit.
+# 1 ms doubling up to 16 s: slightly above the timeout of a review.
 _BUCKETS = tuple(0.001 * 2**power for power in range(15))
 
 
 class TokenMetrics:
-    """Reviews of tokens, and tokens that were not reviewed. Never whose, nor from where."""
+    """Metrics of reviewed and rejected tokens. No label identifies a user or an address."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
@@ -22,14 +22,14 @@ class TokenMetrics:
             buckets=_BUCKETS,
             registry=registry,
         )
-        self._turned_away = Counter(
+        self._rejected = Counter(
             "understudy_tokens_rejected_total",
             "Tokens that were not reviewed, by reason: address, turn, abandoned or size.",
             ("reason",),
             registry=registry,
         )
         self.hits = self.misses = 0
-        """How many tokens were remembered, and how many were not."""
+        """Lookups of cached TokenReview results."""
         registry.register(_TokenLookups(self))
 
     def token_reviewed(self, outcome: str, seconds: float) -> None:
@@ -37,8 +37,8 @@ class TokenMetrics:
         self._seconds.labels(outcome).observe(seconds)
 
     def token_turned_away(self, reason: str) -> None:
-        """Count one token that was not reviewed; `reason` is address or turn."""
-        self._turned_away.labels(reason).inc()
+        """Count one token that was not reviewed; `reason` is address, turn, abandoned or size."""
+        self._rejected.labels(reason).inc()
 
 
 class _TokenLookups(Collector):

@@ -1,7 +1,7 @@
-"""Counters and histograms for what happens at every request.
+"""Counters and histograms for values that change with every request.
 
-The library's own take a lock for each count, and find a bucket by walking through all of them.
-These are only ever used from the event loop's thread, which is also where they are collected.
+Those of the library take a lock for each increment, and search buckets linearly. These are used and
+collected in the event loop's thread only.
 """
 
 from bisect import bisect_left
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString  # what the library itself writes
+from prometheus_client.utils import floatToGoString  # the library's own format
 
 Labels = tuple[str, ...]
 
 
 def bucket_names(bounds: Sequence[float]) -> list[str]:
-    """Return what buckets with these upper bounds are called, and the one for all the rest."""
+    """Return the names of buckets with these upper bounds, and of the last bucket."""
     return [floatToGoString(bound) for bound in (*bounds, float("inf"))]  # type: ignore[no-untyped-call]
 
 
@@ -28,20 +28,20 @@ class FastCounter(Collector):
         self, name: str, text: str, labels: Sequence[str], *, registry: CollectorRegistry
     ) -> None:
         self._name, self._text, self._labels = name, text, labels
-        # Who counts at every request adds to it without a function between.
+        # Public, so that a hot path can increment without a function call.
         self.counts: defaultdict[Labels, float] = defaultdict(float)
         registry.register(self)
 
     def add(self, labels: Labels, count: float = 1.0) -> None:
-        """Count one, or several of a kind."""
+        """Add to the counter of these labels."""
         self.counts[labels] += count
 
     def describe(self) -> Iterable[Metric]:
-        """Tell the registry which names are taken."""
+        """Return the metric names for the registry."""
         return [CounterMetricFamily(self._name, self._text, labels=self._labels)]
 
     def collect(self) -> Iterable[Metric]:
-        """Return what was counted so far."""
+        """Return the current values."""
         family = CounterMetricFamily(self._name, self._text, labels=self._labels)
         for labels, count in self.counts.items():
             family.add_metric(labels, count)
@@ -49,18 +49,18 @@ class FastCounter(Collector):
 
 
 class HistogramCount(Collector):
-    """A counter of what a histogram has seen, by the same labels: counted once for both."""
+    """A counter of a histogram's observations, by the same labels, without a second increment."""
 
     def __init__(self, histogram: "FastHistogram", name: str, text: str) -> None:
         self._histogram, self._name, self._text = histogram, name, text
         histogram.registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Tell the registry which names are taken."""
+        """Return the metric names for the registry."""
         return [CounterMetricFamily(self._name, self._text, labels=self._histogram.labels)]
 
     def collect(self) -> Iterable[Metric]:
-        """Return what was counted so far."""
+        """Return the current values."""
         family = CounterMetricFamily(self._name, self._text, labels=self._histogram.labels)
         for labels, count in self._histogram.counts():
             family.add_metric(labels, count)
@@ -87,7 +87,7 @@ class FastHistogram(Collector):
         registry.register(self)
 
     def add(self, labels: Labels, seconds: float) -> None:
-        """Count one that took this long."""
+        """Observe a duration."""
         counts = self._counts.get(labels)
         if counts is None:
             counts = self._counts[labels] = [0] * (len(self._bounds) + 1)
@@ -96,15 +96,15 @@ class FastHistogram(Collector):
         self._sums[labels] += seconds
 
     def counts(self) -> Iterable[tuple[Labels, int]]:
-        """Return how many were seen, by label values."""
+        """Return the number of observations by label values."""
         return [(labels, sum(counts)) for labels, counts in self._counts.items()]
 
     def describe(self) -> Iterable[Metric]:
-        """Tell the registry which names are taken."""
+        """Return the metric names for the registry."""
         return [HistogramMetricFamily(self._name, self._text, labels=self.labels)]
 
     def collect(self) -> Iterable[Metric]:
-        """Return what was counted so far; each bucket holds all that are not longer."""
+        """Return the current values; buckets are cumulative."""
         family = HistogramMetricFamily(self._name, self._text, labels=self.labels)
         names = bucket_names(self._bounds)
         for labels, counts in self._counts.items():

@@ -1,7 +1,7 @@
-"""Counters and histograms, on a registry that is passed in; label values come from closed sets.
+"""Metrics of impersonation, access reviews and shadow evaluation; label sets are closed.
 
-The four impersonation series carry the native server's names, labels and buckets, so that
-dashboards and alerts written for it work here.
+The four impersonation series have kube-apiserver's names, labels and buckets, so that dashboards
+and alerts written for kube-apiserver work here.
 """
 
 from typing import Protocol
@@ -19,27 +19,27 @@ from proxy.telemetry.metrics.collectors import FastCounter, FastHistogram, Histo
 
 _LABELS = ("mode", "decision")
 _REQUEST_HIT = ("request", "hit")
-# 1 ms doubling fifteen times, as the native server's.
+# 1 ms doubling fifteen times, as in kube-apiserver.
 _BUCKETS = tuple(0.001 * 2**power for power in range(15))
 
-# The native server's exposition has no _created series, and ours is to be equal to it.
+# kube-apiserver exposes no _created series, and the exposition here must equal it.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types there
 
 
 class Breaker(Protocol):
-    """Stops reviews while they fail."""
+    """Fails reviews at once while the API server does not answer."""
 
     @property
     def is_open(self) -> bool:
-        """Tell whether questions are being stopped."""
+        """Return whether reviews fail at once."""
         ...
 
 
 class ImpersonationMetrics:
-    """Everything that is counted."""
+    """Metrics of impersonation decisions and access reviews."""
 
     def __init__(self, registry: CollectorRegistry, *, kep_names: bool = False) -> None:
-        """`kep_names` adds the names of the KEP's text, which no server ever had, as aliases."""
+        """`kep_names` adds the metric names of the KEP's text, which no Kubernetes release has."""
         self.registry = registry
         self._attempt_seconds = FastHistogram(
             "apiserver_impersonation_attempts_duration_seconds",
@@ -90,7 +90,7 @@ class ImpersonationMetrics:
             registry=registry,
         )
         self._breakers = WeakSet[Breaker]()
-        self._breaker.set_function(lambda: any(one.is_open for one in self._breakers))
+        self._breaker.set_function(lambda: any(breaker.is_open for breaker in self._breakers))
         self._unused_reviews = Counter(
             "understudy_access_reviews_unused_total",
             "Prefetched SubjectAccessReviews whose result the decision did not need.",
@@ -112,7 +112,7 @@ class ImpersonationMetrics:
         self.use_kep_names(use=kep_names)
 
     def use_kep_names(self, *, use: bool) -> None:
-        """Count under the names of the KEP's text as well, or no more."""
+        """Enable or disable the additional metric names of the KEP's text."""
         if use and self._kep is None:
             self._kep = _KepNames(self.registry)
         elif not use and self._kep is not None:
@@ -120,14 +120,14 @@ class ImpersonationMetrics:
             self._kep = None
 
     def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        """Count one impersonation; a denied one belongs to no mode."""
+        """Count one impersonation; a denied one has no mode."""
         labels = (mode, "allowed") if allowed else ("", "denied")
         self._attempt_seconds.add(labels, seconds)
         if self._kep is not None:
             self._kep.impersonation_decided(mode, allowed=allowed, seconds=seconds)
 
     def check_completed(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        """Count one answer that the decision used."""
+        """Count one check result that the decision used."""
         labels = (mode, _decision(allowed=allowed))
         self._checks.labels(*labels).inc()
         self._check_seconds.labels(*labels).observe(seconds)
@@ -140,38 +140,40 @@ class ImpersonationMetrics:
         self._review_seconds.labels(outcome).observe(seconds)
 
     def watch_breaker(self, breaker: Breaker) -> None:
-        """Show whether reviews are being stopped, as it is when somebody asks.
+        """Include a breaker in the gauge, which is evaluated at every scrape.
 
-        By any breaker that is in use: one that a reload replaced is gone with its last review.
+        The gauge is 1 if any breaker in use is open. A breaker that a reload replaced disappears
+        with its last review.
         """
         self._breakers.add(breaker)
 
     def reviews_unused(self, count: int) -> None:
-        """Count answers that were fetched ahead and not needed."""
+        """Count prefetched results that were not needed."""
         self._unused_reviews.inc(count)
 
     def cache_looked_up(self, cache: str, *, hit: bool) -> None:
-        """Count a look-up of an earlier decision."""
+        """Count a lookup in a decision cache."""
         self._cache_lookups.add((cache, "hit" if hit else "miss"))
 
     def cached_decision(self, mode: str, seconds: float, *, has_modes: bool) -> None:
-        """Count an impersonation that an earlier decision of an equal request allowed."""
+        """Count an impersonation that a cached decision of an equal request allowed."""
         self._cache_lookups.counts[_REQUEST_HIT] += 1.0
-        # The filter of old, which knew no modes, had no metrics.
+        # The pre-1.35 impersonation filter, which has no modes, has no metrics.
         if has_modes:
             self._attempt_seconds.add((mode, "allowed"), seconds)
             if self._kep is not None:
                 self._kep.impersonation_decided(mode, allowed=True, seconds=seconds)
 
     def pod_looked_up(self, outcome: str) -> None:
-        """Count one look-up of a pod; `outcome` is found, none or error."""
+        """Count one pod lookup; `outcome` is found, none or error."""
         self._pod_lookups.labels(outcome).inc()
 
 
 class _KepNames:
-    """The histograms as the KEP's text names them.
+    """The histograms under the names of the KEP's text.
 
-    Its third name is the native counter's own, with another label, so it cannot stand beside it.
+    The KEP's third name equals kube-apiserver's counter but has another label, so the two cannot
+    be registered together.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -206,7 +208,7 @@ def _decision(*, allowed: bool) -> str:
 
 
 class ShadowMetrics:
-    """What the constrained rules would have said. Never of whom."""
+    """Results of shadow evaluation. No label identifies a user."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = FastCounter(
@@ -225,9 +227,9 @@ class ShadowMetrics:
         )
 
     def shadowed(self, outcome: str, mode: str, count: int = 1) -> None:
-        """Count requests; `mode` is empty where nothing was judged."""
+        """Count requests; `mode` is empty if nothing was evaluated."""
         self._requests.add((outcome, mode), count)
 
-    def review_ended(self, outcome: str, seconds: float) -> None:  # noqa: ARG002 - nobody waits
+    def review_ended(self, outcome: str, seconds: float) -> None:  # noqa: ARG002 - no request waits
         """Count one review; `outcome` is allowed, denied, refused or error."""
         self._reviews.labels(outcome).inc()

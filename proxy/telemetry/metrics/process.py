@@ -1,4 +1,4 @@
-"""What is known of the program itself."""
+"""Metrics of the process: its version, its config and its suppressed log lines."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from proxy.telemetry.logs import suppressed_lines
 
 
 class ConfigMetrics:
-    """The active file's hash, and the outcomes of reading it again."""
+    """The hash of the config file in force, and the outcomes of reloads."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._reloads = Counter(
@@ -35,34 +35,34 @@ class ConfigMetrics:
         )
 
     def config_rejected(self, outcome: str) -> None:
-        """Count contents that were not used; `outcome` is refused or restart."""
+        """Count a reload that was not applied; `outcome` is refused or restart."""
         self._reloads.labels(outcome).inc()
 
     def config_used(self) -> None:
-        """Count contents that were used."""
+        """Count a reload that was applied."""
         self._reloads.labels("used").inc()
 
     def config_is(self, digest: str, at: float) -> None:
-        """Tell which file is in force, and since when in seconds since 1970."""
-        # Only ever one: a label that grew with every reload would be a leak.
+        """Record which file is in force, and since when in seconds since 1970."""
+        # At most one series: a new label value with every reload would be a leak.
         self._active.clear()
         self._active.labels(digest).set(1)
         self._last_success.set(at)
 
 
 class BuildInfoMetrics(Collector):
-    """Which version runs, and what its log does not say."""
+    """The running version, and the number of suppressed log lines."""
 
     def __init__(self, registry: CollectorRegistry, *, version: str) -> None:
         self._version = version
         registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Tell the registry which names are taken."""
+        """Return the metric names for the registry."""
         return self.collect()
 
     def collect(self) -> Iterable[Metric]:
-        """Return how it is now."""
+        """Return the current values."""
         build = GaugeMetricFamily(
             "understudy_build_info",
             "Always 1; the label is the running version.",

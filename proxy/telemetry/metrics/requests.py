@@ -1,8 +1,8 @@
-"""What becomes of requests, counted at their end; every label value comes from a closed set.
+"""Request metrics, counted when requests end; every label value comes from a closed set.
 
-At each request one look-up is made, and two numbers grow; the series are summed up from them when
-somebody asks. Whatever is in no set is called `other`: no client and no server behind us can make a
-new series.
+Each request costs one lookup and two additions. A scrape sums the series from these numbers. A
+value outside its set is counted as `other`: neither clients nor upstream servers can create a new
+series.
 """
 
 from bisect import bisect_left
@@ -41,7 +41,7 @@ VERBS = frozenset(
         *("proxy", "head", "post", "put", "options", UNREADABLE, OTHER),
     )
 )
-# A client that left before it had an answer has none; the rest of the codes is HTTP's own list.
+# A client that disconnected before the response has no code; the other codes are HTTP's list.
 _NO_CODE = "none"
 _OTHER_STATUS = -1
 _CODES = {0: _NO_CODE, **{status.value: str(status.value) for status in HTTPStatus}}
@@ -49,9 +49,9 @@ _CODES[_OTHER_STATUS] = OTHER
 CODES = frozenset(_CODES.values())
 _SELF, NOT_ADMITTED = "self", "none"
 MODES = frozenset((_SELF, NOT_ADMITTED, *(mode.value for mode in ImpersonationMode)))
-"""Who acts as nobody but itself is `self`; who was not admitted has the mode `none`."""
+"""The mode is `self` without impersonation, and `none` if the request was not permitted."""
 
-# The first that fits.
+# The first matching class counts.
 _REASONS: tuple[tuple[type[StatusError], str], ...] = (
     (AuditUnavailable, "audit-unavailable"),
     (RequestInfoError, "unreadable"),
@@ -64,25 +64,25 @@ _REASONS: tuple[tuple[type[StatusError], str], ...] = (
     (GatewayTimeout, "gateway-timeout"),
     (BadRequest, "bad-request"),
 )
-# Refusals of the wire are known by their code.
+# Errors of the HTTP parser are identified by their code.
 _REASONS_BY_CODE = {**dict.fromkeys((400, 414, 417, 431), "bad-request"), 500: "internal"}
 REASONS = frozenset((*dict(_REASONS).values(), *_REASONS_BY_CODE.values(), OTHER))
 
-# 1 ms doubling up to 65 s: the longest an ordinary request may take, and a bit.
+# 1 ms doubling up to 65 s: slightly above the timeout of ordinary requests.
 _BUCKETS = tuple(0.001 * 2**power for power in range(17))
 _BUCKET_NAMES = bucket_names(_BUCKETS)
 
 RequestKey = tuple[str, int, bool, str | None, bool]
-"""Verb, status, whether it may last, mode (None: as the caller itself), whether it was warned."""
+"""Verb, status, whether it is long-running, mode (None: no impersonation), whether it warned."""
 
 
 class RequestMetrics(Collector):
     """Counts requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        # How many took how long, by bucket, and at the end the sum of seconds.
+        # The number of requests by duration bucket, then the sum of seconds.
         self._ended: dict[RequestKey, list[float]] = {}
-        self._refusals = FastCounter(
+        self._errors = FastCounter(
             "understudy_request_errors_total",
             "Requests answered with an error by the proxy and not by the API server, by reason.",
             ("reason",),
@@ -98,7 +98,7 @@ class RequestMetrics(Collector):
         registry.register(self)
 
     def request_ended(self, key: RequestKey, seconds: float) -> None:
-        """Count a request at its end, and how long it took."""
+        """Count a completed request and its duration."""
         counts = self._ended.get(key)
         if counts is None:
             counts = self._ended.setdefault(_closed(key), [0.0] * (len(_BUCKETS) + 2))
@@ -106,17 +106,17 @@ class RequestMetrics(Collector):
         counts[-1] += seconds
 
     def request_failed(self, error: StatusError) -> None:
-        """Count a request that we answered."""
-        self._refusals.add((_reason(error),))
+        """Count a request that the proxy answered with an error."""
+        self._errors.add((_reason(error),))
         if isinstance(error, Forbidden):
             self._denials.add((_denied_mode(error.failed_check),))
 
     def describe(self) -> Iterable[Metric]:
-        """Tell the registry which names are taken."""
+        """Return the metric names for the registry."""
         return _families()
 
     def collect(self) -> Iterable[Metric]:
-        """Return what was counted so far, by closed sets."""
+        """Return the current values."""
         requests, modes, legacy, durations = families = _families()
         by_labels, by_mode = _Sums(), _Sums()
         by_action = _Sums({("allow",): [0.0], ("warn",): [0.0]})
@@ -139,7 +139,7 @@ class RequestMetrics(Collector):
 
 
 class _Sums(dict[tuple[str, ...], list[float]]):
-    """Numbers that are summed up by label values, each with its like."""
+    """Lists of numbers, summed element by element for equal label values."""
 
     def add(self, labels: tuple[str, ...], numbers: Sequence[float]) -> None:
         known = self.get(labels)
@@ -147,7 +147,7 @@ class _Sums(dict[tuple[str, ...], list[float]]):
 
 
 def _closed(key: RequestKey) -> RequestKey:
-    """Return the key with nothing in it that is in no set; asked for what was never counted."""
+    """Return the key with every value in its closed set; called once per new key."""
     verb, status, is_long, mode, is_warned = key
     return (
         verb if verb in VERBS else OTHER,
@@ -197,7 +197,7 @@ def _reason(error: StatusError) -> str:
 
 
 def _denied_mode(failed_check: str) -> str:
-    """Return the mode whose verb a check has, which is the first word of its summary."""
+    """Return the mode of a check's verb; the summary of a check begins with its verb."""
     verb, _, rest = failed_check.partition(" ")[0].partition(":")
     if verb == "impersonate" and not rest:
         return ImpersonationMode.LEGACY.value

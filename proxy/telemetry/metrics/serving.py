@@ -1,4 +1,4 @@
-"""What the listening side counts, on a registry that is passed in."""
+"""Metrics of client connections, requests in flight and serving certificates."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 
 class UnauthenticatedMetrics:
-    """Memory held before authentication, connections closed for newcomers, stalled responses."""
+    """Metrics of memory before authentication, evicted connections and stalled responses."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._held = Gauge(
@@ -21,8 +21,8 @@ class UnauthenticatedMetrics:
             "Limit of the memory held for unauthenticated callers.",
             registry=registry,
         )
-        self._refusals = Counter(
-            "understudy_unauthenticated_refusals_total",
+        self._rejected = Counter(
+            "understudy_unauthenticated_rejected_total",
             "Connections rejected because they held the most memory before authentication, by "
             "reason: address (per-address share) or total.",
             ("reason",),
@@ -37,11 +37,11 @@ class UnauthenticatedMetrics:
         registry.register(self._counts)
 
     def unauthenticated_rejected(self, reason: str) -> None:
-        """Count one refused connection; `reason` is address or total."""
-        self._refusals.labels(reason).inc()
+        """Count one rejected connection; `reason` is address or total."""
+        self._rejected.labels(reason).inc()
 
     def watch_budget(self, held_bytes: Callable[[], int], limit_bytes: Callable[[], int]) -> None:
-        """Show what is held, and how much may be, as it is when somebody asks."""
+        """Register the gauges of held memory and its limit, evaluated at every scrape."""
         self._held.set_function(held_bytes)
         self._limit.set_function(limit_bytes)
 
@@ -51,13 +51,13 @@ class UnauthenticatedMetrics:
         evictions: Callable[[], Mapping[str, int]],
         stalled: Callable[[], int],
     ) -> None:
-        """Show the connections of a listener, and how many it has closed before their time."""
+        """Register the metrics of a listener's unauthenticated and closed connections."""
         self._connections.set_function(unauthenticated)
         self._counts.evictions, self._counts.stalled = evictions, stalled
 
 
 class _ClosedConnections(Collector):
-    """Counts that the listener keeps as plain numbers."""
+    """Counters that the listener keeps as plain numbers."""
 
     def __init__(self) -> None:
         self.evictions: Callable[[], Mapping[str, int]] = dict
@@ -85,7 +85,7 @@ _LAG_BUCKETS = tuple(0.001 * 2**power for power in range(15))
 
 
 class ServingMetrics:
-    """Who was turned away, and how the certificates are."""
+    """Metrics of rejected clients, connections, certificates and CAs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._connections = Counter(
@@ -153,7 +153,7 @@ class ServingMetrics:
             "open file limit is too low.",
             registry=registry,
         )
-        self._guests = Gauge(
+        self._open_connections = Gauge(
             "understudy_client_connections",
             "Open client connections, including those in the TLS handshake.",
             registry=registry,
@@ -178,64 +178,64 @@ class ServingMetrics:
 
     @property
     def unauthenticated(self) -> UnauthenticatedMetrics:
-        """What is counted of callers that are not authenticated yet, and of stalled responses."""
+        """The metrics of unauthenticated callers and of stalled responses."""
         return self._unauthenticated
 
     def watch_clients(
         self, connections: Callable[[], int], in_flight: Mapping[str, Callable[[], int]]
     ) -> None:
-        """Show who is here, as it is when somebody asks; `in_flight` by kind."""
-        self._guests.set_function(connections)
+        """Register the gauges of connections and of requests in flight by kind."""
+        self._open_connections.set_function(connections)
         for kind, count in in_flight.items():
             self._in_flight.labels(kind).set_function(count)
 
     def watch_handshakes(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Show how many handshakes failed, by reasons from a closed set."""
+        """Register the counts of failed handshakes, by reasons from a closed set."""
         self._handshakes.counts = counts
 
     def loop_lagged(self, seconds: float) -> None:
-        """Count one waking up of the event loop that came so much too late."""
+        """Observe by how much one wake-up of the event loop was late."""
         self._lag.observe(max(seconds, 0.0))
 
     def trust_expires(self, *, clients: float, front_proxies: float) -> None:
-        """Tell when the first of the CAs ends, in seconds since 1970."""
+        """Record the earliest expiry of the CAs, in seconds since 1970."""
         self._trust_expiry.labels("clients").set(clients)
         self._trust_expiry.labels("front-proxies").set(front_proxies)
 
     def admin_certificate_read(self, *, used: bool) -> None:
-        """Count new contents of the admin port's certificate, used or refused."""
+        """Count a reload of the admin port's certificate, used or refused."""
         self._admin_reloads.labels("used" if used else "refused").inc()
 
     def admin_certificate_expires(self, at: float) -> None:
-        """Tell when the admin port's certificate ends, in seconds since 1970."""
+        """Record when the admin port's certificate expires, in seconds since 1970."""
         self._admin_expiry.set(at)
 
     def admin_connection_closed(self, reason: str) -> None:
-        """Count a connection of the admin port that a limit has ended."""
+        """Count a connection of the admin port that was closed by a limit."""
         self._admin_closed.labels(reason).inc()
 
     def connections_limited(self, connections: int) -> None:
-        """Tell how many connections of clients are accepted at a time."""
+        """Record the maximum number of client connections."""
         self._connection_limit.set(connections)
 
     def connections_turned_away(self, count: int) -> None:
-        """Count connections that found no place."""
+        """Count connections above the connection limit."""
         self._connections.inc(count)
 
     def request_turned_away(self, kind: str) -> None:
-        """Count a request that found no place; `kind` is read, write or caller."""
+        """Count a request above a limit; `kind` is read, write or caller."""
         self._requests.labels(kind).inc()
 
     def certificates_read(self, *, used: bool) -> None:
-        """Count new contents, used or refused."""
+        """Count a reload of the serving certificate, used or refused."""
         self._reloads.labels("used" if used else "refused").inc()
 
     def trust_read(self, *, used: bool) -> None:
-        """Count new contents of the CAs, used or refused."""
+        """Count a reload of the CAs, used or refused."""
         self._trust.labels("used" if used else "refused").inc()
 
     def certificate_expires(self, at: float) -> None:
-        """Tell when the certificate in use ends, in seconds since 1970."""
+        """Record when the certificate in use expires, in seconds since 1970."""
         self._expiry.set(at)
 
 

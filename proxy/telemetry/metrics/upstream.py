@@ -1,4 +1,4 @@
-"""What is known of our own identities at the API server, on a registry that is passed in."""
+"""Metrics of upstream connections and of the proxy's own identities."""
 
 from collections import deque
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 _IDENTITY = ("identity",)
-_MOST_POOLS = 8
+_MAX_POOLS = 8
 
 
 class Connections(Protocol):
@@ -14,17 +14,17 @@ class Connections(Protocol):
 
     @property
     def idle(self) -> int:
-        """How many connections wait for a request."""
+        """The number of connections without a request."""
         ...
 
     @property
     def busy(self) -> int:
-        """How many connections carry one."""
+        """The number of connections with a request."""
         ...
 
 
 class UpstreamMetrics:
-    """How our credentials and rights are; `identity` is reviewer, forwarder or shared."""
+    """Metrics of credentials and permissions; `identity` is reviewer, forwarder or shared."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._reloads = Counter(
@@ -40,7 +40,7 @@ class UpstreamMetrics:
             _IDENTITY,
             registry=registry,
         )
-        self._rights = Gauge(
+        self._permissions = Gauge(
             "understudy_proxy_permissions",
             "Permissions of the proxy's own identity that are missing or excessive, by finding.",
             (*_IDENTITY, "finding"),
@@ -82,50 +82,54 @@ class UpstreamMetrics:
         for reason in ("timeout", "tls", "refused"):
             self._failures.labels(reason)
 
-        # A pool that was replaced serves on until its last exchange ends.
-        self._pools: deque[Connections] = deque(maxlen=_MOST_POOLS)
-        self._connections.labels("idle").set_function(lambda: sum(one.idle for one in self._pools))
-        self._connections.labels("busy").set_function(lambda: sum(one.busy for one in self._pools))
+        # A replaced pool stays in use until its last exchange ends.
+        self._pools: deque[Connections] = deque(maxlen=_MAX_POOLS)
+        self._connections.labels("idle").set_function(
+            lambda: sum(pool.idle for pool in self._pools)
+        )
+        self._connections.labels("busy").set_function(
+            lambda: sum(pool.busy for pool in self._pools)
+        )
 
     def watch_connections(self, pool: Connections) -> None:
-        """Show how many connections this pool has, too, as it is when somebody asks."""
+        """Include this pool in the gauges, which are evaluated at every scrape."""
         self._pools.append(pool)
 
     def upstream_connected(self) -> None:
-        """Count a connection that was opened."""
+        """Count an opened connection."""
         self._opened.inc()
 
     def upstream_not_connected(self, reason: str) -> None:
-        """Count one that could not be: timeout, tls or refused."""
+        """Count a connection that could not be opened; `reason` is timeout, tls or refused."""
         self._failures.labels(reason).inc()
 
     def set_upstream_reachable(self, *, reachable: bool) -> None:
-        """Tell whether the API server answers."""
+        """Record whether the API server answers."""
         self._reachable.set(int(reachable))
 
     def credential_read(self, role: str, *, used: bool) -> None:
-        """Count a new credential, used or refused."""
+        """Count a reload of a credential, used or refused."""
         self._reloads.labels(role, "used" if used else "refused").inc()
 
     def credential_expires(self, role: str, at: float) -> None:
-        """Tell when the credential in use ends, in seconds since 1970."""
+        """Record when the credential in use expires, in seconds since 1970."""
         self._expiry.labels(role).set(at)
 
     def remove(self, role: str) -> None:
-        """Show no state of an identity that is ours no more; what was counted stays counted."""
+        """Remove the gauges of an identity that is no longer in use; its counters stay."""
         self._expiry.remove(role)
         for finding in ("missing", "excessive"):
-            self._rights.remove(role, finding)
+            self._permissions.remove(role, finding)
 
     def permissions_checked(self, role: str, *, missing: int, excessive: int) -> None:
-        """Tell how many rights are missing, and how many are too many."""
-        self._rights.labels(role, "missing").set(missing)
-        self._rights.labels(role, "excessive").set(excessive)
+        """Record how many permissions are missing or excessive."""
+        self._permissions.labels(role, "missing").set(missing)
+        self._permissions.labels(role, "excessive").set(excessive)
 
     def proxy_permission_missing(self) -> None:
-        """Count a request that failed because we may not do something."""
+        """Count a request that failed because the proxy lacks a permission."""
         self._denials.inc()
 
     def canary_completed(self, *, allowed: bool) -> None:
-        """Tell whether what nobody may do is allowed."""
+        """Record whether the API server allowed an unknown user an unknown verb."""
         self._canary.set(int(allowed))

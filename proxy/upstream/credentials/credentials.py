@@ -1,7 +1,7 @@
-"""Who we are at the API server: where it is, how it is verified, and our own credential.
+"""The proxy's credential at the API server, with the server's address and CA.
 
-What is written in files becomes plain values here, all of it or nothing: a half-written
-certificate, a token file that is just gone or a plugin that fails leave the old identity whole.
+Files are loaded into plain values, all or nothing. A half-written certificate, a missing token file
+or a failing plugin leaves the old state in use.
 """
 
 import asyncio
@@ -21,28 +21,28 @@ from proxy.upstream.credentials.refresher import expiry_of
 from proxy.upstream.endpoints import Endpoint
 from proxy.wire.tls_client import client_context
 
-_TOKEN = "BearerToken"  # noqa: S105 - the name of it, in the library
-# Stands for whichever endpoint can be reached; no resolver knows it.
+_TOKEN = "BearerToken"  # noqa: S105 - the library's key, not a token
+# A placeholder for any reachable endpoint; no resolver resolves it.
 ANY_ENDPOINT = "https://any-endpoint.invalid"
 
 Address = tuple[str, int]
 
 
 class CredentialsError(OperatorError):
-    """Our own credential or the API server's address cannot be used."""
+    """The proxy's credential or the API server's address cannot be used."""
 
 
 class CredentialSource(Protocol):
-    """Where our identity is written; its name is for people."""
+    """Provides a credential; `str()` of it names the source in messages."""
 
     async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
-        """Return what is written now; what expires may be what was read `last`."""
+        """Return the current configuration; `last` may be reused until it expires."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialState:
-    """One state of our identity; `fingerprint` covers everything that connections depend on."""
+    """One state of a credential; `fingerprint` covers everything that connections depend on."""
 
     authorization: bytes | None
     endpoints: tuple[Endpoint, ...]
@@ -52,105 +52,105 @@ class CredentialState:
 
     @property
     def api_key(self) -> dict[str, str]:
-        """Return the token as the client library takes it, if there is one."""
+        """Return the token as the client library expects it; empty without one."""
         token = self.authorization
         return {} if token is None else {_TOKEN: token.decode()}
 
 
 class UpstreamCredentials:
-    """Our own identity: endpoints, and the Authorization header that goes with them.
+    """One credential of the proxy: its endpoints and Authorization header.
 
-    `version` grows with every change, so that who has used one identity can tell it from the
-    next. The configuration is for our own calls and always holds the newest token.
+    `version` increases with every change, so that users of the credential can detect a change. The
+    configuration is for the proxy's own calls and always holds the newest token.
     """
 
     def __init__(
-        self, source: CredentialSource, addresses: Sequence[Address], reading: LoadedKubeconfig
+        self, source: CredentialSource, addresses: Sequence[Address], loaded: LoadedKubeconfig
     ) -> None:
-        """Take a first reading. Blocks on files: call it in a thread."""
+        """Load the first state. Blocks on files: call it in a thread."""
         self._source = source
         self._addresses = addresses
-        self._reading = reading
-        self._identity = _identity(reading, addresses, None)
-        # The value of our Authorization header, or None when a certificate speaks for us.
-        self.authorization = self._identity.authorization
-        # They are new objects when a certificate or a CA is. Both are looked at for each request.
-        self.endpoints = self._identity.endpoints
+        self._loaded = loaded
+        self._state = _load_state(loaded, addresses, None)
+        # The value of the Authorization header, or None with a client certificate.
+        self.authorization = self._state.authorization
+        # New objects when the certificate or the CA is new. Both attributes are read per request.
+        self.endpoints = self._state.endpoints
         self.version = 1
         self.configuration = Configuration(host=ANY_ENDPOINT)
-        self._tell_own_calls()
-        # Called with a new credential before it is used; whoever raises keeps it from being used.
+        self._update_configuration()
+        # Called with a new credential before it is used. An exception prevents its use.
         self.introduce: Callable[[CredentialState], Awaitable[None]] | None = None
 
     @property
     def certificate(self) -> bytes | None:
-        """The PEM of the certificate that speaks for us, if one does."""
-        return self._identity.certificate
+        """Return the client certificate as PEM, or None."""
+        return self._state.certificate
 
     @property
     def expires_at(self) -> float:
-        """When our credential ends, in seconds since 1970; 0 if nothing tells."""
-        return self._identity.expires_at
+        """Return the expiry of the credential as a Unix time; 0 if unknown."""
+        return self._state.expires_at
 
     async def refresh(self, *, renew: bool = False) -> bool:
-        """Take what is written now, and tell whether it is something new.
+        """Load the current credential, and return whether it is new.
 
-        With `renew` a plugin is run again whatever it said about expiry. On CredentialsError the
-        old identity stays, whole: also if the API server does not tell whose the new one is.
+        With `renew` a plugin is run again whatever its expiry. On CredentialsError the old state
+        stays in use unchanged. This includes a new credential whose user cannot be resolved.
         """
         try:
-            reading = await self._source.read(None if renew else self._reading)
-            identity = await asyncio.to_thread(_identity, reading, self._addresses, self._identity)
-        except _UNUSABLE as error:
-            raise _cannot_use(self._source, error) from error
-        if identity == self._identity:
-            self._reading = reading
+            loaded = await self._source.read(None if renew else self._loaded)
+            state = await asyncio.to_thread(_load_state, loaded, self._addresses, self._state)
+        except _LOAD_ERRORS as error:
+            raise _unusable(self._source, error) from error
+        if state == self._state:
+            self._loaded = loaded
             return False
         if self.introduce is not None:
             try:
-                await self.introduce(identity)
+                await self.introduce(state)
             except StatusError as error:
-                raise _cannot_use(self._source, error) from error
-        # Nothing waits from here on: whoever was introduced is who is used.
-        self._reading = reading
-        self._identity = identity
-        self.authorization, self.endpoints = identity.authorization, identity.endpoints
+                raise _unusable(self._source, error) from error
+        # No await from here on, so the state that was introduced is the one in use.
+        self._loaded = loaded
+        self._state = state
+        self.authorization, self.endpoints = state.authorization, state.endpoints
         self.version += 1
-        self._tell_own_calls()
+        self._update_configuration()
         return True
 
-    def _tell_own_calls(self) -> None:
-        # The token has one owner: our own calls use what was read here, and read nothing.
-        self.configuration.api_key = self._identity.api_key
+    def _update_configuration(self) -> None:
+        # The token has one owner: the proxy's own calls use this value and read no file.
+        self.configuration.api_key = self._state.api_key
 
 
-_UNUSABLE = (config.ConfigException, OSError, ValueError)
+_LOAD_ERRORS = (config.ConfigException, OSError, ValueError)
 
 
 async def load_credentials(
     source: CredentialSource, addresses: Sequence[Address] = ()
 ) -> UpstreamCredentials:
-    """Read our identity; `addresses` stand in for the one address that is written there."""
+    """Load a credential; `addresses` replace the server address of the source."""
     try:
-        reading = await source.read()
-        return await asyncio.to_thread(UpstreamCredentials, source, addresses, reading)
-    except _UNUSABLE as error:
-        raise _cannot_use(source, error) from error
+        loaded = await source.read()
+        return await asyncio.to_thread(UpstreamCredentials, source, addresses, loaded)
+    except _LOAD_ERRORS as error:
+        raise _unusable(source, error) from error
 
 
-def _cannot_use(source: CredentialSource, error: Exception) -> CredentialsError:
-    # In one line, whatever a plugin printed.
+def _unusable(source: CredentialSource, error: Exception) -> CredentialsError:
+    # On one line, whatever a plugin printed.
     return CredentialsError(f"cannot use {source}: {' '.join(str(error).split())}")
 
 
-def _identity(
-    reading: LoadedKubeconfig, addresses: Sequence[Address], old: CredentialState | None
+def _load_state(
+    loaded: LoadedKubeconfig, addresses: Sequence[Address], old: CredentialState | None
 ) -> CredentialState:
-    """Return the identity that a reading describes; ValueError for what we never use.
+    """Return the state for a loaded kubeconfig; ValueError for unsupported settings.
 
-    Connections, and so the TLS settings, stay the same ones as long as no file changed.
+    Endpoints, and so their connections, stay the same objects as long as no file changed.
     """
-    configuration = reading.configuration
+    configuration = loaded.configuration
     token = configuration.api_key.get(_TOKEN)
     authorization = _header_value(token) if token else None
     if authorization is None and not configuration.cert_file:
@@ -160,11 +160,11 @@ def _identity(
     if configuration.proxy:
         raise ValueError("proxy-url is not supported")
     servers = tuple(addresses) or (_server(configuration),)
-    # Read before the context is made: if a file changes in between, the next look sees it.
+    # Read before the context is created: if a file changes in between, the next refresh sees it.
     fingerprint = _fingerprint(configuration, servers)
     certificate = Path(configuration.cert_file).read_bytes() if configuration.cert_file else None
-    told = reading.expires.timestamp() if reading.expires is not None else None
-    expires_at = expiry_of(authorization, certificate) if told is None else told
+    reported = loaded.expires.timestamp() if loaded.expires is not None else None
+    expires_at = expiry_of(authorization, certificate) if reported is None else reported
     if old is not None and old.fingerprint == fingerprint:
         return replace(old, authorization=authorization, expires_at=expires_at)
     context = client_context(
@@ -190,7 +190,7 @@ def _fingerprint(configuration: Configuration, servers: Sequence[Address]) -> by
 
 
 def _header_value(token: str) -> bytes:
-    """Return a token as the value of a header: without the newline of its file, all printable."""
+    """Return a token as a header value, stripped; ValueError if it is not printable ASCII."""
     value = token.strip()
     if not (value.isascii() and value.isprintable()):
         raise ValueError("its token is not printable ASCII")

@@ -1,4 +1,4 @@
-"""Keeps our credential fresh: looks again from time to time, and when an API server refuses it."""
+"""Refresh of the proxy's credential: periodically, and when an API server rejects it."""
 
 import asyncio
 import base64
@@ -13,24 +13,24 @@ from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
 
-_PARTS_OF_A_JWT = 3
+_JWT_PARTS = 3
 
 
 def expiry_of(authorization: bytes | None, certificate: bytes | None) -> float:
-    """Return when a token, or else a certificate, ends, in seconds since 1970; 0 if unknown."""
+    """Return the expiry of a token, or else of a certificate, as a Unix time; 0 if unknown."""
     try:
         if authorization is not None:
             return _token_expiry(authorization.partition(b" ")[2])
         if certificate is not None:
             return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
     except (ValueError, TypeError, AttributeError):
-        pass  # What the API server takes is not refused for the sake of a gauge.
+        pass  # A credential that the API server accepts is not rejected for the sake of a gauge.
     return 0.0
 
 
 def _token_expiry(token: bytes) -> float:
     parts = token.split(b".")
-    if len(parts) != _PARTS_OF_A_JWT:
+    if len(parts) != _JWT_PARTS:
         return 0.0
     claims = json.loads(base64.urlsafe_b64decode(parts[1] + b"=="))
     return float(claims.get("exp", 0))
@@ -38,38 +38,38 @@ def _token_expiry(token: bytes) -> float:
 
 log = logging.getLogger(__name__)
 
-# The least time between two renewals: each may run a plugin, and a refused credential is refused
-# by every request.
+# The minimum interval between two renewals. Each may run a plugin, and with a rejected credential
+# every request reports a rejection.
 RENEWAL_SECONDS = 5.0
 
 
 class RefreshableCredential(Protocol):
-    """Our credential."""
+    """A credential that can be refreshed."""
 
     @property
     def expires_at(self) -> float:
-        """Return when it ends, in seconds since 1970; 0 if nothing tells."""
+        """Return the expiry as a Unix time; 0 if unknown."""
         ...
 
     async def refresh(self, *, renew: bool = False) -> bool:
-        """Take what is written now and tell whether it is new; OperatorError leaves the old one."""
+        """Read the credential and return whether it is new; OperatorError leaves the old one."""
         ...
 
 
 class CredentialCounter(Protocol):
-    """Learns what is in use, and what became of new contents."""
+    """Records the expiry in use, and the results of refreshing."""
 
     def credential_expires(self, role: str, at: float) -> None:
-        """Tell when the credential in use ends, in seconds since 1970."""
+        """Record the expiry of the credential in use, as a Unix time."""
         ...
 
     def credential_read(self, role: str, *, used: bool) -> None:
-        """Count a new credential, used or refused."""
+        """Count a new credential that was used, or an unusable one."""
         ...
 
 
 class CredentialRefresher:
-    """Refreshes a credential for as long as it runs; `role` says which of ours it is."""
+    """Refreshes the credential of one role until cancelled."""
 
     def __init__(
         self,
@@ -87,39 +87,39 @@ class CredentialRefresher:
         self._every_seconds = every_seconds
         self._when_changed = when_changed
         self._tasks = tasks
-        self._is_refused = asyncio.Event()
+        self._rejected = asyncio.Event()
         self.publish_expiry()
 
     def publish_expiry(self) -> None:
-        """Tell when the credential ends that is in use now."""
+        """Record the expiry of the credential in use."""
         self._counter.credential_expires(self._role, self._credential.expires_at)
 
     def report_rejected(self) -> None:
-        """Hear that an API server did not accept the credential: it is renewed soon."""
-        self._is_refused.set()
+        """Called when an API server rejected the credential; renew it soon."""
+        self._rejected.set()
 
     def health_error(self) -> str | None:
-        """Tell what is wrong with the credential, for who asks whether we are ready."""
-        return "the API server refuses it" if self._is_refused.is_set() else None
+        """Return what is wrong with the credential, for the readiness check; else None."""
+        return "rejected by the API server" if self._rejected.is_set() else None
 
     async def run(self) -> None:
-        """Look again and again."""
+        """Refresh until cancelled."""
         while True:
             renew = await self._wait()
             if renew:
                 log.warning("proxy credential rejected", extra=fields(identity=self._role))
-            # A task of its own, so that not even a bug in one look ends the looking.
+            # A separate task, so that not even a bug in one refresh ends the loop.
             await asyncio.wait([self._tasks.start(self._refresh(renew=renew))])
             if renew:
                 await asyncio.sleep(RENEWAL_SECONDS)
-                # What was refused meanwhile may have been refused with the old one.
-                self._is_refused.clear()
+                # Rejections reported meanwhile may concern the old credential.
+                self._rejected.clear()
 
     async def _wait(self) -> bool:
-        """Wait for the next time to look; tell whether it came by a refusal."""
+        """Wait for the next refresh, and return whether a rejection caused it."""
         try:
             async with asyncio.timeout(self._every_seconds):
-                return await self._is_refused.wait()
+                return await self._rejected.wait()
         except TimeoutError:
             return False
 

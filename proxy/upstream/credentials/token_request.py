@@ -1,7 +1,7 @@
-"""The forwarder's credential as a token of its service account, which the reviewer asks for.
+"""The forwarder's credential: a token of its service account, requested by the reviewer.
 
-So the pod has the reviewer's credential alone: whoever steals that can ask questions, and has to
-come back to the API server, and into its audit log, for anything more.
+So the pod holds the reviewer's credential only. An attacker that steals it can only send reviews.
+For anything more it must request a token from the API server, which its audit log records.
 """
 
 import logging
@@ -19,18 +19,18 @@ from proxy.upstream.identity.whoami import CALL_ERRORS, call
 log = logging.getLogger(__name__)
 
 _LIFETIME_SECONDS = 3600
-# As the kubelet does it: time for many failed tries before the old one ends.
-_RENEWED_AT = 0.8
-# Before the first token came, this stands in for it. It is nobody's, so the API server refuses
-# whatever might be sent with it, and a refused credential is renewed at once.
+# As the kubelet does: this leaves time for many failed attempts before the old token expires.
+_RENEWAL_FRACTION = 0.8
+# A placeholder until the first token is issued. It belongs to no user, so the API server rejects
+# whatever is sent with it, and a rejected credential is renewed at once.
 _NOT_ISSUED = "not-issued-yet"
 
 
 class Source(Protocol):
-    """Where server and CA are written."""
+    """Provides server and CA."""
 
     async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
-        """Return what is written now."""
+        """Return the current configuration."""
         ...
 
 
@@ -38,12 +38,12 @@ class Source(Protocol):
 class _Token:
     value: str = field(repr=False)
     expires: datetime
-    renewed_from: float
-    """By the monotonic clock: a step of the wall clock neither keeps a token nor ends it."""
+    renew_at: float
+    """By the monotonic clock, so a step of the wall clock neither extends nor ends its use."""
 
 
 class TokenRequestSource:
-    """A credential source: what another one says of the server, and a token of our own."""
+    """A credential source: server and CA of another source, with a requested token."""
 
     def __init__(
         self,
@@ -53,32 +53,32 @@ class TokenRequestSource:
         *,
         clocks: Clocks,
     ) -> None:
-        """`account` is namespace and name; `client` may ask for its tokens."""
+        """`account` is namespace and name; `client` is allowed to request its tokens."""
         self._base = base
         self._account = account
         self._client = client
         self._clocks = clocks
-        self._written: LoadedKubeconfig | None = None
+        self._loaded: LoadedKubeconfig | None = None
         self._token: _Token | None = None
 
     def __str__(self) -> str:
         return f"a token of service account {':'.join(self._account)}"
 
     async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
-        """Return what is written now, with a token that is good for a while.
+        """Return the current server and CA, with a token that is not close to its expiry.
 
-        Without `last` a new token is asked for. ValueError if none is issued; a first one may come
-        later.
+        Without `last` a new token is requested. Raises ValueError if none is issued; before the
+        first token a placeholder is returned instead.
         """
-        self._written = await self._base.read(self._written)
+        self._loaded = await self._base.read(self._loaded)
         token = self._token
-        if last is None or token is None or self._clocks.monotonic() >= token.renewed_from:
+        if last is None or token is None or self._clocks.monotonic() >= token.renew_at:
             token = await self._renew()
-        reading = _without_credential(self._written)
-        reading.configuration.api_key = {
+        result = _without_credential(self._loaded)
+        result.configuration.api_key = {
             "BearerToken": f"Bearer {token.value if token else _NOT_ISSUED}"
         }
-        return replace(reading, expires=token.expires if token else None)
+        return replace(result, expires=token.expires if token else None)
 
     async def _renew(self) -> _Token | None:
         try:
@@ -86,15 +86,15 @@ class TokenRequestSource:
         except (ApiException, *CALL_ERRORS) as error:
             reason = f"status {error.status}" if isinstance(error, ApiException) else repr(error)
             if self._token is not None:
-                raise ValueError(f"it is not issued: {reason}") from error
+                raise ValueError(f"no token was issued: {reason}") from error
             account = ":".join(self._account)
             log.warning("proxy token not issued", extra=fields(account=account, error=reason))
         return self._token
 
     async def _request(self) -> _Token:
         namespace, name = self._account
-        asked_at, now = self._clocks.monotonic(), self._clocks.now()
-        answer = await call(
+        requested_at, now = self._clocks.monotonic(), self._clocks.now()
+        response = await call(
             self._client,
             "POST",
             f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
@@ -104,20 +104,20 @@ class TokenRequestSource:
                 "spec": {"expirationSeconds": _LIFETIME_SECONDS},
             },
         )
-        status = answer["status"]
+        status = response["status"]
         value, expires = status["token"], datetime.fromisoformat(status["expirationTimestamp"])
         if not isinstance(value, str) or not value:
             raise ValueError("no token")
-        # By what the API server grants, which may be less than what was asked for. Where our clock
-        # is behind it looks like more, and would keep the token in use after its end.
+        # The API server may grant a shorter lifetime than requested. With a slow local clock it
+        # looks longer, and the token would stay in use after its expiry.
         lifetime_seconds = min(max((expires - now).total_seconds(), 0.0), _LIFETIME_SECONDS)
-        return _Token(value, expires, asked_at + _RENEWED_AT * lifetime_seconds)
+        return _Token(value, expires, requested_at + _RENEWAL_FRACTION * lifetime_seconds)
 
 
 def _without_credential(written: LoadedKubeconfig) -> LoadedKubeconfig:
-    """Return server and CA alone.
+    """Return the server and CA only.
 
-    A certificate that stayed would speak for the reviewer: the API server looks at it first.
+    A remaining certificate would authenticate as the reviewer: the API server checks it first.
     """
     configuration = Configuration()
     for name in ("host", "ssl_ca_cert", "tls_server_name", "verify_ssl", "proxy"):

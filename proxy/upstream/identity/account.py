@@ -1,4 +1,4 @@
-"""One of our identities at the API server, and everything that keeps it usable."""
+"""One of the proxy's identities at the API server: credential, endpoints, refresh, client."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ REVIEWER, FORWARDER, SHARED = "reviewer", "forwarder", "shared"
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Time that only grows, and the time of day, which credentials expire by."""
+    """The monotonic clock, and the wall clock, by which credentials expire."""
 
     monotonic: Callable[[], float]
     now: Callable[[], datetime]
@@ -36,7 +36,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class AccountDependencies:
-    """What every account needs besides its credential."""
+    """The dependencies of every account besides its credential."""
 
     settings: UpstreamSettings
     clocks: Clocks
@@ -47,17 +47,17 @@ class AccountDependencies:
 
 @dataclass(frozen=True, slots=True)
 class ProxyAccount:
-    """An identity of ours: `role` is what it is for."""
+    """One of the proxy's identities; `role` is reviewer, forwarder or shared."""
 
     role: str
     credentials: UpstreamCredentials
     endpoints: EndpointSet
     refresher: CredentialRefresher
     client: ApiClient
-    """For calls in our own name."""
+    """For the proxy's own calls with this identity."""
     user_of: Callable[[CredentialState, ApiClient | None], Awaitable[ProxyUser]]
-    """Asks the API server whose a credential is that is not in use yet; UpstreamUnavailable if it
-    does not tell. The client is the reviewer's, or None for a credential of its own."""
+    """Resolves the user of a credential that is not in use yet; UpstreamUnavailable if that fails.
+    The client is the reviewer's, or None for a credential of the reviewer itself."""
 
 
 @asynccontextmanager

@@ -1,8 +1,8 @@
-"""Whether the forwarder lacks a right to take an identity, by the API server's own word.
+"""Confirmation that the forwarder lacks a permission to impersonate a user.
 
-An answer that denies something to the forwarder may be a forgery: see `core/own_denial.py`. If the
-right is really missing, the request never got past the API server, so a confirmed denial is its
-own.
+A 403 that names the forwarder may be forged by a backend: see `core/selfcheck/denial.py`. If a
+review confirms that the permission is missing, no request could have passed the API server. So the
+denial is the API server's own.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from proxy.core.ttl_cache import TTLCache
 from proxy.core.userinfo import UserInfo
 from proxy.upstream.identity.whoami import CALL_ERRORS
 
-# What one confirmation may take. The client waits for it.
+# The timeout of one confirmation. The client waits for it.
 _SECONDS = 5.0
-_MOST_NAMES = 32
-# What all of them may cost the API server: a backend that forges denials causes them at will.
-_RATION = RateLimit(per_second=20.0, burst=100.0)
-_ALL = ""
-# No permission follows from an answer, only which error a client is told. So denials are
-# remembered, too: each request would have to ask again while a right is missing.
-_REMEMBERED_RIGHTS = 256
-_REMEMBERED_SECONDS = 1.0
+_MAX_NAMES = 32
+# Bounds the reviews of all confirmations: a backend that forges denials can cause any number.
+_RATE_LIMIT = RateLimit(per_second=20.0, burst=100.0)
+_SHARED_KEY = ""
+# A result grants nothing; it only selects the error that a client receives. So denials are cached,
+# too: otherwise each request would need a review while a permission is missing.
+_CACHED_PERMISSIONS = 256
+_CACHE_SECONDS = 1.0
 
 
 class MissingPermissionChecker:
-    """Asks which rights the forwarder has; each once at a time, in bounded numbers."""
+    """Checks which permissions the forwarder has, rate-limited, and each at most once at a time."""
 
     def __init__(
         self,
@@ -40,59 +40,61 @@ class MissingPermissionChecker:
         clock: Callable[[], float],
         tasks: TaskSet,
     ) -> None:
-        """`may` asks the API server whether the forwarder has a right."""
-        self._may = may
+        """`may` returns whether the forwarder has a permission, by a review at the API server."""
+        self._send_review = may
         self._tasks = tasks
-        self._buckets = KeyedTokenBucket(_RATION, clock, refusal="too many denials of our own")
-        self._known = TTLCache[Permission, bool](_REMEMBERED_RIGHTS, _REMEMBERED_SECONDS, clock)
-        self._asking: dict[Permission, asyncio.Task[bool | None]] = {}
+        self._buckets = KeyedTokenBucket(
+            _RATE_LIMIT, clock, refusal="too many permission confirmations"
+        )
+        self._cache = TTLCache[Permission, bool](_CACHED_PERMISSIONS, _CACHE_SECONDS, clock)
+        self._reviewing: dict[Permission, asyncio.Task[bool | None]] = {}
 
-    def confirm(self, user: UserInfo, name: str, tell: Callable[[bool], None]) -> None:
-        """Tell later whether a right to take this identity is missing; False in doubt.
+    def confirm(self, user: UserInfo, name: str, on_result: Callable[[bool], None]) -> None:
+        """Report later whether a permission to impersonate this user is missing; False in doubt.
 
-        `name` is the part of the identity that was denied, as far as that is known.
+        `name` is the denied user name, group or extra value, if known.
         """
         confirming = self._tasks.start(self._is_missing(user, name))
-        confirming.add_done_callback(lambda task: tell(_is_confirmed(task)))
+        confirming.add_done_callback(lambda task: on_result(_is_confirmed(task)))
 
     async def _is_missing(self, user: UserInfo, denied: str) -> bool:
         try:
             async with asyncio.timeout(_SECONDS):
                 for kind, named in impersonating(user):
-                    if await self._has(kind) is not False:
+                    if await self._has_permission(kind) is not False:
                         continue
-                    # Not all of a kind, but perhaps those that this identity needs.
-                    likely = sorted(named, key=lambda right: right.name != denied)
-                    for right in likely[:_MOST_NAMES]:
-                        if await self._has(right) is False:
+                    # Not every name of this kind is granted, but those that this user needs may be.
+                    likely = sorted(named, key=lambda permission: permission.name != denied)
+                    for permission in likely[:_MAX_NAMES]:
+                        if await self._has_permission(permission) is False:
                             return True
         except TimeoutError:
             pass
         return False
 
-    async def _has(self, right: Permission) -> bool | None:
-        """Return whether the forwarder has a right; None if that cannot be found out now."""
-        known = self._known.get(right)
-        if known is not None:
-            return known
-        asking = self._asking.get(right)
-        if asking is None:
+    async def _has_permission(self, permission: Permission) -> bool | None:
+        """Return whether the forwarder has a permission; None if no review is possible now."""
+        cached = self._cache.get(permission)
+        if cached is not None:
+            return cached
+        reviewing = self._reviewing.get(permission)
+        if reviewing is None:
             try:
-                self._buckets.take(_ALL)
+                self._buckets.take(_SHARED_KEY)
             except TooManyRequests:
                 return None
-            asking = self._tasks.start(self._ask(right))
-            self._asking[right] = asking
-            asking.add_done_callback(lambda _: self._asking.pop(right, None))
-        return await asyncio.shield(asking)
+            reviewing = self._tasks.start(self._review(permission))
+            self._reviewing[permission] = reviewing
+            reviewing.add_done_callback(lambda _: self._reviewing.pop(permission, None))
+        return await asyncio.shield(reviewing)
 
-    async def _ask(self, right: Permission) -> bool | None:
+    async def _review(self, permission: Permission) -> bool | None:
         try:
-            answer = await self._may(right)
+            is_granted = await self._send_review(permission)
         except (ApiException, *CALL_ERRORS):
             return None
-        self._known.put(right, answer)
-        return answer
+        self._cache.put(permission, is_granted)
+        return is_granted
 
 
 def _is_confirmed(confirming: asyncio.Task[bool]) -> bool:

@@ -1,7 +1,8 @@
-"""What we know of ourselves at the API server, learned again with every new credential.
+"""The proxy's own user names and permissions, checked again with every new credential.
 
-Nobody is admitted before we know whom nobody may be here: us. For the same reason a new credential
-is used for nothing before its name is known and guarded.
+No request is authorized until the proxy knows its own user names, because impersonating the proxy
+itself must be rejected. For the same reason a new credential is not used before its user name is
+known and protected.
 """
 
 import asyncio
@@ -41,71 +42,71 @@ _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 @dataclass(frozen=True, slots=True)
 class RequiredPermissions:
-    """What an identity needs, and what it has no use for."""
+    """The permissions that an identity needs, and those that it must not have."""
 
     needs: tuple[Permission, ...]
     excess: tuple[Permission, ...]
 
 
 def reviewer_permissions(*requests: Permission) -> RequiredPermissions:
-    """Return what who asks questions needs; `requests` are the tokens it may ask for."""
+    """Return the permissions of the reviewer; `requests` are those to request tokens."""
     return RequiredPermissions((*REVIEWING, *requests), (*FORBIDDEN_PERMISSIONS, *IMPERSONATING))
 
 
 def forwarder_permissions(*extras: Permission) -> RequiredPermissions:
-    """Return what who speaks for others needs; `extras` are beyond the standard ones."""
+    """Return the permissions of the forwarder; `extras` are beyond the standard ones."""
     return RequiredPermissions((*FORWARDING, *extras), (*FORBIDDEN_PERMISSIONS, *REVIEWING))
 
 
 def shared_permissions(*extras: Permission) -> RequiredPermissions:
-    """Return what one identity for everything needs."""
+    """Return the permissions of one identity that both reviews and forwards."""
     return RequiredPermissions((*REVIEWING, *FORWARDING, *extras), FORBIDDEN_PERMISSIONS)
 
 
-async def has_permission(client: ApiClient, right: Permission) -> bool:
-    """Ask the API server whether the account that asks has a right; in bounded time."""
+async def has_permission(client: ApiClient, permission: Permission) -> bool:
+    """Return whether the client's account has a permission, by a SelfSubjectAccessReview."""
     attributes = {
-        "verb": right.verb,
-        "group": right.group,
-        "resource": right.resource,
-        "subresource": right.subresource,
-        "namespace": right.namespace,
-        "name": right.name,
+        "verb": permission.verb,
+        "group": permission.group,
+        "resource": permission.resource,
+        "subresource": permission.subresource,
+        "namespace": permission.namespace,
+        "name": permission.name,
     }
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {key: text for key, text in attributes.items() if text}},
     }
-    answer = await call(client, "POST", _PATH, review)
-    return answer["status"]["allowed"] is True
+    response = await call(client, "POST", _PATH, review)
+    return response["status"]["allowed"] is True
 
 
 class RightsCounter(Protocol):
-    """Learns what was found."""
+    """Records the results of permission checks."""
 
     def permissions_checked(self, role: str, *, missing: int, excessive: int) -> None:
-        """Tell how many rights are missing, and how many are too many."""
+        """Record how many permissions are missing, and how many are excessive."""
         ...
 
 
 class PermissionSelfCheck:
-    """Checks one identity, and tells operators what it finds, once."""
+    """Checks the permissions of one identity, and logs each changed result once."""
 
     def __init__(
         self, role: str, client: ApiClient, duties: RequiredPermissions, counter: RightsCounter
     ) -> None:
         self._role = role
         self._client = client
-        self._duties = duties
+        self._required = duties
         self._counter = counter
-        self._told: tuple[list[str], list[str]] | None = None
+        self._reported: tuple[list[str], list[str]] | None = None
 
     async def run(self, user: ProxyUser) -> None:
-        """Ask about every right, one after the other; without an answer nothing is said of it."""
+        """Check every permission in sequence; without a response nothing is reported."""
         try:
-            missing = [str(one) for one in await self._asked(self._duties.needs, allowed=False)]
-            excessive = [str(one) for one in await self._asked(self._duties.excess, allowed=True)]
+            missing = await self._matching(self._required.needs, allowed=False)
+            excessive = await self._matching(self._required.excess, allowed=True)
         except (ApiException, *CALL_ERRORS) as error:
             log.warning(
                 "proxy permissions not checked",
@@ -117,14 +118,19 @@ class PermissionSelfCheck:
         self._counter.permissions_checked(
             self._role, missing=len(missing), excessive=len(excessive)
         )
-        if (missing, excessive) != self._told:
-            self._told = (missing, excessive)
-            self._tell(missing, excessive)
+        if (missing, excessive) != self._reported:
+            self._reported = (missing, excessive)
+            self._log(missing, excessive)
 
-    async def _asked(self, rights: Iterable[Permission], *, allowed: bool) -> list[Permission]:
-        return [right for right in rights if await has_permission(self._client, right) is allowed]
+    async def _matching(self, permissions: Iterable[Permission], *, allowed: bool) -> list[str]:
+        """Return the permissions whose review has this result."""
+        return [
+            str(permission)
+            for permission in permissions
+            if await has_permission(self._client, permission) is allowed
+        ]
 
-    def _tell(self, missing: list[str], excessive: list[str]) -> None:
+    def _log(self, missing: list[str], excessive: list[str]) -> None:
         if missing:
             log.warning(
                 "proxy permissions missing", extra=fields(identity=self._role, rights=missing)
@@ -137,15 +143,17 @@ class PermissionSelfCheck:
             log.info("proxy permissions verified", extra=fields(identity=self._role))
 
 
-_UNKNOWN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _UNSETTLED_SECONDS = 5.0
-# Grants and authorizers change behind our back.
-_AGAIN_SECONDS = 600.0
-_ADVICE = "give reviews an identity of their own: see upstream.reviewer and upstream.forwarder"
+# Grants and authorizers change without notice.
+_RECHECK_SECONDS = 600.0
+_SHARED_IDENTITY_HINT = (
+    "configure separate identities: see upstream.reviewer and upstream.forwarder"
+)
 
 
 class IdentityMonitor:
-    """Asks who we are and what we may do, for as long as it runs."""
+    """Resolves the proxy's user names and checks its permissions until cancelled."""
 
     def __init__(
         self,
@@ -155,7 +163,7 @@ class IdentityMonitor:
         denials: ProxyDenialDetector,
         changed: asyncio.Event,
     ) -> None:
-        """The first account reviews and the last one forwards; `changed` tells of credentials."""
+        """The first account reviews, the last one forwards; `changed` signals new credentials."""
         self._accounts = accounts
         self._denials = denials
         self._changed = changed
@@ -164,48 +172,51 @@ class IdentityMonitor:
         self.canary = canary
         self.supports_uid = False
         self.first_attempt_done = asyncio.Event()
-        """Set when we know who we are, or that the API server does not tell."""
+        """Set when the user names were resolved, or the first attempt failed."""
 
     @property
     def usernames(self) -> frozenset[str]:
-        """Every name of ours; none until all of them are known."""
+        """Return every user name of the proxy; empty until all of them are known."""
         is_complete = len(self._users) == len(self._accounts)
         return frozenset(user.name for user in self._users.values() if is_complete)
 
     def health_error(self) -> str | None:
-        """Tell whether we know who we are, for who asks whether we are ready."""
-        return None if self.usernames else "not known yet"
+        """Return an error until the user names are known, for the readiness check."""
+        return None if self.usernames else "the proxy's user names are not known yet"
 
     async def run(self, when_known: Callable[[], None]) -> None:
-        """Learn again and again; `when_known` hears of each change of what requests depend on."""
+        """Resolve and check periodically; `when_known` is called after each relevant change."""
         self._when_known = when_known
         failed = False
         while True:
             self._changed.clear()
             try:
-                await self._learn()
+                await self._resolve()
             except StatusError as refusal:
-                if not failed:  # once, not every second of an outage
+                if not failed:  # once per outage, not every second
                     log.warning("proxy identity unknown", extra=fields(reason=refusal.message))
                 failed = True
                 self.first_attempt_done.set()
-                await asyncio.sleep(_UNKNOWN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
             failed = False
             self.first_attempt_done.set()
             for account, check in self._accounts:
                 await check.run(self._users[account.role])
-            seconds = _AGAIN_SECONDS if self.canary.health_error() is None else _UNSETTLED_SECONDS
+            seconds = _RECHECK_SECONDS if self.canary.health_error() is None else _UNSETTLED_SECONDS
             await self._wait(seconds)
 
     async def introduce(self, account: ProxyAccount, state: CredentialState) -> None:
-        """Learn whose a new credential of an account is; UpstreamUnavailable if nobody tells."""
+        """Resolve and protect the user name of an account's new credential.
+
+        Raises UpstreamUnavailable if it cannot be resolved.
+        """
         reviewer = self._accounts[0][0]
         user = await account.user_of(state, None if account is reviewer else reviewer.client)
-        # Who calls this uses the credential next, without waiting for anything.
-        self._take({**self._users, account.role: user}, supports_uid=self.supports_uid)
+        # The caller uses the credential next, without awaiting anything in between.
+        self._apply({**self._users, account.role: user}, supports_uid=self.supports_uid)
 
-    async def _learn(self) -> None:
+    async def _resolve(self) -> None:
         reviewer = self._accounts[0][0]
         while True:
             versions = self._versions()
@@ -213,18 +224,18 @@ class IdentityMonitor:
                 account.role: await whoami(account.client, account.credentials, reviewer.client)
                 for account, _ in self._accounts
             }
-            understands = await supports_impersonate_uid(reviewer.client)
-            await self.canary.probe()  # whether it was answered, its own fault tells
-            # What was told about a credential that is gone by now says nothing.
+            supports_uid = await supports_impersonate_uid(reviewer.client)
+            await self.canary.probe()  # a failure is reported by its own health check
+            # A result for a credential that has been replaced meanwhile is discarded.
             if versions == self._versions():
-                self._take(users, supports_uid=understands)
+                self._apply(users, supports_uid=supports_uid)
                 return
 
     def _versions(self) -> list[int]:
         return [account.credentials.version for account, _ in self._accounts]
 
-    def _take(self, users: dict[str, ProxyUser], *, supports_uid: bool) -> None:
-        """Guard these names from now on, and no others."""
+    def _apply(self, users: dict[str, ProxyUser], *, supports_uid: bool) -> None:
+        """Replace the set of protected user names."""
         if users == self._users and supports_uid == self.supports_uid:
             return
         self._report(users)
@@ -242,7 +253,7 @@ class IdentityMonitor:
         if len(names) == 1 and len(users) == len(self._accounts):
             log.warning(
                 "reviewer and forwarder share one identity",
-                extra=fields(user=min(names), hint=_ADVICE),
+                extra=fields(user=min(names), hint=_SHARED_IDENTITY_HINT),
             )
 
     async def _wait(self, seconds: float) -> None:

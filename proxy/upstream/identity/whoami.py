@@ -1,4 +1,4 @@
-"""Who we are at the API server, by its own word."""
+"""The proxy's own user names, resolved by the API server; bounded calls of the proxy's own."""
 
 import re
 from dataclasses import dataclass
@@ -15,41 +15,41 @@ from proxy.core.errors import UpstreamUnavailable
 _AUTHENTICATION = "authentication.k8s.io/v1"
 _SECONDS = 5.0
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
-# The first version that reads Impersonate-Uid; the ones before ignore it.
-_TAKES_UIDS = (1, 22)
-# So a server answers that tells its version to nobody like us; others are to be asked again.
-_SECRET = frozenset((HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND))
-# No answer came, or one that does not look like one.
+# The first version that reads Impersonate-Uid; earlier ones ignore it.
+_FIRST_VERSION_WITH_UID = (1, 22)
+# Statuses of a server that denies the proxy its version. Other errors are temporary.
+_VERSION_DENIED = frozenset((HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND))
+# The call failed, or its response is malformed.
 CALL_ERRORS = (aiohttp.ClientError, OSError, AttributeError, KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyUser:
-    """One of us, as the API server knows it."""
+    """The user name and groups of one of the proxy's identities, as the API server reports them."""
 
     name: str
     groups: frozenset[str] = frozenset()
 
 
 class ShownCredential(Protocol):
-    """What we show to the API server."""
+    """The credential that is presented to the API server."""
 
     @property
     def authorization(self) -> bytes | None:
-        """Return the value of our Authorization header, if there is one."""
+        """Return the value of the Authorization header, or None."""
         ...
 
     @property
     def certificate(self) -> bytes | None:
-        """Return our certificate as PEM, if one speaks for us."""
+        """Return the client certificate as PEM, or None."""
         ...
 
 
 async def whoami(client: ApiClient, credential: ShownCredential, reviewer: ApiClient) -> ProxyUser:
-    """Return who the API server knows us as.
+    """Return the user that the API server authenticates the proxy's credential as.
 
-    Servers before 1.28 have no question for it. There our token is reviewed like a client's, and
-    a certificate is read as they read it.
+    Servers before 1.28 have no SelfSubjectReview. For these a token is reviewed with a
+    TokenReview, and a certificate's subject is read as the API server reads it.
     """
     try:
         try:
@@ -62,30 +62,30 @@ async def whoami(client: ApiClient, credential: ShownCredential, reviewer: ApiCl
         name = user["username"]
         groups = frozenset(user.get("groups") or ())
     except (ApiException, *CALL_ERRORS) as error:
-        raise UpstreamUnavailable("the API server does not tell who we are") from error
+        raise UpstreamUnavailable("SelfSubjectReview returned no user name") from error
     if not isinstance(name, str) or not name:
-        raise UpstreamUnavailable("the API server does not tell who we are")
+        raise UpstreamUnavailable("SelfSubjectReview returned no user name")
     return ProxyUser(name, groups)
 
 
 async def supports_impersonate_uid(client: ApiClient) -> bool:
-    """Tell whether the API server reads Impersonate-Uid; if it keeps its version secret, no."""
+    """Return whether the API server reads Impersonate-Uid; False if its version is denied."""
     try:
         version = await call(client, "GET", "/version")
-        told = tuple(_number(version[part]) for part in ("major", "minor"))
+        reported = tuple(_number(version[part]) for part in ("major", "minor"))
     except ApiException as error:
-        if error.status in _SECRET:
+        if error.status in _VERSION_DENIED:
             return False
-        raise UpstreamUnavailable("the API server does not tell its version") from error
+        raise UpstreamUnavailable("cannot read the API server's version") from error
     except (KeyError, TypeError, ValueError):
         return False
     except CALL_ERRORS as error:
-        raise UpstreamUnavailable("the API server does not tell its version") from error
-    return told >= _TAKES_UIDS
+        raise UpstreamUnavailable("cannot read the API server's version") from error
+    return reported >= _FIRST_VERSION_WITH_UID
 
 
 async def self_subject_review(client: ApiClient, host: str | None = None) -> Any:
-    """Ask any endpoint, or the one that starts with this URL, who we are; in bounded time."""
+    """Send a SelfSubjectReview to any endpoint, or to the one at `host`, with a timeout."""
     review = {"apiVersion": _AUTHENTICATION, "kind": "SelfSubjectReview"}
     path = f"/apis/{_AUTHENTICATION}/selfsubjectreviews"
     return await call(client, "POST", path, review, host=host)
@@ -94,9 +94,9 @@ async def self_subject_review(client: ApiClient, host: str | None = None) -> Any
 async def call(
     client: ApiClient, method: str, path: str, body: object = None, *, host: str | None = None
 ) -> Any:
-    """Make a call of our own, in bounded time, and return the JSON of its answer.
+    """Make a call of the proxy's own, with a timeout, and return the JSON of the response.
 
-    Our credential goes alone: no identity is asked for, and none of a client's headers.
+    It carries the proxy's credential only: no impersonation, and none of a client's headers.
     """
     return await client.call_api(
         path,
@@ -119,20 +119,23 @@ async def _user_of(credential: ShownCredential, reviewer: ApiClient) -> Any:
         "status"
     ]
     if status.get("authenticated") is not True:
-        raise ValueError("our own token is not accepted")
+        raise ValueError("the proxy's own token was rejected by TokenReview")
     return status["user"]
 
 
 def _subject(certificate: bytes) -> dict[str, object]:
     """Return the user that a certificate names: its last CN, and each O as a group."""
     subject = x509.load_pem_x509_certificate(certificate).subject
-    names = [str(one.value) for one in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    names = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     groups = subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    return {"username": names[-1] if names else "", "groups": [str(one.value) for one in groups]}
+    return {
+        "username": names[-1] if names else "",
+        "groups": [str(group.value) for group in groups],
+    }
 
 
 def _number(text: str) -> int:
-    """Return the number that a part of a version starts with: managed clusters say `21+`."""
+    """Return the leading number of a version part, such as 21 of a managed cluster's `21+`."""
     match = _NUMBER.match(text)
     if match is None:
         raise ValueError("not a version")

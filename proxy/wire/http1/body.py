@@ -1,8 +1,8 @@
-"""Where a body ends: by length, by chunks, or with the connection.
+"""Body framing: by length, by chunks, or until the connection closes.
 
-Bodies never go through the head parser. A reader splits what arrives into payload and what comes
-after the body; a writer frames payload anew, so that no chunk extension, trailer or odd spelling
-of a size ever crosses the proxy (`passed_chunks.py`: frames that need not be made anew).
+Bodies never pass through the head parser. A reader splits received bytes into payload and the bytes
+after the body. A writer frames payload again, so no chunk extension, trailer or unusual size
+spelling crosses the proxy. `raw_chunks.py` handles frames that need not be rewritten.
 """
 
 import re
@@ -12,40 +12,40 @@ from typing import ClassVar, NamedTuple, Protocol
 from proxy.core.errors import BadRequest
 
 MAX_SIZE_LINE_BYTES = 4096
-# As much as Go reads.
+# Go's limit.
 MAX_TRAILER_BYTES = 4096
 
-# Sixteen hexadecimal digits are 2^64; extensions are read and forgotten, but a control character
-# in one (a bare line feed above all) is how two parsers come to disagree, so it is refused.
+# Sixteen hexadecimal digits are 2^64. Extensions are read and dropped. A control character in one,
+# above all a bare line feed, can make two parsers disagree, so it is rejected.
 _PLAIN_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _CRLF = b"\r\n"
-# Size lines as most senders spell them, and the sizes; the end of the body is not among them.
+# Size lines as most senders spell them, with their sizes. The last chunk (size 0) is not included.
 ONE_DIGIT_SIZE_LINES = {b"%x\r\n" % size: size for size in range(1, 0x10)}
 _ONE_DIGIT = {
     **ONE_DIGIT_SIZE_LINES,
     **{line.upper(): size for line, size in ONE_DIGIT_SIZE_LINES.items()},
 }
 _TWO_DIGITS = {b"%x\r\n" % size: size for size in range(0x10, 0x100)}
-# The same without their line ends, in small letters.
+# The same without line ends, in lower case.
 _PLAIN_SIZES = {b"%x" % size: size for size in range(1, 0x100)}
-# After so many tiny chunks in a row more of them are expected, and read at once: from this many
-# bytes, and from twice as many as long as it works. A failed attempt doubles the first number.
-_MANY_CHUNKS = 16
+# After this many consecutive tiny chunks, more are expected and split together. The window starts
+# at the first size and doubles while it succeeds. A failed attempt doubles the chunk count.
+_SPLIT_AFTER_CHUNKS = 16
 _FIRST_WINDOW_BYTES = 64
-_LAST_WINDOW_BYTES = 16 * 1024
-# Whoever spells sizes oddly (zeros before them, extensions) sends large chunks. So many small ones
-# are an attempt to make us work: such a chunk costs four times what a plain one does.
-_SMALL_BYTES = 64
-_MOST_ODD_CHUNKS = 500
+_MAX_WINDOW_BYTES = 16 * 1024
+# Senders with unusual size lines (leading zeros, extensions) send large chunks. Many small ones are
+# an attempt to cause load: such a chunk costs four times as much as a plain one.
+_SMALL_CHUNK_BYTES = 64
+_MAX_NONCANONICAL_CHUNKS = 500
 
 
 class BodyError(BadRequest):
-    """The framing of a body is broken; nothing after it on this connection can be trusted."""
+    """The framing of a body is invalid; nothing after it on this connection can be trusted."""
 
 
 class BodyKind(Enum):
-    """How the end of a body is known."""
+    """How the end of a body is determined."""
 
     NONE = auto()
     LENGTH = auto()
@@ -54,26 +54,26 @@ class BodyKind(Enum):
 
 
 class BodyFraming(NamedTuple):
-    """How one message's body is delimited; `length` counts only for `LENGTH`."""
+    """How one message's body is delimited; `length` applies only to `LENGTH`."""
 
     kind: BodyKind
     length: int = 0
 
     @property
     def has_body(self) -> bool:
-        """Tell whether any byte follows the head."""
+        """Return whether any byte follows the head."""
         return self.kind is not BodyKind.NONE and (
             self.length > 0 or self.kind is not BodyKind.LENGTH
         )
 
     def frame(self, payload: bytes) -> bytes:
-        """Return payload as it goes on the wire."""
+        """Return payload in its wire format."""
         if self.kind is BodyKind.CHUNKED:
             return b"%x\r\n%b\r\n" % (len(payload), payload) if payload else b""
         return payload
 
     def terminator(self) -> bytes:
-        """Return what ends the body on the wire."""
+        """Return the bytes that end the body on the wire."""
         return b"0\r\n\r\n" if self.kind is BodyKind.CHUNKED else b""
 
 
@@ -83,19 +83,19 @@ UNTIL_CLOSE = BodyFraming(BodyKind.UNTIL_CLOSE)
 
 
 class BodyReader(Protocol):
-    """Splits arriving bytes into payload and what follows the body."""
+    """Splits received bytes into payload and the bytes after the body."""
 
     @property
     def is_between_chunks(self) -> bool:
-        """Tell whether a body of unknown length could have ended here by its sender's framing."""
+        """Return whether the sender's framing allows a body of unknown length to end here."""
         ...
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """Return payload, and None while the body goes on or the bytes after its end."""
+        """Return payload, and None while the body continues or the bytes after its end."""
         ...
 
     def end_of_stream(self) -> bool:
-        """Tell whether the body is complete if the connection ends here."""
+        """Return whether the body is complete if the connection ends here."""
         ...
 
 
@@ -110,7 +110,7 @@ class LengthReader:
         self._remaining = length
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """Count the payload down; the bytes past its end are returned."""
+        """Return payload up to the length, and the bytes after it."""
         remaining = self._remaining - len(data)
         if remaining > 0:
             self._remaining = remaining
@@ -121,7 +121,7 @@ class LengthReader:
         return data[:remaining], data[remaining:]
 
     def end_of_stream(self) -> bool:
-        """A body that is short of its length was cut."""
+        """Return whether the whole length was received; otherwise the body is truncated."""
         return self._remaining == 0
 
 
@@ -133,11 +133,11 @@ class UntilCloseReader:
     is_between_chunks = True
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """Everything that comes is payload."""
+        """Return all data as payload."""
         return data, None
 
     def end_of_stream(self) -> bool:
-        """The end of the connection is the end of the body."""
+        """Return True: the end of the connection is the end of the body."""
         return True
 
 
@@ -149,32 +149,32 @@ class ChunkedReader:
     __slots__ = (
         "_chunk_left",
         "_in_trailers",
-        "_many_chunks",
-        "_odd_chunks",
+        "_noncanonical_chunks",
         "_partial",
+        "_split_after_chunks",
         "_trailer_bytes",
     )
 
     def __init__(self) -> None:
         self._partial = b""
-        self._odd_chunks = 0
-        self._many_chunks = _MANY_CHUNKS
-        # Payload bytes still to come in this chunk, then two for its CRLF; 0 means a size line
-        # (or, after the last chunk, a trailer line) comes next.
+        self._noncanonical_chunks = 0
+        self._split_after_chunks = _SPLIT_AFTER_CHUNKS
+        # Payload bytes missing in this chunk, plus two for its CRLF. 0: a size line is next, or a
+        # trailer line after the last chunk.
         self._chunk_left = 0
         self._in_trailers = False
         self._trailer_bytes = 0
 
     @property
     def is_between_chunks(self) -> bool:
-        """Tell whether the last chunk was read with its end, and nothing of the next one."""
+        """Return whether the latest chunk was read completely, and nothing of the next one."""
         return not (self._chunk_left or self._partial or self._in_trailers)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """Return the payload of all chunks in `data` as one piece."""
+        """Return the payload of all chunks in `data`, joined."""
         left = self._chunk_left - len(data)
         if left >= 2:  # noqa: PLR2004 - CR and LF are two
-            # All of it is of one chunk that is still going on, as most of a large body is.
+            # All of it belongs to one chunk that continues, as for most of a large body.
             self._chunk_left = left
             return data, None
         if self._partial:
@@ -184,18 +184,18 @@ class ChunkedReader:
             if match is not None:
                 start, end = match.end(), match.end() + int(match[1], 16)
                 if start < end == len(data) - 2 and data[-2:] == b"\r\n":
-                    # One chunk and nothing else, as most events of a watch come.
+                    # Exactly one chunk, as for most events of a watch.
                     return data[start:end], None
         return self._read_chunks(data)
 
     def end_of_stream(self) -> bool:
-        """The last chunk and its empty line were not seen, else `feed` had said so."""
+        """Return False: after the last chunk and its empty line `feed` reports the end."""
         return False
 
     def _read_chunks(self, data: bytes) -> tuple[bytes, bytes | None]:
         pieces: list[bytes] = []
         position = 0
-        self._many_chunks = _MANY_CHUNKS
+        self._split_after_chunks = _SPLIT_AFTER_CHUNKS
         while position < len(data):
             if self._in_trailers:
                 return b"".join(pieces), self._read_trailers(data, position)
@@ -211,9 +211,9 @@ class ChunkedReader:
     def _read_tiny_chunks(self, data: bytes, position: int, pieces: list[bytes]) -> int:
         """Read whole chunks of up to 255 bytes, as long as they follow each other.
 
-        In one loop without calls of ours, because a body may consist of nothing else.
+        One loop without Python calls, because a body may consist of nothing else.
         """
-        end, many = len(data), len(pieces) + self._many_chunks
+        end, split_at = len(data), len(pieces) + self._split_after_chunks
         one_digit = self._one_digit
         while position < end:
             start = position + 3
@@ -228,52 +228,52 @@ class ChunkedReader:
                 break
             pieces.append(data[start:stop])
             position = stop + 2
-            if len(pieces) == many:
+            if len(pieces) == split_at:
                 position = self._split_tiny_chunks(data, position, pieces)
-                many = len(pieces) + self._many_chunks
+                split_at = len(pieces) + self._split_after_chunks
         return position
 
     def _split_tiny_chunks(self, data: bytes, position: int, payloads: list[bytes]) -> int:
         """Add the payloads of the tiny chunks that begin here, and return the position after them.
 
-        Many at once, in half the time that a loop over them takes. It stops where a chunk is not
-        tiny, where its size is spelled otherwise, and where a payload holds a line end.
+        Splitting many together takes half the time of a loop over them. It stops at a chunk that is
+        not tiny, at a size spelled differently, and at a payload that contains a line end.
         """
         window, end = _FIRST_WINDOW_BYTES, len(data)
         while position < end:
-            # Size, payload, size, payload, and what comes after the last line end.
+            # Size, payload, size, payload, and the rest after the last line end.
             lines = data[position : position + window].split(_CRLF)
             count = (len(lines) - 1) // 2
             sizes, found = lines[0 : 2 * count : 2], lines[1 : 2 * count : 2]
-            said, lengths = list(map(_PLAIN_SIZES.get, sizes)), list(map(len, found))
-            if said != lengths or not count:
-                self._many_chunks *= 2
-                count = next((at for at in range(count) if said[at] != lengths[at]), 0)
+            stated, lengths = list(map(_PLAIN_SIZES.get, sizes)), list(map(len, found))
+            if stated != lengths or not count:
+                self._split_after_chunks *= 2
+                count = next((at for at in range(count) if stated[at] != lengths[at]), 0)
             payloads += found[:count]
             position += sum(map(len, sizes[:count])) + sum(lengths[:count]) + 4 * count
             if count < len(sizes) or not count:
                 break
-            window = min(2 * window, _LAST_WINDOW_BYTES)
+            window = min(2 * window, _MAX_WINDOW_BYTES)
         return position
 
     def _read_chunk(self, data: bytes, position: int, pieces: list[bytes]) -> int:
         payload_left = self._chunk_left - 2
         if payload_left > 0:
             piece = data[position : position + payload_left]
-            self._take_payload(piece, pieces)
+            self._payload_read(piece, pieces)
             self._chunk_left -= len(piece)
             return position + len(piece)
-        # One or two bytes of the CRLF behind the payload are due.
+        # One or two bytes of the CRLF after the payload are missing.
         expected = b"\r" if self._chunk_left == 2 else b"\n"  # noqa: PLR2004 - CR and LF are two
         if data[position : position + 1] != expected:
             raise BodyError("malformed chunk in the body")
         self._chunk_left -= 1
         if not self._chunk_left:
-            self._close_chunk(pieces)
+            self._chunk_ended(pieces)
         return position + 1
 
     def _start_chunk(self, data: bytes, position: int, pieces: list[bytes]) -> int:
-        """Read a size line, and the chunk with it if all of that is at hand."""
+        """Read a size line, and its chunk if the chunk is complete in `data`."""
         line_end = data.find(b"\n", position) + 1
         if (line_end or len(data)) - position > MAX_SIZE_LINE_BYTES:
             raise BodyError("malformed chunk size in the body")
@@ -287,34 +287,34 @@ class ChunkedReader:
         if not size:
             self._in_trailers = True
             return line_end
-        if size < _SMALL_BYTES and data[position:line_end] != b"%x\r\n" % size:
-            self._count_odd_chunk()
-        self._open_chunk(size, pieces)
+        if size < _SMALL_CHUNK_BYTES and data[position:line_end] != b"%x\r\n" % size:
+            self._count_noncanonical_chunk()
+        self._chunk_started(size, pieces)
         end = line_end + size
         if data[end : end + 2] == b"\r\n":
-            # Most are whole. In one step, so that a body of tiny chunks costs little.
-            self._take_payload(data[line_end:end], pieces)
-            self._close_chunk(pieces)
+            # Most chunks are complete. One step keeps the cost of a body of tiny chunks low.
+            self._payload_read(data[line_end:end], pieces)
+            self._chunk_ended(pieces)
             return end + 2
         self._chunk_left = size + 2
         return line_end
 
-    def _count_odd_chunk(self) -> None:
-        self._odd_chunks += 1
-        if self._odd_chunks > _MOST_ODD_CHUNKS:
-            raise BodyError("too many small chunks with odd sizes in the body")
+    def _count_noncanonical_chunk(self) -> None:
+        self._noncanonical_chunks += 1
+        if self._noncanonical_chunks > _MAX_NONCANONICAL_CHUNKS:
+            raise BodyError("too many small chunks with non-canonical sizes in the body")
 
-    def _open_chunk(self, size: int, pieces: list[bytes]) -> None:
-        """Learn how large the next chunk is; whoever keeps its frame adds that to the pieces."""
+    def _chunk_started(self, size: int, pieces: list[bytes]) -> None:
+        """Called with the size of the next chunk; `RawChunkReader` adds its size line."""
 
-    def _take_payload(self, payload: bytes, pieces: list[bytes]) -> None:
+    def _payload_read(self, payload: bytes, pieces: list[bytes]) -> None:
         pieces.append(payload)
 
-    def _close_chunk(self, pieces: list[bytes]) -> None:
-        """Learn that a chunk has ended."""
+    def _chunk_ended(self, pieces: list[bytes]) -> None:
+        """Called when a chunk has ended."""
 
     def _read_trailers(self, data: bytes, position: int) -> bytes | None:
-        """Drop trailer lines; return what comes after them, or None while they go on."""
+        """Drop trailer lines; return the bytes after them, or None while they continue."""
         while (end := data.find(b"\n", position)) >= 0:
             if end == position or data[end - 1 : end] != b"\r":
                 raise BodyError("malformed chunk in the body")

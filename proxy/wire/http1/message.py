@@ -1,9 +1,10 @@
-"""Message heads, read by llhttp in its strict mode and kept as the bytes that came.
+"""HTTP/1.1 message heads, parsed by llhttp in strict mode, with names and values as received.
 
-Only whole heads are parsed, each by a parser of its own: nothing of one request can colour the
-next. Request lines are read here, more strictly and sooner: a method that Kubernetes uses, a target
-and HTTP/1.1 or 1.0, with one blank between. What llhttp lets through and is refused here: transfer
-codings other than `chunked`, any transfer coding in HTTP/1.0, a missing or second Host.
+Only complete heads are parsed, each by a parser of its own, so no state of one request reaches the
+next. Request lines are parsed here, before llhttp and more strictly: a method that Kubernetes uses,
+a target, and HTTP/1.1 or 1.0, separated by single spaces. This module also rejects input that
+llhttp accepts: transfer codings other than `chunked`, any transfer coding in HTTP/1.0, and a
+missing or second Host.
 """
 
 import re
@@ -31,7 +32,7 @@ HEAD_END = b"\r\n\r\n"
 MAX_HEAD_BYTES = 1024 * 1024 + 4096
 MAX_HEADERS = 4096
 # Go's clients send one, WebSocket clients one or two.
-_MOST_CONNECTION_OPTIONS = 100
+_MAX_CONNECTION_OPTIONS = 100
 _METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
 SWITCHING_PROTOCOLS = 101
 _TUNNELLED_PROTOCOLS = frozenset((b"websocket", b"spdy/3.1"))
@@ -39,7 +40,7 @@ _BODILESS_STATUSES = frozenset((204, 304))
 _FIRST_STATUS = 100
 _FIRST_FINAL_STATUS = 200
 
-# What says where a message ends, and whether another may follow it.
+# Headers that determine where a message ends, and whether another may follow it.
 FRAMING_NAMES = frozenset(
     (
         b"http2-settings",
@@ -53,17 +54,17 @@ FRAMING_NAMES = frozenset(
 )
 _HOST = re.compile(rb"[A-Za-z0-9._~%:\[\]-]+")
 _VERSIONS = {b"HTTP/1.1": 1, b"HTTP/1.0": 0}
-# As llhttp takes them. Which of them are refused in a target is for the reader of targets to say.
+# The bytes that llhttp accepts. The target parser decides which of them it rejects.
 _TARGET_BYTES = bytes(range(0x21, 0x7F))
 _TARGET_START = re.compile(rb"/|\*\Z|[A-Za-z]+://[^/?#]")
 
 
 class MalformedResponse(Exception):
-    """The upstream does not speak HTTP/1.1; the connection is of no more use."""
+    """The upstream's response is not valid HTTP/1.1; the connection cannot be used any more."""
 
 
 class HeadTooLarge(StatusError):
-    """The head is larger than an API server takes."""
+    """The head is larger than an API server accepts."""
 
     code: ClassVar[int] = 431
     reason: ClassVar[str] = "RequestHeaderFieldsTooLarge"
@@ -73,17 +74,17 @@ class HeadTooLarge(StatusError):
 
 
 class ExpectationFailed(StatusError):
-    """The client expects something no API server offers."""
+    """The client sent an expectation that no API server supports."""
 
     code: ClassVar[int] = 417
     reason: ClassVar[str] = "ExpectationFailed"
 
     def __init__(self) -> None:
-        super().__init__("the only expectation met here is 100-continue")
+        super().__init__("the only supported expectation is 100-continue")
 
 
 class RequestHead(NamedTuple):
-    """A request as it came: target and header bytes untouched, outer blanks of values removed."""
+    """A request as received: target and header bytes unchanged, values without outer whitespace."""
 
     method: bytes
     target: bytes
@@ -92,15 +93,18 @@ class RequestHead(NamedTuple):
     framing: BodyFraming
     keep_alive: bool
     upgrade: bytes | None = None
-    """The protocol to switch to, as the client wrote it, if it is one that we carry."""
+    """The protocol to switch to, as the client wrote it, if the proxy can tunnel it."""
     expects_continue: bool = False
     notes: dict[object, object] | None = None
-    """What rooms have found out about this head, each under its own key; one for equal heads of a
-    connection, and None where none are expected. Only for what is true of every equal head."""
+    """Values that components have cached for this head, each under its own key.
+
+    Equal heads of a connection share it. None if no equal head is expected. Only values that hold
+    for every equal head may be stored.
+    """
 
 
 class ResponseHead(NamedTuple):
-    """An upstream's answer as it came."""
+    """An upstream's response head as received."""
 
     status: int
     reason: bytes
@@ -110,7 +114,7 @@ class ResponseHead(NamedTuple):
 
     @property
     def is_interim(self) -> bool:
-        """Tell whether another head follows for the same request."""
+        """Return whether another head follows for the same request."""
         return self.status < _FIRST_FINAL_STATUS and self.status != SWITCHING_PROTOCOLS
 
     @property
@@ -121,11 +125,11 @@ class ResponseHead(NamedTuple):
 
 
 UNREAD_HEAD = RequestHead(b"", b"", 1, NO_LINES, NO_BODY, keep_alive=False)
-"""Stands for a head that could not be read."""
+"""Placeholder for a head that could not be parsed."""
 
 
 class _Collector:
-    """Takes what the parser calls back."""
+    """Collects the values that the parser passes to its callbacks."""
 
     __slots__ = ("headers", "heads", "reason")
 
@@ -145,19 +149,19 @@ class _Collector:
 
 
 def find_head_end(buffer: bytes | bytearray, searched: int) -> int:
-    """Return the offset just past the head in `buffer`, or -1; `searched` bytes hold no end."""
+    """Return the offset after the head, or -1; the first `searched` bytes contain no end."""
     end = buffer.find(HEAD_END, max(0, searched - 3))
     return end + len(HEAD_END) if end >= 0 else -1
 
 
 def check_header_lines(head: bytes | bytearray, *, most_bytes: int) -> None:
-    """Raise HeadTooLarge if a header line is longer than this, its line end included.
+    """Raise HeadTooLarge if a header line, including its line end, exceeds `most_bytes`.
 
-    The request line is none. The head may be unfinished.
+    The request line is not checked. The head may be incomplete.
     """
     start = head.find(b"\n") + 1
     while len(head) - start > most_bytes:
-        # A line that begins here has to end in the next `most_bytes`, and so have all before that.
+        # A line that begins here must end within `most_bytes`. Lines before that end are shorter.
         end = head.rfind(b"\n", start, start + most_bytes)
         if end < 0:
             raise HeadTooLarge
@@ -165,9 +169,9 @@ def check_header_lines(head: bytes | bytearray, *, most_bytes: int) -> None:
 
 
 def unfinished_request(buffer: bytes | bytearray) -> RequestHead:
-    """Return a request of which only a part has come, for what has to be said about it.
+    """Return a request for an incomplete head, for use in an error response.
 
-    Its target may be a part of the whole one. Nothing may be forwarded by it.
+    Its target may be truncated. It must never be forwarded.
     """
     line = bytes(buffer.partition(b"\n")[0])
     method, _, rest = line.partition(b" ")
@@ -178,34 +182,34 @@ def unfinished_request(buffer: bytes | bytearray) -> RequestHead:
 
 
 def count_header_lines(head: bytes) -> int:
-    """Return how many header lines a whole head has."""
+    """Return the number of header lines in a complete head."""
     # `find` is ten times as fast as `count`, and a request line may be nearly all of the head. The
-    # end of that line and the blank line are no header lines.
+    # end of the request line and the empty line are not header lines.
     return head.count(b"\n", head.find(b"\n")) - 2
 
 
 def parse_request_head(head: bytes) -> RequestHead:
-    """Read one whole request head; anything doubtful in it is a 400."""
-    # Before the parser calls back for each of them.
+    """Parse one complete request head; anything ambiguous in it is a 400."""
+    # Checked before the parser runs a callback for each line.
     if count_header_lines(head) > MAX_HEADERS:
         raise HeadTooLarge
-    # One byte is found ten times as fast as both of the line end.
+    # Searching for one byte is ten times as fast as searching for both bytes of the line end.
     line_end = head.find(b"\n") - 1
     method, target, minor_version = _read_request_line(head, line_end)
     collector = _Collector()
     parser = httptools.HttpRequestParser(collector)
     try:
-        # llhttp would take 4 ms for the longest target, and find what was found already.
+        # The target is replaced: llhttp would take 4 ms for the longest one, which is parsed above.
         parser.feed_data(b"%b / HTTP/1.%d%b" % (method, minor_version, head[line_end:]))
     except httptools.HttpParserUpgrade:
-        pass  # Whether that is an upgrade to us is read from the headers; the head is complete.
+        pass  # The head is complete. Whether the proxy treats it as an upgrade is decided below.
     except httptools.HttpParserError as error:
-        # llhttp's texts are constant: they describe the fault and repeat nothing of the request.
+        # llhttp's texts are constants: they describe the error and contain no request data.
         raise BadRequest(f"malformed HTTP request: {error}") from error
     if collector.heads != 1:
         raise BadRequest("malformed HTTP request: malformed header lines")
     values = _framing_values(collector.headers)
-    if _has_many_options(values):
+    if _has_too_many_options(values):
         raise BadRequest("malformed HTTP request: too many Connection options")
     _check_host(values.get(b"host", ()))
     framing = _request_framing(values, minor_version=minor_version)
@@ -222,7 +226,7 @@ def parse_request_head(head: bytes) -> RequestHead:
 
 
 def parse_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
-    """Read one whole response head; the method decides whether a body can follow."""
+    """Parse one complete response head; the method determines whether a body can follow."""
     if count_header_lines(head) > MAX_HEADERS:
         raise MalformedResponse("malformed HTTP response: too many header fields")
     collector = _Collector()
@@ -230,7 +234,7 @@ def parse_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
     try:
         parser.feed_data(head)
     except httptools.HttpParserUpgrade:
-        pass  # A 101 ends the parser's interest; whether we asked for it is checked by the relay.
+        pass  # llhttp stops at a 101. The relay checks whether an upgrade was requested.
     except httptools.HttpParserError as error:
         raise MalformedResponse(f"malformed HTTP response: {error}") from error
     status = parser.get_status_code()
@@ -240,7 +244,7 @@ def parse_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
         raise MalformedResponse("malformed HTTP response: no such status")
     minor_version = int(parser.get_http_version()[2])
     values = _framing_values(collector.headers)
-    if _has_many_options(values):
+    if _has_too_many_options(values):
         raise MalformedResponse("malformed HTTP response: too many Connection options")
     framing = _response_framing(values, status=status, method=request_method)
     if minor_version == 0 and b"transfer-encoding" in values:
@@ -255,16 +259,16 @@ def parse_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
 
 
 def encode_head(first_line: bytes, headers: Sequence[Header]) -> bytes:
-    """Return a head as it goes on the wire."""
+    """Return a head in its wire format."""
     return b"%b\r\n%b\r\n" % (first_line, encoded_lines(headers))
 
 
 def _read_request_line(head: bytes, end: int) -> tuple[bytes, bytes, int]:
     """Return method, target and minor version; the line ends at `end`.
 
-    The line is spelled in one way only, so that no later reader can find another request in it.
+    Only one spelling of the line is accepted, so no later parser can find another request in it.
     """
-    # A target may have 1 MB, so it is copied once.
+    # A target may have 1 MB, so it is copied only once.
     first, last = head.find(b" ", 0, end), head.rfind(b" ", 0, end)
     method, target = head[: max(first, 0)], head[first + 1 : last]
     minor_version = _VERSIONS.get(head[last + 1 : end])
@@ -278,7 +282,7 @@ def _read_request_line(head: bytes, end: int) -> tuple[bytes, bytes, int]:
 
 
 def _framing_values(headers: Sequence[Header]) -> dict[bytes, list[bytes]]:
-    """Return the values of the few headers that frame a message, by lower-case name."""
+    """Return the values of the headers that frame a message, by lower-case name."""
     values: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         lowered = name.lower()
@@ -288,13 +292,16 @@ def _framing_values(headers: Sequence[Header]) -> dict[bytes, list[bytes]]:
 
 
 def _check_host(hosts: Sequence[bytes]) -> None:
-    # Also of an HTTP/1.0 request, because it goes on as HTTP/1.1.
+    # Also required of an HTTP/1.0 request, because it is forwarded as HTTP/1.1.
     if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
         raise BadRequest("malformed HTTP request: missing, repeated or malformed Host")
 
 
 def _keeps_alive(values: dict[bytes, list[bytes]], *, minor_version: int) -> bool:
-    """A `close` anywhere closes. HTTP/1.0's own keep-alive is not worth its rules."""
+    """Return whether the connection persists; any `close` closes it.
+
+    HTTP/1.0 keep-alive is not supported: it is not worth its rules.
+    """
     return minor_version == 1 and b"close" not in _connection_tokens(values)
 
 
@@ -305,9 +312,9 @@ def _connection_tokens(values: dict[bytes, list[bytes]]) -> list[bytes]:
     return [token.strip() for token in b",".join(named).lower().split(b",")]
 
 
-def _has_many_options(values: dict[bytes, list[bytes]]) -> bool:
+def _has_too_many_options(values: dict[bytes, list[bytes]]) -> bool:
     named = values.get(b"connection", ())
-    return len(named) + sum(line.count(b",") for line in named) > _MOST_CONNECTION_OPTIONS
+    return len(named) + sum(line.count(b",") for line in named) > _MAX_CONNECTION_OPTIONS
 
 
 def _upgrade(
@@ -315,8 +322,8 @@ def _upgrade(
 ) -> bytes | None:
     """Return the protocol to switch to; None for a plain request.
 
-    Half a wish (one header without the other, or an unknown protocol) is no wish: the request
-    goes on as plain HTTP. One that would start HTTP/2 behind our back is refused.
+    An incomplete upgrade (one header without the other, or an unknown protocol) is ignored: the
+    request is forwarded as plain HTTP. An upgrade that would start HTTP/2 unnoticed is rejected.
     """
     protocols = values.get(b"upgrade", ())
     if b"http2-settings" in values or any(b"h2c" in name.lower() for name in protocols):
@@ -344,15 +351,17 @@ def _request_framing(values: dict[bytes, list[bytes]], *, minor_version: int) ->
     codings = values.get(b"transfer-encoding")
     if codings is not None:
         if len(codings) != 1 or codings[0].lower() != b"chunked" or minor_version == 0:
-            raise BadRequest("malformed HTTP request: only HTTP/1.1's chunked is spoken here")
+            raise BadRequest(
+                "malformed HTTP request: the only supported transfer coding is HTTP/1.1's chunked"
+            )
         return CHUNKED
     lengths = values.get(b"content-length")
-    # llhttp has refused a second one, a sign, a list, an overflow, and one beside a coding.
+    # llhttp rejects a second one, a sign, a list, an overflow, and one next to a transfer coding.
     return NO_BODY if lengths is None else BodyFraming(BodyKind.LENGTH, _length(lengths[0]))
 
 
 def _length(digits: bytes) -> int:
-    # llhttp bounds the value, not how it is spelled, and Python reads only so many digits.
+    # llhttp bounds the value but not its leading zeros, and Python limits the digits it parses.
     return int(digits.lstrip(b"0") or b"0")
 
 

@@ -1,27 +1,27 @@
-"""The request heads of one connection, which repeat themselves, in part or as a whole."""
+"""Request heads of one connection, with a cache of repeated header blocks and whole heads."""
 
 import re
 
 from proxy.wire.http1.body import NO_BODY, BodyKind
 from proxy.wire.http1.message import RequestHead, parse_request_head
 
-# Less than a request line may be, and nothing that any two readers could take differently.
-_PLAIN_LINE = re.compile(rb"([A-Z]+) (/[-A-Za-z0-9._~!$&'()*+,;=:@%/?]*) HTTP/1\.1")
-# Room for a token and for a hundred groups, or twice that.
-_LONGEST_REMEMBERED_LINES = 8192
-_LONGEST_WITH_BODY = 4096
-_MOST_REMEMBERED_HEADERS = 256
-_LONGEST_REMEMBERED_LINE = 1024
-# What one connection may keep us holding: a few sets of lines, and requests with any of them.
-_MOST_REMEMBERED_SETS = 4
-_MOST_REMEMBERED_BYTES = 12 * 1024
-_MOST_REMEMBERED = 16
-# Nothing of a larger head is remembered, so nothing of it is looked up: that would copy all of it.
-_LARGEST_KNOWN_HEAD = 16 * 1024
+# A subset of valid request lines that all parsers interpret in the same way.
+_PLAIN_REQUEST_LINE = re.compile(rb"([A-Z]+) (/[-A-Za-z0-9._~!$&'()*+,;=:@%/?]*) HTTP/1\.1")
+# Enough for a token and one or two hundred groups.
+_MAX_CACHED_BLOCK_BYTES = 8192
+_MAX_CACHED_BLOCK_WITH_BODY_BYTES = 4096
+_MAX_CACHED_HEADERS = 256
+_MAX_CACHED_REQUEST_LINE_BYTES = 1024
+# Cache bounds of one connection: a few header blocks, and requests with any of them.
+_MAX_CACHED_BLOCKS = 4
+_MAX_CACHED_BYTES = 12 * 1024
+_MAX_CACHED_REQUESTS = 16
+# A larger head is never cached, so it is not looked up: the lookup would copy all of it.
+_MAX_CACHEABLE_HEAD_BYTES = 16 * 1024
 
 
 class _HeaderBlock:
-    """Header lines that came before, and the requests that had them, by their first line."""
+    """Cached header lines, and the requests that had them, by request line."""
 
     __slots__ = ("first", "lines", "requests")
 
@@ -32,116 +32,119 @@ class _HeaderBlock:
 
 
 class CachingRequestParser:
-    """Reads the request heads of one connection.
+    """Parses the request heads of one connection.
 
-    A client sends the same few sets of header lines again and again and changes the target. Lines
-    that equal earlier ones, byte for byte, mean the same. Only the plainest requests are read in
-    this way (no upgrade, nothing odd in the target, a body by its length or none); any other one
-    is read from its beginning. Heads without a body that are equal as a whole are one value, so
-    what is noted on it is found again. All of it, a token among it perhaps, is kept no longer than
-    the connection.
+    A client repeats the same few header blocks and changes the target. Lines that are byte for byte
+    equal to earlier ones have the same meaning. Only plain requests use the cache: no upgrade, a
+    target without unusual characters, and a body by its length or none. Any other request is parsed
+    completely. Equal heads without a body are one value, so values cached on it are found again.
+    The cache may contain a token. It is kept no longer than the connection.
     """
 
-    __slots__ = ("_kept", "_last", "_repeated", "_with_body")
+    __slots__ = ("_block_with_body", "_blocks", "_cached_requests", "_last")
 
     def __init__(self) -> None:
-        self._repeated: dict[bytes, _HeaderBlock] = {}
-        # The lines of the last request: comparing with them is cheaper than looking lines up.
+        self._blocks: dict[bytes, _HeaderBlock] = {}
+        # The header block of the last request: comparing with it is cheaper than a lookup.
         self._last: _HeaderBlock | None = None
-        # Apart from the others, and but one: a length is among these lines, and where that changes
-        # with every request it must make nobody else forgotten.
-        self._with_body: _HeaderBlock | None = None
-        self._kept = 0
+        # Requests with a body are cached separately, one entry only: their Content-Length usually
+        # changes, and must not evict the other entries.
+        self._block_with_body: _HeaderBlock | None = None
+        self._cached_requests = 0
 
     def parse_cached(self, data: bytes) -> RequestHead | None:
-        """Return the request whose whole head this is, and nothing else, if its lines are known.
+        """Return the request if `data` is exactly one head and its header lines are cached.
 
-        Lines that are known end where their head does, so nobody has to look for its end.
+        Cached lines include the end of their head, so a match needs no search for the end.
         """
-        if len(data) > _LARGEST_KNOWN_HEAD:
+        if len(data) > _MAX_CACHEABLE_HEAD_BYTES:
             return None
         first_line, _, lines = data.partition(b"\r\n")
-        same = self._last
-        if same is None or same.lines != lines:
-            same = self._last = self._repeated.get(lines)
-        if same is None:
+        block = self._last
+        if block is None or block.lines != lines:
+            block = self._last = self._blocks.get(lines)
+        if block is None:
             return None
-        return same.requests.get(first_line) or self._read_plain(same, first_line)
+        return block.requests.get(first_line) or self._parse_request_line(block, first_line)
 
     def parse(self, head: bytes) -> RequestHead:
-        """Read one whole request head; anything doubtful in it is a 400."""
-        if len(head) > _LARGEST_KNOWN_HEAD:
+        """Parse one complete request head; anything ambiguous in it is a 400."""
+        if len(head) > _MAX_CACHEABLE_HEAD_BYTES:
             return parse_request_head(head)
-        known = self.parse_cached(head)
-        if known is not None:
-            return known
+        cached = self.parse_cached(head)
+        if cached is not None:
+            return cached
         first_line, _, lines = head.partition(b"\r\n")
-        known = self._known_with_body(first_line, lines)
-        if known is not None:
-            return known
+        cached = self._cached_with_body(first_line, lines)
+        if cached is not None:
+            return cached
         request = parse_request_head(head)
         if not _is_plain(request):
             return request
         if request.framing is not NO_BODY:
-            if len(lines) <= _LONGEST_WITH_BODY:
-                self._with_body = _HeaderBlock(lines, request)
-        elif len(lines) <= _LONGEST_REMEMBERED_LINES:
+            if len(lines) <= _MAX_CACHED_BLOCK_WITH_BODY_BYTES:
+                self._block_with_body = _HeaderBlock(lines, request)
+        elif len(lines) <= _MAX_CACHED_BLOCK_BYTES:
             request = request._replace(notes={})
-            self._keep(self._remember(lines, request), first_line, request)
+            self._cache_request(self._cache_block(lines, request), first_line, request)
         return request
 
     def clear(self) -> None:
-        """Let go of what is remembered, where it is long until the next request, if one comes."""
-        self._repeated.clear()
-        self._last = self._with_body = None
-        self._kept = 0
+        """Clear the cache; for connections that may be idle for long."""
+        self._blocks.clear()
+        self._last = self._block_with_body = None
+        self._cached_requests = 0
 
-    def _remember(self, lines: bytes, request: RequestHead) -> _HeaderBlock:
-        repeated = self._repeated
-        same = repeated.get(lines)
-        if same is None:
-            held = len(lines) + sum(map(len, repeated))
-            if len(repeated) >= _MOST_REMEMBERED_SETS or held > _MOST_REMEMBERED_BYTES:
+    def _cache_block(self, lines: bytes, request: RequestHead) -> _HeaderBlock:
+        blocks = self._blocks
+        block = blocks.get(lines)
+        if block is None:
+            total_bytes = len(lines) + sum(map(len, blocks))
+            if len(blocks) >= _MAX_CACHED_BLOCKS or total_bytes > _MAX_CACHED_BYTES:
                 self.clear()
-            same = self._last = repeated[lines] = _HeaderBlock(lines, request)
-        return same
+            block = self._last = blocks[lines] = _HeaderBlock(lines, request)
+        return block
 
-    def _known_with_body(self, first_line: bytes, lines: bytes) -> RequestHead | None:
-        """Return a request with a body whose lines came with the last one, its length among them.
+    def _cached_with_body(self, first_line: bytes, lines: bytes) -> RequestHead | None:
+        """Return a request with a body if its lines, including the length, equal the last one's.
 
-        Nothing is noted on it: what becomes of it depends on more than its head.
+        No values are cached on it: its processing depends on more than its head.
         """
-        same = self._with_body
-        if same is None or same.lines != lines or len(first_line) > _LONGEST_REMEMBERED_LINE:
+        block = self._block_with_body
+        if (
+            block is None
+            or block.lines != lines
+            or len(first_line) > _MAX_CACHED_REQUEST_LINE_BYTES
+        ):
             return None
-        return _elsewhere(same.first, first_line)
+        return _with_request_line(block.first, first_line)
 
-    def _read_plain(self, same: _HeaderBlock, first_line: bytes) -> RequestHead | None:
-        """Return a request with lines that came before, if its first line is a plain one."""
-        request = _elsewhere(same.first, first_line)
+    def _parse_request_line(self, block: _HeaderBlock, first_line: bytes) -> RequestHead | None:
+        """Return a request with cached header lines, if its request line is plain."""
+        request = _with_request_line(block.first, first_line)
         if request is not None:
-            self._keep(same, first_line, request)
+            self._cache_request(block, first_line, request)
         return request
 
-    def _keep(self, same: _HeaderBlock, first_line: bytes, request: RequestHead) -> None:
-        if len(first_line) > _LONGEST_REMEMBERED_LINE:
+    def _cache_request(self, block: _HeaderBlock, first_line: bytes, request: RequestHead) -> None:
+        if len(first_line) > _MAX_CACHED_REQUEST_LINE_BYTES:
             return
-        if self._kept >= _MOST_REMEMBERED:
-            for repeated in self._repeated.values():
-                repeated.requests.clear()
-            self._kept = 0
-        same.requests[first_line] = request
-        self._kept += 1
+        if self._cached_requests >= _MAX_CACHED_REQUESTS:
+            for cached_block in self._blocks.values():
+                cached_block.requests.clear()
+            self._cached_requests = 0
+        block.requests[first_line] = request
+        self._cached_requests += 1
 
 
-def _elsewhere(first: RequestHead, first_line: bytes) -> RequestHead | None:
-    """Return the request of that first line and all other lines of another, if it is plain."""
-    plain = _PLAIN_LINE.fullmatch(first_line)
-    if plain is None or plain[1] != first.method:
+def _with_request_line(first: RequestHead, first_line: bytes) -> RequestHead | None:
+    """Return a request with this request line and the headers of `first`, if it is plain."""
+    match = _PLAIN_REQUEST_LINE.fullmatch(first_line)
+    if match is None or match[1] != first.method:
         return None
     return RequestHead(
         first.method,
-        plain[2],
+        match[2],
         1,
         first.headers,
         first.framing,
@@ -151,10 +154,10 @@ def _elsewhere(first: RequestHead, first_line: bytes) -> RequestHead | None:
 
 
 def _is_plain(request: RequestHead) -> bool:
-    """Tell whether a request has a body by its length or none, and asks for but an answer."""
+    """Return whether a request has a body by its length or none, and no upgrade or expectation."""
     return (
         request.minor_version == 1
-        and len(request.headers) <= _MOST_REMEMBERED_HEADERS
+        and len(request.headers) <= _MAX_CACHED_HEADERS
         and (request.framing is NO_BODY or request.framing.kind is BodyKind.LENGTH)
         and request.upgrade is None
         and not request.expects_continue

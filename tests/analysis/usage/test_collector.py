@@ -299,7 +299,7 @@ def test_what_no_grant_mends_is_told_with_its_reason() -> None:
         ("system:node:n1; groups system:nodes", 1),
     ]
     assert found.broken[0].reason == "impersonating the system:masters group is not allowed"
-    assert "bare name" in found.broken[1].remedy
+    assert "by name alone" in found.broken[1].remedy
     assert "root" not in str(found.grants)
     assert '"impersonate"' not in str(found.grants).replace("'", '"')
 

@@ -100,7 +100,7 @@ def test_trouble_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture) 
 
     assert [record.message for record in caplog.records] == [
         "audit backend failed",
-        "audit events are being lost",
+        "audit event dropped",
         "audit backend recovered",
     ]
     assert (counts.failures, counts.lost) == ({"write": 3}, {"buffer-full": 3})

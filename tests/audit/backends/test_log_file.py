@@ -188,7 +188,7 @@ def test_a_file_that_another_process_writes_to_is_not_put_aside(tmp_path: Path) 
     other = opened(tmp_path / "audit.log")
 
     file.write(deque(numbered(10)))
-    assert [error.strerror for error in calls.errors] == ["another process writes to it"]
+    assert [error.strerror for error in calls.errors] == ["another process is writing to it"]
     other.write(deque([b"from another\n"]))
     other.close()
     file._next_rotation = 0.0

@@ -150,7 +150,7 @@ async def test_who_has_left_takes_nobodys_place() -> None:
 async def test_a_backend_that_stays_slow_holds_nobody_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("proxy.audit.backends.union._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("proxy.audit.backends.union._MAX_WAIT_SECONDS", 0.1)
     refusals = Refusals()
 
     await AuditBackpressure([full(BackendMode.BLOCKING)], refusals).wait()

@@ -90,10 +90,10 @@ def test_a_denial_tells_whom_it_wanted_and_no_more_of_it_than_fits() -> None:
 
 
 def test_what_is_missing_is_told() -> None:
-    ending = ResponseOutcome(200, 0, "the client has left", "cbor", "longer than 1 bytes", "")
+    ending = ResponseOutcome(200, 0, "the client disconnected", "cbor", "longer than 1 bytes", "")
 
     assert told(format_annotations(None, None, reviews=0, ending=ending)) == {
-        "incomplete": "the client has left",
+        "incomplete": "the client disconnected",
         "request-body": "not recorded: cbor",
         "response-body": "not recorded: longer than 1 bytes",
         "response-bytes": "0",

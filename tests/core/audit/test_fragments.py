@@ -35,7 +35,7 @@ def test_equal_callers_that_are_not_the_same_object_are_never_mixed_up() -> None
     users = [fragments.people(Caller(UserInfo(f"user-{number}"))).user for number in range(5000)]
 
     assert users == [f'{{"username":"user-{number}"}}' for number in range(5000)]
-    assert len(fragments._people) <= 4096
+    assert len(fragments._users) <= 4096
 
 
 def test_an_unread_request_is_neither_remembered_nor_answered_from_memory() -> None:
@@ -80,4 +80,4 @@ def test_what_is_long_is_not_remembered() -> None:
     fragments.origin(long_agent, "10.0.0.1")
     fragments.people(giant)
 
-    assert not any((fragments._requests, fragments._origins, fragments._people))
+    assert not any((fragments._requests, fragments._origins, fragments._users))

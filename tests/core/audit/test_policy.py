@@ -65,12 +65,12 @@ def test_memory_is_bounded_in_number_and_in_length() -> None:
 
     for number in range(9000):
         policy.evaluate(ALICE, RequestInfo("get", f"/{number}"))
-    size = len(policy._remembered)
+    size = len(policy._cache)
     for who, path in ((ALICE, "/" + "x" * 300), (crowd, "/x"), (UserInfo("x" * 300), "/x")):
         policy.evaluate(who, RequestInfo("get", path))
 
     assert size <= 8192
-    assert len(policy._remembered) == size
+    assert len(policy._cache) == size
 
 
 def test_a_recording_says_what_follows_from_it() -> None:

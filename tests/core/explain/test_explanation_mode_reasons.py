@@ -48,7 +48,7 @@ def test_a_mode_that_applies_says_why(
             ImpersonationMode.USER_INFO,
             BOB,
             NODE,
-            "system:node:n1 is a node, which has a mode of its own",
+            "system:node:n1 is a node, which has its own mode",
         ),
         (ImpersonationMode.USER_INFO, BOB, ACCOUNT, "is a service account, which"),
         (ImpersonationMode.SERVICE_ACCOUNT, BOB, NODE, "is not a service account"),

@@ -129,7 +129,7 @@ def test_the_verb_tells_the_method(verb: str, uri: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"user": {}}, "nobody was authenticated"),
+        ({"user": {}}, "the caller was not authenticated"),
         ({"verb": "impress"}, "has the verb impress"),
         ({"requestURI": "nowhere"}, "cannot be read"),
         ({"annotations": {"kube-understudy.io/wanted": "{"}}, "is not JSON"),
@@ -138,7 +138,7 @@ def test_the_verb_tells_the_method(verb: str, uri: str) -> None:
                 "annotations": {},
                 "responseStatus": {"message": 'User "bob" cannot impersonate resource "users"'},
             },
-            "does not say of whom",
+            "does not name the wanted user",
         ),
     ],
 )
@@ -168,7 +168,7 @@ def test_what_is_no_event_is_refused(missing: str) -> None:
 def test_a_request_that_was_cut_is_not_judged_as_another_one(path: str) -> None:
     annotations = EVENT["annotations"] | {f"{DOMAIN}/truncated": cuts_text([cut_of(path, "x")])}
 
-    with pytest.raises(InvalidAuditEvent, match=f"its {path} was cut when it was recorded"):
+    with pytest.raises(InvalidAuditEvent, match=f"its {path} was truncated when it was recorded"):
         read_request(EVENT | {"annotations": annotations})
 
 
@@ -182,7 +182,7 @@ def test_what_is_not_judged_may_have_been_cut(path: str) -> None:
 def test_a_denial_whose_message_was_cut_may_be_one_of_an_impersonation() -> None:
     cut = {f"{DOMAIN}/truncated": cuts_text([cut_of("responseStatus", "x")])}
 
-    with pytest.raises(InvalidAuditEvent, match="does not say of whom"):
+    with pytest.raises(InvalidAuditEvent, match="does not name the wanted user"):
         read_request(EVENT | {"annotations": cut})
     plain = read_request(EVENT | {"annotations": cut, "responseStatus": {"code": 404}})
     assert plain.wanted_user is None

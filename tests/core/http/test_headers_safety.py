@@ -29,7 +29,7 @@ def test_a_blank_is_safe_in_a_key_and_a_control_character_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "identity",
+    "user",
     [
         UserInfo("alice", uid="1", groups=("", "a b"), extra=(("k", ("",)),)),
         UserInfo("ålice", extra=((" K/é", ("v",)),)),
@@ -41,13 +41,13 @@ def test_an_identity_that_survives_may_be_forwarded(user: UserInfo) -> None:
 
 
 @pytest.mark.parametrize(
-    ("identity", "message"),
+    ("user", "message"),
     [
         (UserInfo(""), "an identity without a user name cannot be forwarded"),
         (UserInfo("a\r\nX-Remote-User: b"), "user name has control characters"),
-        (UserInfo("admin "), "user name has outer blanks"),
+        (UserInfo("admin "), "user name has leading or trailing spaces"),
         (UserInfo("a", uid="\udcff"), "uid is not valid UTF-8"),
-        (UserInfo("a", groups=("b", " c")), "group has outer blanks"),
+        (UserInfo("a", groups=("b", " c")), "group has leading or trailing spaces"),
         (UserInfo("a", extra=(("k", ()),)), "extra key has no values"),
         (UserInfo("a", extra=(("k\0", ("v",)),)), "extra key has control characters"),
         (UserInfo("a", extra=(("k", ("v", "w\n")),)), "extra value has control characters"),

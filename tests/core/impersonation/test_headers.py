@@ -126,15 +126,15 @@ def test_anything_without_a_user_is_refused_in_the_words_of_the_server_in_force(
         ((b"Impersonate-Uid", b"a\x7f"),
          "impersonate-uid header: the value has control characters"),
         ((b"Impersonate-Group", b"system:masters "),
-         "impersonate-group header: the value has outer blanks"),
+         "impersonate-group header: the value has leading or trailing spaces"),
         ((b"Impersonate-Group", " é".encode()),
-         "impersonate-group header: the value has outer blanks"),
+         "impersonate-group header: the value has leading or trailing spaces"),
         ((b"Impersonate-Extra-%ff", b"v"), "extra key: it is not valid UTF-8"),
         ((b"Impersonate-Extra-a\xffb", b"v"), "extra key: it is not valid UTF-8"),
         ((b"Impersonate-Extra-%zz\xff", b"v"), "extra key: it is not valid UTF-8"),
         ((b"Impersonate-Extra-a%0ab", b"v"), "extra key: it has control characters"),
         ((b"Impersonate-Extra-%4friginal-user.kube-understudy.io%2fname", b"v"),
-         "extra key: it is reserved for the proxy's own word about the caller"),
+         "extra key: it is reserved for the proxy, which names the caller in it"),
     ],
 )  # fmt: skip
 def test_a_header_that_could_be_read_in_two_ways_is_refused(

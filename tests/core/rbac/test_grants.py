@@ -326,10 +326,10 @@ def test_the_order_of_needs_does_not_matter() -> None:
             "impersonating an invalid key in extra is not allowed",
             id="extra key",
         ),
-        pytest.param(replace(NEED, mode=ImpersonationMode.LEGACY), "is not proposed", id="legacy"),
+        pytest.param(replace(NEED, mode=ImpersonationMode.LEGACY), "is never granted", id="legacy"),
         pytest.param(
             replace(NEED, wanted_user=UserInfo("system:node:n1")),
-            "nodes and service accounts have modes of their own",
+            "nodes and service accounts have their own modes",
             id="a node as a user",
         ),
         pytest.param(
@@ -350,7 +350,7 @@ def test_the_order_of_needs_does_not_matter() -> None:
             replace(
                 NEED, mode=ImpersonationMode.ASSOCIATED_NODE, wanted_user=UserInfo("system:node:n1")
             ),
-            "for whoever is no service account",
+            "for a subject that is not a service account",
             id="a user has no node",
         ),
         pytest.param(

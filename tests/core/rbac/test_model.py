@@ -76,7 +76,7 @@ def test_a_rule_matches_like_the_authorizer(
 
 
 @pytest.mark.parametrize(
-    ("subject", "identity", "namespace", "expected"),
+    ("subject", "user", "namespace", "expected"),
     [
         pytest.param(Subject("User", "alice"), ALICE, "", True, id="user"),
         pytest.param(Subject("User", "dev"), ALICE, "", False, id="a group is no user"),

@@ -86,7 +86,7 @@ def protobuf(message: str, *, code: int = 403, kind: bytes = b"Status", name: st
         (
             f'forbidden: User "{NAME}" cannot impersonate-on:user-info:get path "/a"',
             {},
-            "impersonate all of this identity (the API server names first: "
+            "impersonate all of this identity (the API server reports first: "
             'impersonate-on:user-info:get path "/a")',
         ),
         (f'pods is forbidden: User "{NAME}" cannot somehow', {"kind": "pods"}, "do that"),

@@ -113,7 +113,7 @@ def test_b_a_caller_whose_name_would_not_arrive_unchanged_is_refused(
 
     assert native.status == 200
     assert ours.status == 403
-    assert "outer blanks" in message_of(ours)
+    assert "leading or trailing spaces" in message_of(ours)
 
 
 @pytest.mark.parametrize("name", ["Impersonate-Name", "Impersonate", "Impersonate_User"])

@@ -128,7 +128,7 @@ def test_when_no_way_works_the_error_has_a_line_for_each(
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(machine.assets))
 
     assert failure_lines(machine) == [
-        "no control plane, every way failed:",
+        "no control plane, every source failed:",
         f"$KUBEBUILDER_ASSETS: {machine.assets} has no kube-apiserver, kubectl",
         f"cache: {machine.cache} has no etcd, kube-apiserver, kubectl",
         "envtest archive: cannot read the index: HTTP Error 404: Not Found",

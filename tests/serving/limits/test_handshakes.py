@@ -233,13 +233,13 @@ async def test_bytes_of_a_handshake_that_waits_are_let_go_with_its_connection(
             (connection,) = place.listener.connections
             if end == "evicted":
                 connection.evict()
-                assert connection._held is None
+                assert connection._queued_bytes is None
             else:
                 place.clock.advance(11)
                 place.listener.close_expired()
             await eventually(lambda: not place.listener.connections)
 
-        assert connection._held is None
+        assert connection._queued_bytes is None
         assert place.budget.used_bytes == 0
         assert place.listener.handshake_failures[end] == 1
 
@@ -275,7 +275,7 @@ async def test_later_bytes_of_a_handshake_that_waits_are_bounded(
                 were_open.append(connection.is_open)
 
             assert were_open == [True] * 4 + [False]
-            assert connection._held is None
+            assert connection._queued_bytes is None
         await eventually(lambda: place.budget.used_bytes == 0)
 
 

@@ -263,7 +263,7 @@ async def test_those_who_have_left_take_no_memory_and_those_who_stay_are_known(
         exchange.send_response(200, [], b"")
         await clients[1].read_response()
 
-    assert len(places._reads.guests) <= 1025
+    assert len(places._reads.callers) <= 1025
     with pytest.raises(TooManyRequests):
         enter_as("alice", places, await begin(place, clients[2], "GET", POD))
 

@@ -299,8 +299,8 @@ async def test_a_request_that_was_refused_leaves_nothing_behind(
 
         assert held_bytes(place) == 0
         (connection,) = place.listener.connections
-        assert connection._reader._repeated == {}
-        assert connection._reader._last is None
+        assert connection._parser._blocks == {}
+        assert connection._parser._last is None
 
 
 async def test_an_anonymous_caller_is_served_and_its_connection_stays_unauthenticated(
@@ -407,7 +407,7 @@ async def test_a_request_in_flight_on_an_authenticated_connection_is_not_cut_for
     # As a repeated request is forwarded: nobody says again that its caller is known.
     place.handler.held[0].attach(receiver)
     place.budget.limit(1, 100)
-    connection._hold(2)
+    connection._reserve(2)
 
     assert held_bytes(place) == 0
     assert receiver.heard == []
@@ -427,7 +427,7 @@ async def test_an_anonymous_request_in_flight_is_cut_for_memory(
         place.handler.held[0].attach(receiver)
 
         place.budget.limit(1, 100)
-        connection._hold(2)
+        connection._reserve(2)
 
         assert receiver.heard == ["gone"]
         await eventually(lambda: not place.listener.connections)

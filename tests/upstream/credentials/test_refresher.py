@@ -120,7 +120,7 @@ async def test_a_refusal_renews_at_once_and_many_do_not_renew_more_often(
         started = asyncio.get_running_loop().time()
         for _ in range(100):
             kept_one.refresher.report_rejected()
-        assert kept_one.refresher.health_error() == "the API server refuses it"
+        assert kept_one.refresher.health_error() == "rejected by the API server"
 
         await goes_on_refusing(kept_one, lambda: len(kept_one.credential.looks) == 3)
         seconds = asyncio.get_running_loop().time() - started

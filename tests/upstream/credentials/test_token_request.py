@@ -123,7 +123,7 @@ async def test_a_token_that_is_not_issued_leaves_the_old_one(
     api.own_calls.issues_tokens = False
     clock.advance(3000)
 
-    with pytest.raises(CredentialsError, match="understudy:forwarder: it is not issued"):
+    with pytest.raises(CredentialsError, match="understudy:forwarder: no token was issued"):
         await credentials.refresh()
 
     assert (credentials.authorization, credentials.version) == (b"Bearer issued-1", 1)

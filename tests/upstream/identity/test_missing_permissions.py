@@ -58,7 +58,7 @@ async def test_with_every_right_nothing_is_missing(api: Asked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("identity", "general", "named"),
+    ("user", "general", "named"),
     [
         (ALICE, USERS, Permission("impersonate", "users", name="alice")),
         (ALICE, GROUPS, Permission("impersonate", "groups", name="dev")),

@@ -49,7 +49,7 @@ def test_a_response_head_has_a_bounded_number_of_lines(line: bytes, method: byte
         return read_response_head(head, request_method=method)
 
     assert len(read(MAX_HEADERS).headers) == MAX_HEADERS
-    with pytest.raises(MalformedResponse, match="too many lines"):
+    with pytest.raises(MalformedResponse, match="too many header lines"):
         read(MAX_HEADERS + 1)
 
 
@@ -126,11 +126,11 @@ def test_whatever_comes_reads_as_the_parser_reads_it(first: bytes, rest: bytes) 
 def test_a_glance_that_looks_away_is_caught() -> None:
     """The comparison above can fail: a glance that takes the last of two lengths is seen."""
     careless = PLAIN.replace(b"Content-Length: 12", b"Content-Length: 12\r\nContent-Length: 13")
-    put(response_parser, "_MOST_SPECIAL", 9)
+    put(response_parser, "_MAX_SPECIAL_LINES", 9)
     try:
         glance, parser = read_by_both(careless)
     finally:
-        put(response_parser, "_MOST_SPECIAL", 2)
+        put(response_parser, "_MAX_SPECIAL_LINES", 2)
 
     assert glance != parser
 
@@ -254,4 +254,4 @@ def test_what_is_remembered_is_bounded() -> None:
         head = PLAIN.replace(b"private", b"private%d" % number)
         assert isinstance(heads.read(head, b"1"), SimpleResponseHead)
 
-    assert len(heads._known) <= 64
+    assert len(heads._heads) <= 64

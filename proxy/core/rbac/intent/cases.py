@@ -1,4 +1,4 @@
-"""An intent as tests: what must be allowed once its grants are applied, and what must not be."""
+"""Test cases of intents: requests that the grants must allow, and neighbours that they must not."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "delete
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDecision:
-    """One request, and what must become of it."""
+    """One request and its expected decision."""
 
     caller: Caller
     wanted_user: UserInfo
@@ -34,19 +34,21 @@ class ExpectedDecision:
 
 
 def expected_decisions(intents: Sequence[Intent]) -> list[ExpectedDecision]:
-    """Return every combination that is meant, and the neighbours of each that are not.
+    """Return every intended combination, and neighbours of each that are not intended.
 
-    A neighbour that another intent opens to the same impersonator is left out.
+    A neighbour that another intent allows for the same impersonator is left out.
     """
     found: dict[tuple[Caller, UserInfo, RequestInfo], ExpectedDecision] = {}
     for intent in intents:
-        for trial in (*_meant(intent), *_neighbours(intent)):
-            if trial.is_meant or not _is_open(trial, intents):
-                found.setdefault((trial.caller, trial.wanted_user, trial.request_info), trial)
+        for expected in (*_intended(intent), *_neighbours(intent)):
+            if expected.is_meant or not _is_allowed_together(expected, intents):
+                found.setdefault(
+                    (expected.caller, expected.wanted_user, expected.request_info), expected
+                )
     return list(found.values())
 
 
-def _meant(intent: Intent) -> Iterator[ExpectedDecision]:
+def _intended(intent: Intent) -> Iterator[ExpectedDecision]:
     for subject in intent.impersonators:
         for target in intent.targets:
             for request_info in intent.actions():
@@ -60,12 +62,12 @@ def _neighbours(intent: Intent) -> Iterator[ExpectedDecision]:
     for subject in intent.impersonators:
         caller = _caller(subject, intent.mode)
         request_info, target = _sample_action(intent.actions()[0]), _sample(intent.targets[0])
-        for one in intent.actions():
-            for what, other in _other_actions(_sample_action(one)):
+        for action in intent.actions():
+            for what, other in _other_actions(_sample_action(action)):
                 yield ExpectedDecision(caller, target, other, what)
         for what, wanted_user in _other_targets(target, intent.mode):
             yield ExpectedDecision(caller, wanted_user, request_info, what)
-        yield ExpectedDecision(_stranger(caller), target, request_info, "somebody else")
+        yield ExpectedDecision(_other_caller(caller), target, request_info, "another caller")
 
 
 def _other_actions(request_info: RequestInfo) -> Iterator[tuple[str, RequestInfo]]:
@@ -91,11 +93,11 @@ def _other_actions(request_info: RequestInfo) -> Iterator[tuple[str, RequestInfo
 def _other_targets(target: UserInfo, mode: ImpersonationMode) -> Iterator[tuple[str, UserInfo]]:
     if mode is ImpersonationMode.USER_INFO:
         yield "another user", replace(target, name=_OTHER)
-        yield "another group beside", replace(target, groups=(*target.groups, _OTHER))
-        yield "system:masters beside", replace(target, groups=("system:masters",))
+        yield "an additional group", replace(target, groups=(*target.groups, _OTHER))
+        yield "system:masters as well", replace(target, groups=("system:masters",))
         yield "another uid", replace(target, uid=_OTHER)
     if mode is ImpersonationMode.ASSOCIATED_NODE:
-        yield "another node than the own", UserInfo(f"system:node:{_OTHER}")
+        yield "a node other than its own", UserInfo(f"system:node:{_OTHER}")
         return
     if mode is not ImpersonationMode.ARBITRARY_NODE:
         yield "a node", UserInfo(f"system:node:{_OTHER}")
@@ -106,27 +108,29 @@ def _other_targets(target: UserInfo, mode: ImpersonationMode) -> Iterator[tuple[
         yield "a user", UserInfo(_OTHER)
 
 
-def _is_open(trial: ExpectedDecision, intents: Sequence[Intent]) -> bool:
-    """Tell whether the rights of all intents together allow what no single one may mean."""
+def _is_allowed_together(expected: ExpectedDecision, intents: Sequence[Intent]) -> bool:
+    """Return whether all intents together allow what no single one may intend."""
     same = [
         intent
         for intent in intents
-        if any(one.matches(trial.caller.user) for one in intent.impersonators)
+        if any(subject.matches(expected.caller.user) for subject in intent.impersonators)
     ]
     return any(
-        _is_covered(trial.wanted_user, [one for one in same if one.mode is mode])
-        and any(one.covers(trial.request_info) for one in same if one.mode is mode)
+        _is_covered(expected.wanted_user, [intent for intent in same if intent.mode is mode])
+        and any(intent.covers(expected.request_info) for intent in same if intent.mode is mode)
         for mode in {intent.mode for intent in same}
     )
 
 
 def _is_covered(wanted_user: UserInfo, intents: Sequence[Intent]) -> bool:
-    """Tell whether every part of an identity is opened by some target, as RBAC sees it."""
+    """Return whether each part of a user is allowed by some target, as RBAC evaluates it."""
     targets = [target for intent in intents for target in intent.targets]
-    extras = {(key, one) for target in targets for key, values in target.extra for one in values}
+    extras = {
+        (key, value) for target in targets for key, values in target.extra for value in values
+    }
     groups = {group for target in targets for group in target.groups}
     uids = {target.uid for target in targets}
-    wanted_extras = {(key, one) for key, values in wanted_user.extra for one in values}
+    wanted_extras = {(key, value) for key, values in wanted_user.extra for value in values}
     return (
         any(_is_name(target.name, wanted_user.name, intents[0].mode) for target in targets)
         and (not wanted_user.uid or not uids.isdisjoint({wanted_user.uid, ANY}))
@@ -147,7 +151,7 @@ def _is_name(pattern: str, name: str, mode: ImpersonationMode) -> bool:
 
 
 def _sample(target: UserInfo) -> UserInfo:
-    """Return an identity that a target stands for."""
+    """Return an example of the users that a target stands for."""
     extra = {
         key: [value.replace(ANY, "anything") for value in values] for key, values in target.extra
     }
@@ -160,7 +164,7 @@ def _sample(target: UserInfo) -> UserInfo:
 
 
 def _sample_action(request_info: RequestInfo) -> RequestInfo:
-    """Return an action that a pattern stands for."""
+    """Return an example of the actions that a pattern stands for."""
     path = (
         f"{request_info.path.rstrip('*')}any"
         if request_info.path.endswith("*")
@@ -186,7 +190,7 @@ def _caller(subject: Subject, mode: ImpersonationMode) -> Caller:
     return Caller(replace(user, extra=make_extra({NODE_NAME_KEY: [node]})))
 
 
-def _stranger(caller: Caller) -> Caller:
+def _other_caller(caller: Caller) -> Caller:
     return Caller(
         replace(caller.user, name=f"{UNNAMED_USER}-else", groups=("system:authenticated",))
     )

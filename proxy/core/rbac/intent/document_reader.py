@@ -1,66 +1,66 @@
-"""Reading what a person has written: every problem is kept, with the place where it is."""
+"""Reader of hand-written documents. It collects every problem with its path."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-_Thing = TypeVar("_Thing")
+_Parsed = TypeVar("_Parsed")
 
 
 class DocumentReader:
-    """Takes a parsed document apart. Places are told as paths: `$.targets[0].user`."""
+    """Reads the parts of a parsed document. Problems have paths such as `$.targets[0].user`."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
     def error(self, path: str, problem: str) -> None:
-        """Keep a problem."""
+        """Record a problem."""
         self.problems.append(f"{path}: {problem}")
 
     def mapping(self, value: object, path: str, keys: Sequence[str]) -> Mapping[str, object] | None:
-        """Return a mapping that has these keys and no others."""
+        """Return a mapping, and record a problem for each unknown key."""
         if not isinstance(value, Mapping):
             self.error(path, f"must be a mapping of {', '.join(keys)}")
             return None
         for key in value:
             if key not in keys:
-                self.error(f"{path}.{key}", f"is not known here; known are {', '.join(keys)}")
+                self.error(f"{path}.{key}", f"is unknown; known keys are {', '.join(keys)}")
         return value
 
     def each(
-        self, value: object, path: str, read: Callable[[object, str], _Thing | None]
-    ) -> Iterator[_Thing]:
-        """Give what is read from each entry of a list that must not be empty."""
+        self, value: object, path: str, read: Callable[[object, str], _Parsed | None]
+    ) -> Iterator[_Parsed]:
+        """Yield the parsed entries of a list that must not be empty."""
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
             self.error(path, "must be a list that is not empty")
             return
         for position, entry in enumerate(value):
-            thing = read(entry, f"{path}[{position}]")
-            if thing is not None:
-                yield thing
+            parsed = read(entry, f"{path}[{position}]")
+            if parsed is not None:
+                yield parsed
 
     def text(self, value: object, path: str) -> str:
-        """Return a text that is not empty."""
+        """Return a string that must not be empty."""
         if isinstance(value, str) and value:
             return value
-        self.error(path, "must be a text that is not empty; quote what looks like a number")
+        self.error(path, "must be a string that is not empty; quote values that look like numbers")
         return ""
 
     def texts(self, value: object, path: str) -> list[str]:
-        """Return the texts of a list, which may be empty."""
+        """Return the strings of a list, which may be empty."""
         if not isinstance(value, Sequence) or isinstance(value, str):
-            self.error(path, "must be a list of texts")
+            self.error(path, "must be a list of strings")
             return []
         return [self.text(item, f"{path}[{position}]") for position, item in enumerate(value)]
 
     def some_texts(self, value: object, path: str) -> list[str]:
-        """Return the texts of a list that must not be empty."""
+        """Return the strings of a list that must not be empty."""
         found = self.texts(value, path)
         if not found and isinstance(value, Sequence) and not isinstance(value, str):
             self.error(path, "must not be empty")
         return found
 
     def flag(self, given: Mapping[str, object], key: str, *, default: bool) -> bool:
-        """Return true or false."""
+        """Return the boolean at a key, or the default."""
         value = given.get(key, default)
         if isinstance(value, bool):
             return value

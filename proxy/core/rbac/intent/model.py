@@ -1,4 +1,4 @@
-"""What somebody means to allow: who may act as whom, and for what. RBAC is made of it."""
+"""Intents: declarative impersonation grants, from which RBAC objects are generated."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,20 +25,20 @@ from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import UserInfo
 
 DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version")
-"""What kubectl and other clients visit before the deed itself."""
+"""Paths that kubectl and other clients request before the actual request."""
 
 COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
-"""Verbs that never come with a subresource."""
+"""Verbs that no request has together with a subresource."""
 
 ASSOCIATED_NODE = UserInfo(f"system:node:{ANY}")
-"""The node that a service account runs on, whichever that is."""
+"""Placeholder for the node that a service account runs on."""
 
 
 @dataclass(frozen=True, slots=True)
 class PermittedAction:
-    """Verbs on resources or paths. Without names all are meant, and so are all namespaces.
+    """Verbs on resources or paths. No names means all names, no namespaces means all namespaces.
 
-    Resources of the cluster are in no namespace, whatever is said here.
+    Namespaces are ignored for cluster-scoped resources.
     """
 
     verbs: tuple[str, ...]
@@ -50,11 +50,11 @@ class PermittedAction:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Each impersonator may act as each target, for each deed, in one mode.
+    """Each impersonator may impersonate each target, for each action, in one mode.
 
-    With `is_exact`, verbs are taken as they stand. Otherwise what goes together is allowed
-    together: a watch tells what a list tells, and a stream is opened by get or by create,
-    whichever way the client prefers.
+    With `is_exact`, only the listed verbs are allowed. Otherwise equivalent verbs are added: watch
+    to list, because both return the same objects, and get to create of a stream and vice versa,
+    because clients use either.
     """
 
     name: str
@@ -66,17 +66,17 @@ class Intent:
     is_exact: bool = False
 
     def actions(self) -> tuple[RequestInfo, ...]:
-        """Return everything that is meant to be done, each once; paths may be patterns."""
+        """Return all intended actions, without duplicates. Paths may be patterns."""
         found: dict[RequestInfo, None] = {}
-        for deed in self.deeds:
-            for request_info in _actions(deed):
-                found.update(dict.fromkeys(_together(request_info, is_exact=self.is_exact)))
+        for action in self.deeds:
+            for request_info in _expand(action):
+                found.update(dict.fromkeys(_with_equivalents(request_info, is_exact=self.is_exact)))
         if self.discovers:
             found.update(dict.fromkeys(RequestInfo("get", path) for path in DISCOVERY))
         return tuple(found)
 
     def needs(self) -> list[GrantRequirement]:
-        """Return what the impersonators need for it."""
+        """Return the grant requirements of all impersonators and targets."""
         actions = self.actions()
         return [
             GrantRequirement(subject, self.mode, target, actions, has_patterns=True)
@@ -84,19 +84,19 @@ class Intent:
         ]
 
     def objects(self) -> list[GrantObject]:
-        """Return the roles and bindings that allow it. Raises Ungrantable."""
+        """Return the roles and bindings that allow the intent. Raises UngrantableError."""
         return grant_objects(self.needs(), name=self.name)
 
     def covers(self, request_info: RequestInfo) -> bool:
-        """Tell whether this is meant to be done, by whomever and as whomever."""
+        """Return whether an action is intended, regardless of impersonator and target."""
         return any(_covers(meant, request_info) for meant in self.actions())
 
 
-def _actions(deed: PermittedAction) -> Iterator[RequestInfo]:
-    for verb, path in product(deed.verbs, deed.paths):
+def _expand(action: PermittedAction) -> Iterator[RequestInfo]:
+    for verb, path in product(action.verbs, action.paths):
         yield RequestInfo(verb, path)
-    names, namespaces = deed.names or ("",), deed.namespaces or ("",)
-    for verb, resource, name in product(deed.verbs, deed.resources, names):
+    names, namespaces = action.names or ("",), action.namespaces or ("",)
+    for verb, resource, name in product(action.verbs, action.resources, names):
         if verb in COLLECTION_VERBS and "/" in resource.name:
             continue
         for namespace in namespaces if resource.is_namespaced else ("",):
@@ -106,7 +106,7 @@ def _actions(deed: PermittedAction) -> Iterator[RequestInfo]:
 def request_info_of(
     verb: str, resource: APIResource, *, name: str = "", namespace: str = ""
 ) -> RequestInfo:
-    """Return a verb on a resource as an action; it comes from no request, so it has no path."""
+    """Return the request info of a verb on a resource. It has no path."""
     kind, _, subresource = resource.name.partition("/")
     return RequestInfo(
         verb,
@@ -120,7 +120,7 @@ def request_info_of(
     )
 
 
-def _together(request_info: RequestInfo, *, is_exact: bool) -> list[RequestInfo]:
+def _with_equivalents(request_info: RequestInfo, *, is_exact: bool) -> list[RequestInfo]:
     if is_exact or not request_info.is_resource:
         return [request_info]
     if request_info.verb in {"get", "create"} and is_pod_stream_get(
@@ -155,38 +155,38 @@ _STAR = "*"
 
 
 def union_warnings(intents: Sequence[Intent]) -> list[str]:
-    """Return what the intents together allow though none of them means it."""
-    warnings = [warning for intent in intents for warning in _within(intent)]
+    """Return warnings about what the intents allow together although none of them intends it."""
+    warnings = [warning for intent in intents for warning in _mixed_identities(intent)]
     for first, second in permutations(intents, 2):
-        warnings += _between(first, second)
+        warnings += _combined_intents(first, second)
     return list(dict.fromkeys(warnings))
 
 
 def existing_warnings(intents: Iterable[Intent], rbac: RBACSnapshot) -> list[str]:
-    """Return what becomes possible together with rights that the impersonators have already.
+    """Return warnings about combinations with permissions that the impersonators already have.
 
-    Bindings of the intents' own names are what is being replaced, and do not count.
+    Bindings with the name of an intent are about to be replaced, and do not count.
     """
     warnings = [
         warning
         for intent in intents
         for subject in intent.impersonators
-        for warning in _existing(intent, subject, rbac)
+        for warning in _existing_rules(intent, subject, rbac)
     ]
     return list(dict.fromkeys(warnings))
 
 
-def _within(intent: Intent) -> Iterator[str]:
-    """Give the mixed identities: one target's name with another's groups, uid or extras."""
+def _mixed_identities(intent: Intent) -> Iterator[str]:
+    """Yield a warning for a target's name with another target's groups, uid or extras."""
     for first, second in permutations(intent.targets, 2):
         if first.name == second.name:
             continue
-        for kind, theirs, ours in _parts(first, second):
-            strange = [part for part in theirs if part not in ours]
-            if strange:
+        for kind, theirs, own in _parts(first, second):
+            extra_parts = [part for part in theirs if part not in own]
+            if extra_parts:
                 yield (
-                    f"{intent.name}: {first.name} may also be asked for with {second.name}'s "
-                    f"{kind} {strange[0]}: parts of an identity are granted one by one"
+                    f"{intent.name}: {first.name} may also be impersonated with {second.name}'s "
+                    f"{kind} {extra_parts[0]}: parts of an identity are granted separately"
                 )
                 break
 
@@ -203,59 +203,59 @@ def _extras(user: UserInfo) -> tuple[str, ...]:
     return tuple(f"{key}={value}" for key, values in user.extra for value in values)
 
 
-def _between(first: Intent, second: Intent) -> Iterator[str]:
-    """Give what comes of two intents for one impersonator: targets of one, actions of the other."""
-    shared = [one for one in first.impersonators if one in second.impersonators]
+def _combined_intents(first: Intent, second: Intent) -> Iterator[str]:
+    """Yield a warning if one impersonator gets targets of one intent with actions of another."""
+    shared = [subject for subject in first.impersonators if subject in second.impersonators]
     if not shared or first.mode is not second.mode:
         return
     targets = [target for target in first.targets if target not in second.targets]
     actions = [request_info for request_info in second.actions() if not first.covers(request_info)]
     if targets and actions:
         yield (
-            f"{describe_subject(shared[0])} may act as {targets[0].name} ({first.name}) also to "
-            f"{_deed(actions[0].verb, actions[0].resource or actions[0].path)} ({second.name}): "
-            f"within {first.mode} every target goes with every action"
+            f"{describe_subject(shared[0])} may impersonate {targets[0].name} ({first.name}) "
+            f"also to {_describe(actions[0].verb, actions[0].resource or actions[0].path)} "
+            f"({second.name}): within {first.mode} every target is allowed for every action"
         )
 
 
-def _deed(verb: str, what: str) -> str:
+def _describe(verb: str, what: str) -> str:
     return f"{verb} {what}"
 
 
-def _existing(intent: Intent, subject: Subject, rbac: RBACSnapshot) -> Iterator[str]:
+def _existing_rules(intent: Intent, subject: Subject, rbac: RBACSnapshot) -> Iterator[str]:
     user = user_for_subject(subject)
     for binding in rbac.bindings:
         if binding.name == intent.name or not binding.applies_to(user):
             continue
-        where = f"in {binding.namespace}" if binding.namespace else "everywhere"
+        where = f"in {binding.namespace}" if binding.namespace else "in all namespaces"
         for rule in binding.rules:
-            for what in _kinds(rule, intent):
+            for what in _describe_rule(rule, intent):
                 holder = describe_subject(subject)
                 yield f"{holder} already has {binding.role} {where}, which {what}"
 
 
-def _kinds(rule: Rule, intent: Intent) -> Iterator[str]:
+def _describe_rule(rule: Rule, intent: Intent) -> Iterator[str]:
     mode = intent.mode
     if is_legacy(rule):
-        yield "is legacy impersonation: bound to no action, so that this intent constrains nothing"
+        yield "is legacy impersonation: not limited to actions, so this intent constrains nothing"
     elif _STAR in rule.verbs and (rule.resources or rule.paths):
         yield "has the verb *: every action and every identity of its resources, in every mode"
     elif mode.identity_verb in rule.verbs and _AUTHENTICATION in rule.groups:
         if mode is not ImpersonationMode.ASSOCIATED_NODE:
             named = ", ".join(rule.names) or "all names"
             yield (
-                f"opens {', '.join(rule.resources)} ({named}) in {mode}: "
-                "the actions of this intent hold for them, too"
+                f"allows {', '.join(rule.resources)} ({named}) in {mode}: "
+                "the actions of this intent apply to them, too"
             )
     else:
         verbs = [verb for verb in rule.verbs if verb.startswith(mode.action_verb(""))]
         if verbs:
             things = ", ".join(rule.resources or rule.paths)
-            yield f"allows {', '.join(verbs)} on {things}: as the targets of this intent, too"
+            yield f"allows {', '.join(verbs)} on {things}: also as the targets of this intent"
 
 
 def is_legacy(rule: Rule) -> bool:
-    """Tell whether a rule is about impersonation of old, whether by its verb or by a star."""
+    """Return whether a rule allows legacy impersonation, by its verb or by a star."""
     if not {"impersonate", _STAR} & set(rule.verbs):
         return False
     in_core = {"", _STAR} & set(rule.groups)

@@ -1,4 +1,4 @@
-"""Reading an intent: every problem is told at once, each with where it is."""
+"""Parser of intents. It reports every problem at once, with its path."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,7 +30,7 @@ from proxy.core.userinfo import (
 
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
-_NAMELESS = frozenset({"create", "deletecollection"})
+_VERBS_WITHOUT_NAME = frozenset({"create", "deletecollection"})
 _MODES = tuple(mode.value for mode in ImpersonationMode if mode is not ImpersonationMode.LEGACY)
 _STAR = "*"
 _INTENT_KEYS = (
@@ -51,7 +51,7 @@ _TARGET_KEYS = {
 
 
 class IntentError(OperatorError):
-    """An intent that cannot be understood; each line names the place of a problem."""
+    """An invalid intent. Each line has the path of a problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -59,24 +59,24 @@ class IntentError(OperatorError):
 
     @property
     def lines(self) -> list[str]:
-        """Return all problems."""
+        """All problems."""
         return self._problems
 
 
 def read_intent(document: object, catalog: ResourceCatalog = BUILT_IN) -> Intent:
-    """Return the intent that a document tells. Raises IntentError."""
+    """Parse an intent. Raises IntentError."""
     reader = _Reader(catalog)
     intent = reader.intent(document)
     if intent is None or reader.problems:
         raise IntentError(reader.problems)
-    refused = _refused(intent)
+    refused = _ungrantable(intent)
     if refused:
         raise IntentError(refused)
     return intent
 
 
-def _refused(intent: Intent) -> list[str]:
-    """Return what no grant can allow, each with its place."""
+def _ungrantable(intent: Intent) -> list[str]:
+    """Return the parts that no grant can allow, each with its path."""
     problems: dict[str, None] = {}
     for need in intent.needs():
         path = f"$.targets[{intent.targets.index(need.wanted_user)}]"
@@ -90,7 +90,7 @@ def _refused(intent: Intent) -> list[str]:
 
 
 class _Reader(DocumentReader):
-    """Reads the parts of an intent and keeps what is wrong with them."""
+    """Reads the parts of an intent, and collects their problems."""
 
     def __init__(self, catalog: ResourceCatalog) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class _Reader(DocumentReader):
                 self.each(
                     given.get("actions"),
                     "$.actions",
-                    lambda entry, path: self._deed(entry, path, namespaces),
+                    lambda entry, path: self._permitted_action(entry, path, namespaces),
                 )
             ),
             discovers=self.flag(given, "discovery", default=True),
@@ -154,7 +154,10 @@ class _Reader(DocumentReader):
     ) -> tuple[UserInfo, ...]:
         if mode is ImpersonationMode.ASSOCIATED_NODE:
             if "targets" in given:
-                self.error("$.targets", "associated-node has no other target than the own node")
+                self.error(
+                    "$.targets",
+                    "associated-node has no targets: the target is the caller's own node",
+                )
             return (ASSOCIATED_NODE,)
         if mode is None:
             return ()
@@ -182,17 +185,19 @@ class _Reader(DocumentReader):
         uid = self.text(given["uid"], f"{path}.uid") if "uid" in given else ""
         groups = self.texts(given.get("groups", []), f"{path}.groups")
         extra = self._extras(given["extras"], f"{path}.extras") if "extras" in given else NO_EXTRA
-        return UserInfo(_any(name), _any(uid), tuple(map(_any, groups)), extra)
+        return UserInfo(
+            _expand_star(name), _expand_star(uid), tuple(map(_expand_star, groups)), extra
+        )
 
     def _node(self, name: str, path: str) -> UserInfo | None:
         if name and name != _STAR and not is_subdomain(name):
-            self.error(path, f"{name} is no name of a node (without the prefix system:node:)")
+            self.error(path, f"{name} is not a node name (without the prefix system:node:)")
             return None
-        return UserInfo(f"system:node:{_any(name)}")
+        return UserInfo(f"system:node:{_expand_star(name)}")
 
     def _account(self, name: str, path: str) -> UserInfo | None:
         namespace, _, account = name.partition("/")
-        username = f"system:serviceaccount:{namespace}:{_any(account)}"
+        username = f"system:serviceaccount:{namespace}:{_expand_star(account)}"
         if service_account(username) is None:
             self.error(path, "must be NAMESPACE/NAME, or NAMESPACE/* for all of a namespace")
             return None
@@ -200,25 +205,25 @@ class _Reader(DocumentReader):
 
     def _extras(self, value: object, path: str) -> Extra:
         if not isinstance(value, Mapping):
-            self.error(path, "must be a mapping of keys to lists of texts")
+            self.error(path, "must be a mapping of keys to lists of strings")
             return NO_EXTRA
         found = {
-            str(key): [_any(one) for one in self.texts(values, f"{path}[{str(key)!r}]")]
+            str(key): [_expand_star(text) for text in self.texts(values, f"{path}[{str(key)!r}]")]
             for key, values in value.items()
         }
         return make_extra(found)
 
-    def _deed(
+    def _permitted_action(
         self, entry: object, path: str, namespaces: tuple[str, ...] | None
     ) -> PermittedAction | None:
         given = self.mapping(entry, path, ("verbs", "resources", "paths", "names", "namespaces"))
         if given is None:
             return None
         if ("resources" in given) == ("paths" in given):
-            self.error(path, "must have one of resources and paths")
+            self.error(path, "must have either resources or paths")
             return None
         if "paths" in given:
-            return self._path_deed(given, path)
+            return self._permitted_path(given, path)
         verbs = self._verbs(given, path, _VERBS)
         names = self.texts(given.get("names", []), f"{path}.names")
         found = tuple(self.each(given["resources"], f"{path}.resources", self._resource))
@@ -230,14 +235,17 @@ class _Reader(DocumentReader):
         self._check_names(verbs, names, found, path)
         return PermittedAction(verbs, found, (), tuple(names), namespaces or ())
 
-    def _path_deed(self, given: Mapping[str, object], path: str) -> PermittedAction:
+    def _permitted_path(self, given: Mapping[str, object], path: str) -> PermittedAction:
         for key in ("names", "namespaces"):
             if key in given:
-                self.error(f"{path}.{key}", "does not go with paths")
+                self.error(f"{path}.{key}", "is not allowed with paths")
         paths = self.some_texts(given["paths"], f"{path}.paths")
         for position, text in enumerate(paths):
             if not text.startswith("/") or _STAR in text.rstrip(_STAR):
-                self.error(f"{path}.paths[{position}]", "must begin with /; * counts at its end")
+                self.error(
+                    f"{path}.paths[{position}]",
+                    "must begin with /; * is a wildcard only at its end",
+                )
         return PermittedAction(self._verbs(given, path, _METHODS), (), tuple(paths))
 
     def _verbs(
@@ -256,8 +264,8 @@ class _Reader(DocumentReader):
         if verbs and COLLECTION_VERBS.issuperset(verbs):
             for resource in resources:
                 if "/" in resource.name:
-                    told = " and ".join(verbs)
-                    self.error(f"{path}.verbs", f"{resource} is never asked for by {told}")
+                    listed = " or ".join(verbs)
+                    self.error(f"{path}.verbs", f"no request has the verb {listed} on {resource}")
 
     def _check_names(
         self,
@@ -266,10 +274,10 @@ class _Reader(DocumentReader):
         resources: Sequence[APIResource],
         path: str,
     ) -> None:
-        nameless = [verb for verb in verbs if verb in _NAMELESS]
+        nameless = [verb for verb in verbs if verb in _VERBS_WITHOUT_NAME]
         if names and nameless and any("/" not in resource.name for resource in resources):
-            told = " and ".join(nameless)
-            self.error(f"{path}.names", f"with {told} no name comes that a rule could look at")
+            listed = " and ".join(nameless)
+            self.error(f"{path}.names", f"requests with the verb {listed} have no name to match")
 
     def _resource(self, entry: object, path: str) -> APIResource | None:
         text = self.text(entry, path)
@@ -283,12 +291,12 @@ class _Reader(DocumentReader):
         if known is not None or not self._catalog.knows_group(group):
             return known or APIResource(group, name, is_namespaced=True)
         meant = self._catalog.suggest(group, name)
-        hint = f"; {meant} may be meant" if meant else ""
+        hint = f"; did you mean {meant}?" if meant else ""
         self.error(path, f"{text}: there is no such resource{hint}")
         return None
 
     def _namespaces(self, value: object, path: str) -> tuple[str, ...] | None:
-        """Return namespaces, none for all of them, and None where nothing is said."""
+        """Return namespaces, an empty tuple for all of them, and None if not given."""
         if value is None:
             return None
         if value in (_STAR, [_STAR]):
@@ -296,9 +304,9 @@ class _Reader(DocumentReader):
         names = self.some_texts(value, path)
         for position, name in enumerate(names):
             if service_account(f"system:serviceaccount:{name}:any") is None:
-                self.error(f"{path}[{position}]", f"{name}: no namespace is called so")
+                self.error(f"{path}[{position}]", f"{name}: is not a valid name of a namespace")
         return tuple(names)
 
 
-def _any(name: str) -> str:
+def _expand_star(name: str) -> str:
     return ANY if name == _STAR else name

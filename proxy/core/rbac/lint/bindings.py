@@ -1,4 +1,4 @@
-"""Mistakes that no rule shows alone: who is given what, where, and together with what else."""
+"""Findings about bindings: scope, subjects, and combinations of rules of one subject."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from proxy.core.userinfo import AUTHENTICATED, SERVICE_ACCOUNTS, service_account
 
 @dataclass(frozen=True, slots=True)
 class BoundRule:
-    """A rule, and the binding by which somebody holds it."""
+    """A rule, and the binding by which a subject holds it."""
 
     binding: ManifestSource
     location: RuleLocation
@@ -38,7 +38,7 @@ class BoundRule:
 
 @dataclass(slots=True)
 class LintScope:
-    """Everything that is looked at together. `is_complete` says that there is nothing besides."""
+    """All linted objects. `is_complete` says that no other roles and bindings exist."""
 
     roles: dict[tuple[str, str, str], list[RuleLocation]]
     bindings: Sequence[ManifestSource]
@@ -47,29 +47,29 @@ class LintScope:
     by_subject: dict[Subject, list[BoundRule]] = field(default_factory=dict)
 
     def locations(self, binding: ManifestSource) -> list[RuleLocation]:
-        """Return the rules that a binding gives."""
+        """Return the rules that a binding grants."""
         reference = binding.content.get("roleRef")
         kind, name = string_at(reference, "kind"), string_at(reference, "name")
         return self.roles.get((kind, binding.namespace if kind == "Role" else "", name), [])
 
 
-def binding_findings(holdings: LintScope) -> Iterator[Finding]:
-    """Give what is wrong with bindings, and with what somebody holds by several."""
-    wide = {_role_name(one) for one in holdings.bindings if not one.namespace}
-    for binding in holdings.bindings:
-        places = holdings.locations(binding)
-        if binding.namespace and _role_name(binding) not in wide:
-            yield from _identity_in_namespace(binding, places)
-        yield from _own_nodes(binding, places)
+def binding_findings(scope: LintScope) -> Iterator[Finding]:
+    """Yield the findings about bindings, and about combinations of several bindings."""
+    cluster_wide = {_role_name(binding) for binding in scope.bindings if not binding.namespace}
+    for binding in scope.bindings:
+        locations = scope.locations(binding)
+        if binding.namespace and _role_name(binding) not in cluster_wide:
+            yield from _identity_in_namespace(binding, locations)
+        yield from _associated_node_subjects(binding, locations)
         if not binding.namespace:
-            yield from _accounts_everywhere(binding, places)
+            yield from _cluster_wide_accounts(binding, locations)
         for subject in read_subjects(binding.content):
-            held = holdings.by_subject.setdefault(qualified_subject(subject, binding.namespace), [])
-            held += [BoundRule(binding, place) for place in places]
-    for subject, held in holdings.by_subject.items():
-        yield from _together(subject, held)
-        yield from _halves(subject, held, is_complete=holdings.is_complete)
-        yield from _accounts_elsewhere(subject, held, holdings.accounts)
+            held = scope.by_subject.setdefault(qualified_subject(subject, binding.namespace), [])
+            held += [BoundRule(binding, location) for location in locations]
+    for subject, held in scope.by_subject.items():
+        yield from _combination_findings(subject, held)
+        yield from _incomplete_grants(subject, held, is_complete=scope.is_complete)
+        yield from _accounts_in_other_namespaces(subject, held, scope.accounts)
 
 
 def _role_name(binding: ManifestSource) -> tuple[str, str]:
@@ -78,29 +78,34 @@ def _role_name(binding: ManifestSource) -> tuple[str, str]:
 
 
 def _identity_in_namespace(
-    binding: ManifestSource, places: Sequence[RuleLocation]
+    binding: ManifestSource, locations: Sequence[RuleLocation]
 ) -> Iterator[Finding]:
-    for place in places:
+    for location in locations:
         modes = [
             mode
-            for mode in identity_modes(place.rule)
+            for mode in identity_modes(location.rule)
             if mode is not ImpersonationMode.SERVICE_ACCOUNT
         ]
-        if modes and not place.is_namespaced:
+        if modes and not location.is_namespaced:
             yield Finding(
                 "namespaced-identity",
                 Severity.ERROR,
                 binding,
                 f"{binding.path}.roleRef",
-                f"a RoleBinding never opens {', '.join(place.rule.resources)}: "
-                "they are in no namespace",
+                f"a RoleBinding never grants {', '.join(location.rule.resources)}: "
+                "they are cluster-scoped",
                 "write a ClusterRoleBinding for the identities",
             )
             return
 
 
-def _own_nodes(binding: ManifestSource, places: Sequence[RuleLocation]) -> Iterator[Finding]:
-    if all(ImpersonationMode.ASSOCIATED_NODE not in identity_modes(place.rule) for place in places):
+def _associated_node_subjects(
+    binding: ManifestSource, locations: Sequence[RuleLocation]
+) -> Iterator[Finding]:
+    if all(
+        ImpersonationMode.ASSOCIATED_NODE not in identity_modes(location.rule)
+        for location in locations
+    ):
         return
     for position, subject in enumerate(read_subjects(binding.content)):
         if not _may_have_node(subject):
@@ -109,8 +114,8 @@ def _own_nodes(binding: ManifestSource, places: Sequence[RuleLocation]) -> Itera
                 Severity.ERROR,
                 binding,
                 f"{binding.path}.subjects[{position}]",
-                "associated-node is for service accounts in a pod on the node; "
-                f"{describe_subject(subject)} never is one",
+                "associated-node is for service accounts of a pod on the node; "
+                f"{describe_subject(subject)} is not one",
                 "bind service accounts, or grant impersonate:arbitrary-node",
             )
 
@@ -121,121 +126,129 @@ def _may_have_node(subject: Subject) -> bool:
     return subject.kind == SERVICE_ACCOUNT or service_account(subject.name) is not None
 
 
-def _accounts_everywhere(
-    binding: ManifestSource, places: Sequence[RuleLocation]
+def _cluster_wide_accounts(
+    binding: ManifestSource, locations: Sequence[RuleLocation]
 ) -> Iterator[Finding]:
-    for place in places:
-        if ImpersonationMode.SERVICE_ACCOUNT in identity_modes(place.rule) and place.rule.names:
-            yield place.warning(
+    for location in locations:
+        if (
+            ImpersonationMode.SERVICE_ACCOUNT in identity_modes(location.rule)
+            and location.rule.names
+        ):
+            yield location.warning(
                 "account-everywhere",
                 ".resourceNames",
-                f"bound by the ClusterRoleBinding {binding.name}, these names count in every "
+                f"bound by the ClusterRoleBinding {binding.name}, these names match in every "
                 "namespace",
                 "write a Role and a RoleBinding in the namespace of the service account",
             )
 
 
-def _together(subject: Subject, held: Sequence[BoundRule]) -> Iterator[Finding]:
-    """Give what makes somebody's constrained rights pointless."""
-    identities = [one for one in held if identity_modes(one.location.rule)]
+def _combination_findings(subject: Subject, held: Sequence[BoundRule]) -> Iterator[Finding]:
+    """Yield the findings that make constrained permissions of a subject pointless."""
+    identities = [bound for bound in held if identity_modes(bound.location.rule)]
     if not identities:
         return
-    for one in held:
-        rule = one.location.rule
-        overruled = next((other for other in identities if _overrules(one, other)), None)
+    for bound in held:
+        rule = bound.location.rule
+        overruled = next((other for other in identities if _overrules(bound, other)), None)
         if overruled is not None:
             where = overruled.location.source
             verb = rule.verbs.index(LEGACY_VERB if LEGACY_VERB in rule.verbs else STAR)
-            yield one.location.warning(
+            yield bound.location.warning(
                 "legacy-overrules",
                 f".verbs[{verb}]",
-                f"{describe_subject(subject)} holds this legacy right too ({one.binding.name}), "
-                f"which is bound to no action, so {where.kind} {where.name} constrains nothing",
-                "take the legacy right away when the constrained ones suffice",
+                f"{describe_subject(subject)} also has this legacy permission "
+                f"({bound.binding.name}), which is not limited to actions, so "
+                f"{where.kind} {where.name} constrains nothing",
+                "remove the legacy permission once the constrained ones suffice",
             )
         elif STAR in rule.verbs:
             where = identities[0].location.source
-            yield one.location.warning(
+            yield bound.location.warning(
                 "star-verb",
                 f".verbs[{rule.verbs.index(STAR)}]",
-                f"{describe_subject(subject)} may act as others ({where.kind} {where.name}), "
-                "and the verb * lets it do all of this as them, in every mode",
-                "name the verbs that are meant",
+                f"{describe_subject(subject)} may impersonate users ({where.kind} {where.name}), "
+                "and the verb * allows all of this while impersonating, in every mode",
+                "list the intended verbs",
             )
 
 
 def _overrules(legacy: BoundRule, identity: BoundRule) -> bool:
-    """Tell whether a legacy right opens what a constrained one opens, for every action."""
+    """Return whether a legacy permission allows what a constrained one allows, for any action."""
     rule, constrained = legacy.location.rule, identity.location.rule
-    if not is_legacy(rule) or _opened_by(rule).isdisjoint(identity_modes(constrained)):
+    if not is_legacy(rule) or _modes_allowed_by(rule).isdisjoint(identity_modes(constrained)):
         return False
-    is_elsewhere = legacy.binding.namespace not in {"", identity.binding.namespace}
-    are_others = rule.names and constrained.names and set(rule.names).isdisjoint(constrained.names)
-    return not is_elsewhere and not are_others
+    is_other_namespace = legacy.binding.namespace not in {"", identity.binding.namespace}
+    has_other_names = (
+        rule.names and constrained.names and set(rule.names).isdisjoint(constrained.names)
+    )
+    return not is_other_namespace and not has_other_names
 
 
-def _opened_by(legacy: Rule) -> set[ImpersonationMode]:
-    """Return the modes whose targets a legacy rule opens; a group alone opens nobody."""
-    opened: set[ImpersonationMode] = set()
+def _modes_allowed_by(legacy: Rule) -> set[ImpersonationMode]:
+    """Return the modes whose targets a legacy rule allows. A group without a user is no target."""
+    modes: set[ImpersonationMode] = set()
     if not {"users", STAR}.isdisjoint(legacy.resources):
-        opened |= {
+        modes |= {
             ImpersonationMode.USER_INFO,
             ImpersonationMode.ARBITRARY_NODE,
             ImpersonationMode.ASSOCIATED_NODE,
         }
     if not {"serviceaccounts", STAR}.isdisjoint(legacy.resources):
-        opened.add(ImpersonationMode.SERVICE_ACCOUNT)
-    return opened
+        modes.add(ImpersonationMode.SERVICE_ACCOUNT)
+    return modes
 
 
-def _halves(subject: Subject, held: Sequence[BoundRule], *, is_complete: bool) -> Iterator[Finding]:
-    identities = {mode: one for one in held for mode in identity_modes(one.location.rule)}
-    actions = {mode: one for one in held for mode, _ in action_verbs(one.location.rule)}
-    if any(STAR in one.location.rule.verbs for one in held):
+def _incomplete_grants(
+    subject: Subject, held: Sequence[BoundRule], *, is_complete: bool
+) -> Iterator[Finding]:
+    identities = {mode: bound for bound in held for mode in identity_modes(bound.location.rule)}
+    actions = {mode: bound for bound in held for mode, _ in action_verbs(bound.location.rule)}
+    if any(STAR in bound.location.rule.verbs for bound in held):
         return
     for mode in ImpersonationMode:
         if (mode in identities) == (mode in actions):
             continue
-        present, lacked = ("identity", "action") if mode in identities else ("action", "identity")
-        one = identities.get(mode) or actions[mode]
+        present, missing = ("identity", "action") if mode in identities else ("action", "identity")
+        bound = identities.get(mode) or actions[mode]
         severity = Severity.WARNING if is_complete else Severity.NOTE
         yield Finding(
             "half-a-grant",
             severity,
-            one.binding,
-            f"{one.binding.path}.roleRef",
-            f"{describe_subject(subject)} is given no {lacked} in {mode} mode"
-            f"{'' if is_complete else ' here'}, so its {present} alone opens nothing",
+            bound.binding,
+            f"{bound.binding.path}.roleRef",
+            f"{describe_subject(subject)} is granted no {missing} in {mode} mode"
+            f"{'' if is_complete else ' here'}, so its {present} alone allows nothing",
             "grant both: understudy grant writes them together",
         )
 
 
-def _accounts_elsewhere(
+def _accounts_in_other_namespaces(
     subject: Subject, held: Sequence[BoundRule], accounts: frozenset[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """Give the names of service accounts that are opened in another namespace than they live in."""
+    """Yield a finding for each service account that is granted in a namespace not its own."""
     acted_in = {
-        one.binding.namespace
-        for one in held
-        for mode, _ in action_verbs(one.location.rule)
+        bound.binding.namespace
+        for bound in held
+        for mode, _ in action_verbs(bound.location.rule)
         if mode is ImpersonationMode.SERVICE_ACCOUNT
     }
-    for one in held:
-        here = one.binding.namespace
-        if not here or ImpersonationMode.SERVICE_ACCOUNT not in identity_modes(one.location.rule):
+    for bound in held:
+        here = bound.binding.namespace
+        if not here or ImpersonationMode.SERVICE_ACCOUNT not in identity_modes(bound.location.rule):
             continue
-        for position, name in enumerate(one.location.rule.names):
+        for position, name in enumerate(bound.location.rule.names):
             others = sorted(namespace for namespace, known in accounts if known == name)
-            # Without the account itself to look at: the impersonator's own namespace is the usual
-            # mistake, if everything is done in another.
+            # If the account is not among the objects, its namespace is guessed. Granting it in the
+            # impersonator's own namespace is the usual mistake, if all actions are in another.
             is_guess = (
                 not others and here == subject.namespace and acted_in and here not in acted_in
             )
             if (others and here not in others) or is_guess:
-                yield one.location.warning(
+                yield bound.location.warning(
                     "account-elsewhere",
                     f".resourceNames[{position}]",
-                    f"{name} is opened in the namespace {here} only; "
-                    f"is it not in {', '.join(others or sorted(acted_in))}?",
-                    "put Role and RoleBinding into the namespace of the service account",
+                    f"{name} is granted in the namespace {here} only; "
+                    f"is it in {', '.join(others or sorted(acted_in))}?",
+                    "move Role and RoleBinding to the namespace of the service account",
                 )

@@ -1,4 +1,4 @@
-"""What lint looks at, and what it says about it."""
+"""Inputs and findings of the RBAC linter."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ AUTHENTICATION = "authentication.k8s.io"
 LEGACY_VERB = "impersonate"
 CONSTRAINED = tuple(mode for mode in ImpersonationMode if mode is not ImpersonationMode.LEGACY)
 IDENTITY_VERBS = {mode.identity_verb: mode for mode in CONSTRAINED}
-_ON = "impersonate-on:"
+_ACTION_PREFIX = "impersonate-on:"
 
 
 class Severity(StrEnum):
-    """How bad it is: errors never do what they say, warnings do more or less than it seems."""
+    """Severity of a finding: an error never works, a warning allows more or less than it seems."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -25,7 +25,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ManifestSource:
-    """An object, and where it comes from: a file and the number of the document in it."""
+    """An object and its origin: a file and the number of the document in it."""
 
     file: str
     document: int
@@ -34,23 +34,23 @@ class ManifestSource:
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """Kind of the object."""
         return string_at(self.content, "kind")
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the object."""
         return string_at(self.content.get("metadata"), "name")
 
     @property
     def namespace(self) -> str:
-        """Where it is, if not everywhere."""
+        """Namespace of the object, empty if cluster-scoped."""
         return string_at(self.content.get("metadata"), "namespace")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One mistake: where it is, why it is one, and what to do."""
+    """One mistake: its location, its reason and its remedy."""
 
     code: str
     severity: Severity
@@ -62,7 +62,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RuleLocation:
-    """A rule of a role, and where it stands."""
+    """A rule of a role, and its location."""
 
     source: ManifestSource
     path: str
@@ -70,41 +70,41 @@ class RuleLocation:
 
     @property
     def is_namespaced(self) -> bool:
-        """Tell whether the rule can only hold in one namespace."""
+        """Return whether the rule applies to one namespace only."""
         return self.source.kind == "Role"
 
     def error(self, code: str, where: str, why: str, remedy: str) -> Finding:
-        """Return a finding about something that never works."""
+        """Return a finding of severity error: the rule never works."""
         return Finding(code, Severity.ERROR, self.source, f"{self.path}{where}", why, remedy)
 
     def warning(self, code: str, where: str, why: str, remedy: str) -> Finding:
-        """Return a finding about something that is more or less than it seems."""
+        """Return a finding of severity warning: the rule allows more or less than it seems."""
         return Finding(code, Severity.WARNING, self.source, f"{self.path}{where}", why, remedy)
 
     def comment(self, code: str, where: str, why: str, remedy: str) -> Finding:
-        """Return a finding that may be meant so."""
+        """Return a finding of severity note: the rule may be intended."""
         return Finding(code, Severity.NOTE, self.source, f"{self.path}{where}", why, remedy)
 
 
 def identity_modes(rule: Rule) -> list[ImpersonationMode]:
-    """Return the modes whose identities a rule is about."""
+    """Return the modes of the identity verbs of a rule."""
     return [IDENTITY_VERBS[verb] for verb in rule.verbs if verb in IDENTITY_VERBS]
 
 
 def action_verbs(rule: Rule) -> list[tuple[ImpersonationMode, str]]:
-    """Return the modes and request verbs whose actions a rule is about."""
+    """Return the modes and request verbs of the action verbs of a rule."""
     return [found for verb in rule.verbs if (found := action_verb(verb)) is not None]
 
 
 def action_verb(verb: str) -> tuple[ImpersonationMode, str] | None:
-    """Return the mode and the request verb of a verb on actions, if it is one."""
+    """Return the mode and the request verb of an action verb, or None for another verb."""
     for mode in CONSTRAINED:
-        prefix = f"{_ON}{mode.value}:"
+        prefix = f"{_ACTION_PREFIX}{mode.value}:"
         if verb.startswith(prefix):
             return mode, verb.removeprefix(prefix)
     return None
 
 
 def listed(items: Iterable[str]) -> str:
-    """Return items as people list them."""
+    """Return items as a comma-separated list."""
     return ", ".join(items)

@@ -1,7 +1,7 @@
-"""Mistakes in RBAC for impersonation: rules that never match, and rules that match too much.
+"""Linter of RBAC for impersonation: finds rules that never match or that match too much.
 
-RBAC takes any text for a verb, a group or a resource, so that a mistake is a valid object which
-does nothing, or which makes others do nothing. Only impersonation is looked at here.
+RBAC accepts any text as verb, group or resource. So a mistake is a valid object that has no effect,
+or that defeats other objects. Only impersonation rules are checked.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,46 +35,49 @@ def lint(
     *,
     is_complete: bool = False,
 ) -> list[Finding]:
-    """Return every mistake, in the order of the documents.
+    """Return every finding, in the order of the documents.
 
-    `is_complete` says that these are all roles and bindings that there are.
+    `is_complete` says that no other roles and bindings exist.
     """
-    objects = [one for source in sources for one in _unpacked(source)]
+    objects = [item for source in sources for item in _unpacked(source)]
     roles = {
-        (one.kind, one.namespace, one.name): _places(one)
-        for one in objects
-        if _is_rbac(one) and one.kind in _ROLES
+        (role.kind, role.namespace, role.name): _locations(role)
+        for role in objects
+        if _is_rbac(role) and role.kind in _ROLES
     }
     findings: list[Finding] = []
-    for places in roles.values():
-        for place in places:
-            findings += verb_findings(place)
-            findings += identity_findings(place)
-            findings += action_findings(place, catalog)
-        findings += stream_findings(places)
-    bindings = [one for one in objects if _is_rbac(one) and one.kind in _BINDINGS]
+    for locations in roles.values():
+        for location in locations:
+            findings += verb_findings(location)
+            findings += identity_findings(location)
+            findings += action_findings(location, catalog)
+        findings += stream_findings(locations)
+    bindings = [item for item in objects if _is_rbac(item) and item.kind in _BINDINGS]
     findings += binding_findings(LintScope(roles, bindings, _accounts(objects), is_complete))
-    positions = {id(one): position for position, one in enumerate(objects)}
-    return sorted(_once(findings), key=lambda one: (positions[id(one.source)], one.path))
+    positions = {id(item): position for position, item in enumerate(objects)}
+    return sorted(
+        _without_duplicates(findings),
+        key=lambda finding: (positions[id(finding.source)], finding.path),
+    )
 
 
 def _unpacked(source: ManifestSource) -> Iterator[ManifestSource]:
-    """Give the objects of a list, or the object itself."""
+    """Yield the objects of a list, or the object itself."""
     if source.kind != "List" and not (source.kind.endswith("List") and _is_rbac(source)):
         yield source
         return
     for position, item in enumerate(mapping_list(source.content.get("items"))):
-        # The items of a typed list do not say what they are.
-        named = {"apiVersion": source.content.get("apiVersion"), "kind": source.kind[:-4], **item}
+        # The items of a typed list have no apiVersion and kind.
+        typed = {"apiVersion": source.content.get("apiVersion"), "kind": source.kind[:-4], **item}
         path = f"{source.path}.items[{position}]"
-        yield from _unpacked(ManifestSource(source.file, source.document, named, path))
+        yield from _unpacked(ManifestSource(source.file, source.document, typed, path))
 
 
 def _is_rbac(source: ManifestSource) -> bool:
     return string_at(source.content, "apiVersion").startswith(f"{RBAC_GROUP}/")
 
 
-def _places(source: ManifestSource) -> list[RuleLocation]:
+def _locations(source: ManifestSource) -> list[RuleLocation]:
     rules = source.content.get("rules")
     found = rules if isinstance(rules, list) else []
     return [
@@ -85,12 +88,14 @@ def _places(source: ManifestSource) -> list[RuleLocation]:
 
 
 def _accounts(objects: Iterable[ManifestSource]) -> frozenset[tuple[str, str]]:
-    return frozenset((one.namespace, one.name) for one in objects if one.kind == "ServiceAccount")
+    return frozenset(
+        (item.namespace, item.name) for item in objects if item.kind == "ServiceAccount"
+    )
 
 
-def _once(findings: Iterable[Finding]) -> list[Finding]:
-    """Return one finding for each place and mistake, the worst."""
+def _without_duplicates(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the most severe finding for each location and code."""
     found: dict[tuple[int, str, str], Finding] = {}
-    for finding in sorted(findings, key=lambda one: _ORDER.index(one.severity)):
+    for finding in sorted(findings, key=lambda finding: _ORDER.index(finding.severity)):
         found.setdefault((id(finding.source), finding.path, finding.code), finding)
     return list(found.values())

@@ -1,4 +1,4 @@
-"""Verbs that look like impersonation and are not, and verbs that are more than they seem."""
+"""Findings about verbs: misspelled impersonation verbs, and verbs that allow too much."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -22,31 +22,31 @@ from proxy.core.rbac.model import string_at
 REQUEST_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 _IDENTITY_RESOURCES = frozenset({"users", "groups", "uids", "serviceaccounts", "nodes"})
-_VALID = [
+_VALID_VERBS = [
     *IDENTITY_VERBS,
     *(mode.action_verb(verb) for mode in CONSTRAINED for verb in REQUEST_VERBS),
 ]
 
 
-def verb_findings(place: RuleLocation) -> Iterator[Finding]:
-    """Give what is wrong with the verbs of one rule."""
-    rule = place.rule
+def verb_findings(location: RuleLocation) -> Iterator[Finding]:
+    """Yield the findings about the verbs of one rule."""
+    rule = location.rule
     for position, verb in enumerate(rule.verbs):
         where = f".verbs[{position}]"
         if verb == STAR:
-            yield from _star(place, where)
+            yield from _star(location, where)
         elif verb.lower().startswith("impersonat") and not _is_known(
             verb, has_paths=bool(rule.paths)
         ):
-            yield place.error("unknown-verb", where, _why_unknown(verb), _remedy(verb))
+            yield location.error("unknown-verb", where, _why_unknown(verb), _remedy(verb))
     is_constrained = bool(identity_modes(rule) or action_verbs(rule))
     if LEGACY_VERB in rule.verbs and is_constrained:
-        yield place.warning(
+        yield location.warning(
             "legacy-overrules",
             f".verbs[{rule.verbs.index(LEGACY_VERB)}]",
-            "the legacy verb impersonate is bound to no action, so the constrained verbs beside "
-            "it constrain nothing",
-            "take impersonate away",
+            "the legacy verb impersonate is not limited to actions, so the constrained verbs next "
+            "to it constrain nothing",
+            "remove impersonate",
         )
 
 
@@ -60,58 +60,58 @@ def _is_known(verb: str, *, has_paths: bool) -> bool:
 def _why_unknown(verb: str) -> str:
     found = action_verb(verb)
     if found is not None and found[1] == STAR:
-        return f"{verb} is no pattern: a star counts as a verb of its own only"
+        return f"{verb} is not a pattern: * is a wildcard only as the whole verb"
     if found is not None:
-        return f"no request has the verb {found[1]!r} here, so {verb} is never asked for"
+        return f"no request here has the verb {found[1]!r}, so no check has the verb {verb}"
     if verb.startswith("impersonate-on:"):
-        return f"{verb} names no mode, so it is never asked for"
-    return f"{verb} is never asked for"
+        return f"{verb} names no mode, so no check has this verb"
+    return f"no check has the verb {verb}"
 
 
 def _remedy(verb: str) -> str:
     found = action_verb(verb)
     if found is not None:
-        return f"name the verbs of requests: {found[0].action_verb('get')} and so on"
+        return f"use request verbs: {found[0].action_verb('get')} and so on"
     bare = verb.removeprefix("impersonate-on:")
     if bare in REQUEST_VERBS:
         return f"name the mode: {listed(mode.action_verb(bare) for mode in CONSTRAINED)}"
     if "node" in verb and not verb.startswith("impersonate-on"):
         return "write impersonate:associated-node or impersonate:arbitrary-node"
-    close = get_close_matches(verb.lower(), _VALID, n=1, cutoff=0.7)
+    close = get_close_matches(verb.lower(), _VALID_VERBS, n=1, cutoff=0.7)
     if close:
         return f"write {close[0]}"
     return f"write one of {listed(IDENTITY_VERBS)}, or impersonate-on:MODE:VERB"
 
 
-def _star(place: RuleLocation, where: str) -> Iterator[Finding]:
-    rule = place.rule
-    if is_built_in(place.source):
+def _star(location: RuleLocation, where: str) -> Iterator[Finding]:
+    rule = location.rule
+    if is_built_in(location.source):
         return
     opens_all = STAR in rule.resources and not {STAR, AUTHENTICATION, ""}.isdisjoint(rule.groups)
     named = not _IDENTITY_RESOURCES.isdisjoint(rule.resources) or any(
         resource.startswith("userextras") for resource in rule.resources
     )
     opens_identities = named and not {STAR, AUTHENTICATION}.isdisjoint(rule.groups)
-    if (opens_all or opens_identities) and not place.is_namespaced:
-        yield place.warning(
+    if (opens_all or opens_identities) and not location.is_namespaced:
+        yield location.warning(
             "star-verb",
             where,
-            "the verb * includes impersonate and impersonate:MODE of every mode: whoever holds "
-            "this can act as others",
-            "name the verbs that are meant",
+            "the verb * includes impersonate and impersonate:MODE of every mode: a subject with "
+            "this rule can impersonate others",
+            "list the intended verbs",
         )
     else:
-        yield place.comment(
+        yield location.comment(
             "star-verb",
             where,
-            "the verb * includes impersonate-on:MODE:VERB of every mode: with any identity, all "
-            "of this can be done as somebody else",
-            "name the verbs that are meant, if whoever holds this may act as others",
+            "the verb * includes impersonate-on:MODE:VERB of every mode: together with any "
+            "identity rule, it allows all of this while impersonating",
+            "list the intended verbs, if subjects of this rule may impersonate others",
         )
 
 
 def is_built_in(source: ManifestSource) -> bool:
-    """Tell whether a role is one that every API server makes for itself."""
+    """Return whether a role is one of the defaults that every API server creates."""
     metadata = source.content.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
     return string_at(labels, "kubernetes.io/bootstrapping") == "rbac-defaults"

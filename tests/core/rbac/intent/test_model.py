@@ -165,9 +165,9 @@ def test_an_action_may_name_its_own_namespaces() -> None:
 
 PROBLEMS = [
     pytest.param("text", ["$: must be a mapping of name"], id="no mapping"),
-    pytest.param({**DESK, "namespace": 1}, ["$.namespace: is not known here"], id="unknown key"),
+    pytest.param({**DESK, "namespace": 1}, ["$.namespace: is unknown"], id="unknown key"),
     pytest.param({**DESK, "name": "a/b"}, ["$.name: must not contain / or %"], id="name"),
-    pytest.param({**DESK, "name": 5}, ["$.name: must be a text"], id="a number"),
+    pytest.param({**DESK, "name": 5}, ["$.name: must be a string"], id="a number"),
     pytest.param(
         {**DESK, "mode": "legacy"}, ["$.mode: must be one of associated-node"], id="legacy"
     ),
@@ -185,8 +185,8 @@ PROBLEMS = [
         {**DESK, "targets": ["x", {"user": ""}, {"user": "a", "groups": "b", "extras": []}]},
         [
             "$.targets[0]: must be a mapping of user, uid, groups, extras",
-            "$.targets[1].user: must be a text",
-            "$.targets[2].groups: must be a list of texts",
+            "$.targets[1].user: must be a string",
+            "$.targets[2].groups: must be a list of strings",
             "$.targets[2].extras: must be a mapping of keys",
         ],
         id="targets",
@@ -208,7 +208,7 @@ PROBLEMS = [
     ),
     pytest.param(
         {**NODES, "targets": [{"node": "system:node:n1"}]},
-        ["$.targets[0].node: system:node:n1 is no name of a node"],
+        ["$.targets[0].node: system:node:n1 is not a node name"],
         id="a node with its prefix",
     ),
     pytest.param(
@@ -218,12 +218,12 @@ PROBLEMS = [
         },
         [
             "$.targets[0].serviceAccount: must be NAMESPACE/NAME",
-            "$.targets[1].uid: is not known here",
+            "$.targets[1].uid: is unknown",
         ],
         id="accounts",
     ),
     pytest.param(
-        {**OWN, "targets": []}, ["$.targets: associated-node has no other target"], id="own node"
+        {**OWN, "targets": []}, ["$.targets: associated-node has no targets"], id="own node"
     ),
     pytest.param(
         {**OWN, "impersonators": [{"user": "jane"}]},
@@ -235,8 +235,8 @@ PROBLEMS = [
         {**DESK, "actions": ["x", {"verbs": ["get"]}, {"verbs": "get", "paths": ["/x"]}]},
         [
             "$.actions[0]: must be a mapping of verbs",
-            "$.actions[1]: must have one of resources and paths",
-            "$.actions[2].verbs: must be a list of texts",
+            "$.actions[1]: must have either resources or paths",
+            "$.actions[2].verbs: must be a list of strings",
         ],
         id="actions",
     ),
@@ -244,8 +244,10 @@ PROBLEMS = [
         {**DESK, "actions": [{"verbs": ["exec"], "resources": ["pod/exec", "deployments", "*"]}]},
         [
             "$.actions[0].verbs[0]: exec: no request has this verb",
-            "$.actions[0].resources[0]: pod/exec: there is no such resource; pods/exec may",
-            "$.actions[0].resources[1]: deployments: there is no such resource; deployments.apps",
+            "$.actions[0].resources[0]: pod/exec: there is no such resource; "
+            "did you mean pods/exec?",
+            "$.actions[0].resources[1]: deployments: there is no such resource; "
+            "did you mean deployments.apps?",
             "$.actions[0].resources[2]: *: must be RESOURCE[.GROUP][/SUBRESOURCE]",
         ],
         id="verbs and resources",
@@ -257,12 +259,12 @@ PROBLEMS = [
     ),
     pytest.param(
         {**DESK, "actions": [{"verbs": ["create"], "resources": ["pods"], "names": ["x"]}]},
-        ["$.actions[0].names: with create no name comes"],
+        ["$.actions[0].names: requests with the verb create have no name"],
         id="names with create",
     ),
     pytest.param(
         {**DESK, "actions": [{"verbs": ["list"], "resources": ["pods", "pods/log"]}]},
-        ["$.actions[0].verbs: pods/log is never asked for by list"],
+        ["$.actions[0].verbs: no request has the verb list on pods/log"],
         id="a list of a subresource",
     ),
     pytest.param(
@@ -271,10 +273,10 @@ PROBLEMS = [
             "actions": [{"verbs": ["get"], "paths": ["x", "/a*b"], "names": [], "namespaces": []}],
         },
         [
-            "$.actions[0].names: does not go with paths",
-            "$.actions[0].namespaces: does not go with paths",
+            "$.actions[0].names: is not allowed with paths",
+            "$.actions[0].namespaces: is not allowed with paths",
             "$.actions[0].paths[0]: must begin with /",
-            "$.actions[0].paths[1]: must begin with /; * counts at its end",
+            "$.actions[0].paths[1]: must begin with /; * is a wildcard only at its end",
         ],
         id="paths",
     ),
@@ -289,7 +291,9 @@ PROBLEMS = [
         id="no namespaces",
     ),
     pytest.param(
-        {**DESK, "namespaces": ["Shop"]}, ["$.namespaces[0]: Shop: no namespace"], id="namespace"
+        {**DESK, "namespaces": ["Shop"]},
+        ["$.namespaces[0]: Shop: is not a valid name"],
+        id="namespace",
     ),
     pytest.param({**DESK, "discovery": "yes"}, ["$.discovery: must be true or false"], id="flag"),
 ]
@@ -390,10 +394,10 @@ BOB = UserInfo("bob", groups=("ops",))
 
 def test_parts_of_identities_that_mix_are_warned_of() -> None:
     assert union_warnings([intent_of("desk", (ALICE, BOB), "get")]) == [
-        "desk: alice may also be asked for with bob's group ops: "
-        "parts of an identity are granted one by one",
-        "desk: bob may also be asked for with alice's group dev: "
-        "parts of an identity are granted one by one",
+        "desk: alice may also be impersonated with bob's group ops: "
+        "parts of an identity are granted separately",
+        "desk: bob may also be impersonated with alice's group dev: "
+        "parts of an identity are granted separately",
     ]
     assert (
         union_warnings([intent_of("desk", (ALICE, UserInfo("bob", groups=("dev",))), "get")]) == []
@@ -423,10 +427,10 @@ def test_intents_of_one_impersonator_mix() -> None:
     warnings = union_warnings([first, second])
 
     assert warnings == [
-        "service account tools/desk may act as alice (a) also to delete pods (b): "
-        "within user-info every target goes with every action",
-        "service account tools/desk may act as bob (b) also to get pods (a): "
-        "within user-info every target goes with every action",
+        "service account tools/desk may impersonate alice (a) also to delete pods (b): "
+        "within user-info every target is allowed for every action",
+        "service account tools/desk may impersonate bob (b) also to get pods (a): "
+        "within user-info every target is allowed for every action",
     ]
 
 
@@ -446,12 +450,12 @@ def test_intents_of_others_or_of_other_modes_do_not_mix() -> None:
         pytest.param(Rule(("*",), ("acme.io",), ("zebras",)), "the verb *", id="star"),
         pytest.param(
             Rule(("impersonate:user-info",), ("authentication.k8s.io",), ("users",), ("carol",)),
-            "opens users (carol)",
+            "allows users (carol)",
             id="identity",
         ),
         pytest.param(
             Rule(("impersonate:user-info",), ("authentication.k8s.io",), ("users",)),
-            "opens users (all names)",
+            "allows users (all names)",
             id="all identities",
         ),
         pytest.param(on("delete", groups=("",), resources=("pods",)), "allows", id="action"),
