@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.bars import judge
-from bench.cast import Cast
+from bench.bars import evaluate_bars
+from bench.cast import Selection
 from bench.measurement import WrongAnswer
 from bench.results import RESULTS, Outcome, write_results
 from bench.row import Row
@@ -65,12 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if outcome.missed else 0
 
 
-def _play(rows: Sequence[Row], cast: Cast, extent: Extent) -> Outcome:
+def _play(rows: Sequence[Row], cast: Selection, extent: Extent) -> Outcome:
     for name in cast.missing(rows):
         print(f"skipped: no contestant {name}")
     outcome = Outcome(datetime.now(UTC), extent.is_quick)
     for played in run(rows, cast, extent, lambda *turn: print(progress(*turn), flush=True)):
-        judgements = judge(played)
+        judgements = evaluate_bars(played)
         if cast.names:  # bars of contestants that were not chosen are omitted
             judgements = [judgement for judgement in judgements if judgement.found is not None]
         outcome.rows.append((played, judgements))
@@ -79,13 +79,13 @@ def _play(rows: Sequence[Row], cast: Cast, extent: Extent) -> Outcome:
 
 
 @contextmanager
-def _cast(options: argparse.Namespace) -> Iterator[Cast]:
+def _cast(options: argparse.Namespace) -> Iterator[Selection]:
     names = frozenset(options.contestants)
     with tempfile.TemporaryDirectory(prefix="understudy-slowed-") as directory:
         code = None
         if options.slowed_by is not None:
             code = slowed_code(PROJECT, Path(directory), microseconds=options.slowed_by)
-        yield Cast(names, code, options.beside)
+        yield Selection(names, code, options.beside)
 
 
 def _draw(file: Path, drawing: Path) -> None:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.audit_part import PartCost, measure_part
-from bench.cast import Cast
+from bench.cast import Selection
 from bench.load import options as load_options
 from bench.measurement import WrongAnswer
 from bench.results import RESULTS, row_document
@@ -25,7 +25,7 @@ from bench.rows.data_plane import DATA_PLANE, REQUEST
 from bench.rows.requests import sending
 from bench.run import Extent, run
 from bench.table import progress
-from bench.turns import Played
+from bench.turns import RowResult
 from proxy.sandbox.errors import SandboxError
 
 _BATCHES = 100
@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"Python part: {part.one_event:.1f} us an event, {part.two_events:.1f} us for two stages")
     try:
         row = _row(options.connections, Effort(options.rounds, options.seconds))
-        (played,) = run([row], Cast(), Extent(), lambda *turn: print(progress(*turn), flush=True))
+        (played,) = run(
+            [row], Selection(), Extent(), lambda *turn: print(progress(*turn), flush=True)
+        )
     except subprocess.CalledProcessError as error:
         print(f"cannot build the Go program: {error.stderr}", file=sys.stderr)
         return 1
@@ -66,7 +68,7 @@ def _row(connections: int, effort: Effort) -> Row:
     )
 
 
-def _write(played: Played, part: PartCost, directory: Path) -> Path:
+def _write(played: RowResult, part: PartCost, directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     started_at = datetime.now(UTC)
     file = directory / f"{started_at:%Y-%m-%dT%H%M%SZ}-audit.json"

@@ -106,7 +106,7 @@ def _server(recorder: RequestRecorder) -> Callable[[], None]:
 def _permit() -> Permit:
     request_info = parse_request_info(b"GET", _TARGET)
     attempts = plan_attempts(
-        _CALLER, UserInfo("alice"), request_info, rules=ImpersonationRules(), remembered=None
+        _CALLER, UserInfo("alice"), request_info, rules=ImpersonationRules(), preferred_mode=None
     )
     attempt = next(iter(attempts))
     return permit_impersonation(

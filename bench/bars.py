@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bench.ratios import Spread
-from bench.turns import Played
+from bench.turns import RowResult
 
 
 class Kind(Enum):
@@ -96,7 +96,7 @@ BARS: tuple[Bar, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class BarResult:
     """The result of a bar: the measured spread."""
 
     bar: Bar
@@ -115,12 +115,12 @@ class Judgement:
         return f"{outcome}  {self.bar}: {self.found or 'not measured'}"
 
 
-def judge(played: Played, bars: Sequence[Bar] = BARS) -> list[Judgement]:
+def evaluate_bars(played: RowResult, bars: Sequence[Bar] = BARS) -> list[BarResult]:
     """Return the results of the bars of one row."""
-    return [Judgement(bar, _found(bar, played)) for bar in bars if bar.row == played.row.name]
+    return [BarResult(bar, _found(bar, played)) for bar in bars if bar.row == played.row.name]
 
 
-def _found(bar: Bar, played: Played) -> Spread | None:
+def _found(bar: Bar, played: RowResult) -> Spread | None:
     match bar.kind:
         case Kind.AMOUNT:
             return played.spread(bar.side, bar.figure)

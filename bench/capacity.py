@@ -166,7 +166,7 @@ def _process_mib(turns: Iterable[dict[str, Any]]) -> float:
     return statistics.median(held) / 1024
 
 
-def described(fleet: Fleet, costs: Costs) -> str:
+def plan_table(fleet: Fleet, costs: Costs) -> str:
     """Return the plan as a table, for cached decisions and for new decisions."""
     cached, new = (plan(fleet, costs, from_memory=each) for each in (True, False))
     clients = f"{_count(fleet.nodes)} nodes, {_count(fleet.agents)} agents"
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, KeyError, ValueError) as error:
         print(f"{options.results} lacks a required result: {error!r}", file=sys.stderr)
         return 1
-    print(f"```json\n{json.dumps(asdict(costs), indent=2)}\n```\n\n{described(Fleet(), costs)}")
+    print(f"```json\n{json.dumps(asdict(costs), indent=2)}\n```\n\n{plan_table(Fleet(), costs)}")
     return 0
 
 

@@ -9,7 +9,7 @@ from bench.row import Pair, Row, Scene, Side
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class Selection:
     """The selection for one run."""
 
     names: frozenset[str] = frozenset()
@@ -23,14 +23,14 @@ class Cast:
         """Return the entries of a scene that can be run, by name."""
         found = [self._with_code(entry) for entry in scene.entries if self._is_chosen(entry.name)]
         if self.beside is not None:
-            found += [from_checkout(entry, self.beside) for entry in found if entry.is_ours]
+            found += [from_checkout(entry, self.beside) for entry in found if entry.is_proxy]
         return {entry.name: entry for entry in found}
 
     def _is_chosen(self, name: str) -> bool:
         return not self.names or name in self.names
 
     def _with_code(self, entry: Entry) -> Entry:
-        return replace(entry, checkout=self.code) if entry.is_ours else entry
+        return replace(entry, checkout=self.code) if entry.is_proxy else entry
 
     def row(self, row: Row) -> Row:
         """Return a row with the pairs that can be run; a side without a base is run alone."""
@@ -66,5 +66,5 @@ def _other_checkout_pairs(pairs: Sequence[Pair], entries: dict[str, Entry]) -> l
     return [
         Pair(side, Side(other_name(side.entry), side.variant))
         for side in sides
-        if entries[side.entry].is_ours
+        if entries[side.entry].is_proxy
     ]

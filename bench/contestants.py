@@ -44,11 +44,11 @@ class Entry:
     start: "Starter"
     wanted: str = WANTED
     """The user that its clients request to impersonate; "" for none."""
-    acting: str = CALLER
+    impersonated_user: str = CALLER
     """The user that its requests must arrive as, according to the upstream."""
     is_plain: bool = False
     """Whether its clients use HTTP without TLS and without a token, because it requires neither."""
-    is_ours: bool = False
+    is_proxy: bool = False
     checkout: Path | None = None
     """The checkout of the proxy's code; None for this one."""
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def start_go(entry: Entry, stage: Stage, *, is_pooled: bool) -> Iterator[Contest
 
 
 @contextmanager
-def start_ours(entry: Entry, stage: Stage, *, is_audited: bool) -> Iterator[Contestant]:
+def start_proxy(entry: Entry, stage: Stage, *, is_audited: bool) -> Iterator[Contestant]:
     """Run this proxy."""
     audit_file = stage.directory / f"{entry.name}.audit" if is_audited else None
     with ReservedPort() as port, ReservedPort() as admin_port:
@@ -149,15 +149,15 @@ GO_POOLED = Entry(
 US = Entry(
     "us",
     "this proxy: token, cached decision, metrics, access log",
-    partial(start_ours, is_audited=False),
-    acting=WANTED,
-    is_ours=True,
+    partial(start_proxy, is_audited=False),
+    impersonated_user=WANTED,
+    is_proxy=True,
 )
 US_AUDITED = replace(
     US,
     name="us+audit",
     description="the same as us, and an audit event to a file",
-    start=partial(start_ours, is_audited=True),
+    start=partial(start_proxy, is_audited=True),
 )
 ENTRIES = (DIRECT, GO_DEFAULT, GO_POOLED, US, US_AUDITED)
 

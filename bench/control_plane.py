@@ -20,7 +20,7 @@ from bench.contestants import Contestant, Entry
 from bench.round_trips import ReviewRelay
 from bench.row import Scene
 from bench.stage import bench_program
-from bench.walking import Walks
+from bench.walking import PersistentGenerators
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
@@ -53,7 +53,7 @@ class Cluster:
     control_plane: ControlPlane
     native: ApiServer
     plain: ApiServer
-    walks: Walks
+    walks: PersistentGenerators
     relays: dict[str, tuple[ReviewRelay, Contestant]] = field(default_factory=dict)
     """By entry name: a second instance of the proxy, with its reviews sent through a relay."""
     numbers: Iterator[int] = field(default_factory=count)
@@ -97,7 +97,7 @@ def running_cluster() -> Iterator[Cluster]:
     """Start both servers, with the permissions that the rows need; SandboxError on failure."""
     with (
         ControlPlane(find_binaries(), token_users=[CALLER]) as control_plane,
-        Walks(bench_program()) as walks,
+        PersistentGenerators(bench_program()) as walks,
     ):
         native, plain = control_plane.start_api_servers(
             ApiServerOptions(name="native", constrained_impersonation=True, audit_policy=_NO_AUDIT),
@@ -155,7 +155,9 @@ CONTROL_PLANE = Scene(
     running_cluster,
     (
         Entry("native", "kube-apiserver with its own impersonation filter", _start_native),
-        Entry("us", "this proxy: token, decision, metrics, access log", _start_proxy, is_ours=True),
+        Entry(
+            "us", "this proxy: token, decision, metrics, access log", _start_proxy, is_proxy=True
+        ),
     ),
 )
 

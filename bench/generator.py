@@ -36,10 +36,10 @@ class Generator:
 
     def turn(self, cpu_seconds: Callable[[], float]) -> tuple[LoadReport, float]:
         """Run one turn; return the report, and the CPU time that was used meanwhile."""
-        self.go_on()
+        self.start_phase()
         self.wait_until_ready()
         started = cpu_seconds()
-        self.go_on()
+        self.start_phase()
         report = self.report()
         return report, cpu_seconds() - started
 
@@ -48,7 +48,7 @@ class Generator:
         if self._read() != "ready\n":
             raise self._failure()
 
-    def go_on(self) -> None:
+    def start_phase(self) -> None:
         """Start the next phase."""
         assert self._process.stdin is not None
         try:

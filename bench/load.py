@@ -70,14 +70,14 @@ def measure(contestant: Contestant, stage: Stage, load: Load) -> Measurement:
 
     if load.is_kept and load.requests is None:
         generator = stage.generators.keep(load, (contestant.pid, arguments), start)
-        return _turn(generator, Witness(contestant, stage), load)
+        return _turn(generator, WorkVerifier(contestant, stage), load)
     stage.generators.close()
-    witness = Witness(contestant, stage)
+    witness = WorkVerifier(contestant, stage)
     with closing(start()) as generator:
         return _turn(generator, witness, load)
 
 
-def _turn(generator: Generator, witness: "Witness", load: Load) -> Measurement:
+def _turn(generator: Generator, witness: "WorkVerifier", load: Load) -> Measurement:
     contestant = witness.contestant
     report, used = generator.turn(lambda: _cpu(contestant))
     held = _rss(contestant)
@@ -88,7 +88,7 @@ def _turn(generator: Generator, witness: "Witness", load: Load) -> Measurement:
         p99_microseconds=report["p99Microseconds"],
         requests_per_second=report["requests"] / report["seconds"],
         rss_kib=held,
-        extra=witness.testify(load.requests or report["requests"]),
+        extra=witness.verify(load.requests or report["requests"]),
     )
 
 
@@ -100,7 +100,7 @@ def _rss(contestant: Contestant) -> float | None:
     return None if contestant.pid is None else rss_kib(contestant.pid)
 
 
-class Witness:
+class WorkVerifier:
     """Verifies a turn by the upstream's counts, the proxy's metrics, and the audit file."""
 
     def __init__(self, contestant: Contestant, stage: Stage) -> None:
@@ -110,7 +110,7 @@ class Witness:
         self._audited = _size(contestant.audit_file)
         self._hits = _metric(_HITS, contestant)
 
-    def testify(self, requests: int) -> dict[str, float]:
+    def verify(self, requests: int) -> dict[str, float]:
         """Return extra figures of this proxy; WrongAnswer if a contestant did too little work."""
         arrived = self._arrivals(self._stage.counts())
         if arrived < requests:
@@ -137,7 +137,7 @@ class Witness:
     def _arrivals(self, after: Counts) -> int:
         """Return how many requests arrived; WrongAnswer if any arrived as another user."""
         arrived = Counter(after.requests_as) - Counter(self._counts.requests_as)
-        if set(arrived) != {self.contestant.entry.acting}:
+        if set(arrived) != {self.contestant.entry.impersonated_user}:
             raise WrongAnswer(f"{self.contestant.name}: requests arrived as {dict(arrived)}")
         return arrived.total()
 

@@ -59,9 +59,9 @@ def profile(name: str, *, connections: int, seconds: float) -> dict[str, float]:
         generating(command(contestant, stage, load), name) as generator,
     ):
         samples = stage.directory / "perf.data"
-        generator.go_on()
+        generator.start_phase()
         generator.wait_until_ready()
-        generator.go_on()
+        generator.start_phase()
         _record(contestant.pid, samples, seconds)
         generator.report()
         return parts(_run("report", "--stdio", "--sort=dso", f"--input={samples}"))

@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench.bars import Judgement
-from bench.turns import Played
+from bench.bars import BarResult
+from bench.turns import RowResult
 
 RESULTS = Path(__file__).with_name("results")
 
@@ -20,10 +20,10 @@ class Outcome:
 
     started_at: datetime
     is_quick: bool
-    rows: list[tuple[Played, list[Judgement]]] = field(default_factory=list)
+    rows: list[tuple[RowResult, list[BarResult]]] = field(default_factory=list)
 
     @property
-    def missed(self) -> list[Judgement]:
+    def missed(self) -> list[BarResult]:
         """Return every bar that is not met."""
         return [
             judgement
@@ -50,7 +50,7 @@ def _document(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def row_document(played: Played, judgements: Sequence[Judgement]) -> dict[str, Any]:
+def row_document(played: RowResult, judgements: Sequence[BarResult]) -> dict[str, Any]:
     """Return a row with all its turns and bars."""
     row = played.row
     return {

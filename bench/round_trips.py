@@ -40,7 +40,7 @@ _START_SECONDS = 30.0
 RoundTrip = Counter[str]
 
 
-def mode_asked(verb: str) -> str:
+def review_mode(verb: str) -> str:
     """Return the mode of a review's verb; all verbs except the legacy one name it."""
     return "legacy" if verb == "impersonate" else verb.split(":")[1]
 
@@ -75,7 +75,7 @@ class Rounds:
         """Return the reviews about a user in each round trip so far, and reset all counts."""
         rounds, self._rounds = self._rounds, []
         by_round = [
-            Counter(mode_asked(verb) for name, verb in reviews if name == user)
+            Counter(review_mode(verb) for name, verb in reviews if name == user)
             for reviews in rounds
         ]
         return [each for each in by_round if each]

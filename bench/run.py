@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from bench.cast import Cast
+from bench.cast import Selection
 from bench.contestants import Contestant
 from bench.measurement import Measurement
 from bench.row import Effort, Row, Side, Turn
-from bench.turns import Played, play
+from bench.turns import RowResult, play
 
-Tell = Callable[[Row, Side, Measurement], None]
+Progress = Callable[[Row, Side, Measurement], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,9 @@ class Extent:
         return Effort(self.rounds or default.rounds, self.seconds or default.seconds, default.size)
 
 
-def run(rows: Sequence[Row], cast: Cast, extent: Extent, tell: Tell) -> Iterator[Played]:
+def run(
+    rows: Sequence[Row], cast: Selection, extent: Extent, tell: Progress
+) -> Iterator[RowResult]:
     """Run rows in order, and yield each when it is complete."""
     chosen = [fitting for row in rows if (fitting := cast.row(row)).pairs]
     for scene, scene_rows in groupby(chosen, key=lambda row: row.scene):
@@ -56,8 +58,8 @@ def _play(
     surroundings: Any,
     *,
     effort: Effort,
-    tell: Tell,
-) -> Played:
+    tell: Progress,
+) -> RowResult:
     def measure(side: Side) -> Measurement:
         turn = Turn(side.variant, effort.seconds, effort.size)
         found = row.measure(contestants[side.entry], surroundings, turn)

@@ -3,11 +3,11 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from bench.bars import Judgement
+from bench.bars import BarResult
 from bench.measurement import Measurement
 from bench.ratios import Spread
 from bench.row import Row, Side
-from bench.turns import Played
+from bench.turns import RowResult
 
 _LEGEND_WIDTH = 110
 
@@ -18,7 +18,7 @@ def progress(row: Row, side: Side, found: Measurement) -> str:
     return f"  {row.name:15} {side.label:20} {cost}"
 
 
-def table(played: Played, judgements: Sequence[Judgement]) -> str:
+def table(played: RowResult, judgements: Sequence[BarResult]) -> str:
     """Return the table of a row, with the results of its bars."""
     row, columns = played.row, _ratio_columns(played)
     header = ["", row.unit, *columns, "p50", "p99", "per second", "RSS"]
@@ -38,7 +38,7 @@ def table(played: Played, judgements: Sequence[Judgement]) -> str:
     return "\n".join([f"{row.name}: {row.title}", *cells, *_extras(played), *results])
 
 
-def legend(rows: Iterable[Played]) -> str:
+def legend(rows: Iterable[RowResult]) -> str:
     """Return the descriptions of all contestants, printed after the tables."""
     descriptions: dict[str, str] = {}
     for played in rows:
@@ -56,7 +56,7 @@ def legend(rows: Iterable[Played]) -> str:
     )
 
 
-def _ratio_columns(played: Played) -> dict[str, dict[str, str]]:
+def _ratio_columns(played: RowResult) -> dict[str, dict[str, str]]:
     """Return the columns of ratios by their headings, with the base of each contestant.
 
     There is a column for each base, or one for all if no contestant is compared twice.
@@ -67,7 +67,7 @@ def _ratio_columns(played: Played) -> dict[str, dict[str, str]]:
     return {f"of {base}": dict.fromkeys(played.labels, base) for base in played.bases}
 
 
-def _line(played: Played, label: str, columns: Sequence[dict[str, str]]) -> list[str]:
+def _line(played: RowResult, label: str, columns: Sequence[dict[str, str]]) -> list[str]:
     held = played.spread(label, "rss_kib")
     rate = played.spread(label, "requests_per_second")
     return [
@@ -89,7 +89,7 @@ def _milliseconds(found: Spread | None) -> str:
     return "" if found is None else f"{found.median / 1000:.2f} ms"
 
 
-def _extras(played: Played) -> list[str]:
+def _extras(played: RowResult) -> list[str]:
     """Return a line for each contestant with its extra figures."""
     lines = []
     for label in played.labels:

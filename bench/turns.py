@@ -18,7 +18,7 @@ Both = tuple[Measurement, Measurement]
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class RowResult:
     """All turns of a row, and the pairs of neighbours: the side's turn first, then its base's."""
 
     row: Row
@@ -73,9 +73,9 @@ class Played:
             yield mine.figure(figure), others.figure(figure)
 
 
-def play(row: Row, rounds: int, measure: Callable[[Side], Measurement]) -> Played:
+def play(row: Row, rounds: int, measure: Callable[[Side], Measurement]) -> RowResult:
     """Run all turns of a row, round by round."""
-    played = Played(row)
+    played = RowResult(row)
     # The last rounds, fewer than four, contain only the pairs that are not asides.
     asides = range(0, max(rounds - _ASIDE_EVERY + 1, 1), _ASIDE_EVERY)
     pairs = [
@@ -105,7 +105,7 @@ def _due(pair: Pair, last: Side | None, following: Pair | None) -> tuple[Side, .
     return sides[::-1] if pair.base in upcoming and pair.side not in upcoming else sides
 
 
-def _record(pair: Pair, played: Played) -> None:
+def _record(pair: Pair, played: RowResult) -> None:
     if pair.base is not None:
         found = dict(played.turns[-2:])
         played.neighbours.setdefault((pair.side.label, pair.base.label), []).append(

@@ -24,7 +24,7 @@ from bench.process_cost import cpu_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class LoadTarget:
     """The requests of a load generator: address, credential, target."""
 
     address: str
@@ -60,15 +60,15 @@ class Way:
 class Step:
     """The result of one turn of load: the generator's report, and the CPU cost."""
 
-    told: LoadReport
+    report: LoadReport
     cpu_microseconds: float
     """CPU time of the process, per request."""
 
 
-class Walk:
+class PersistentGenerator:
     """A load generator that is connected and warmed up, and idle between its turns."""
 
-    def __init__(self, program: Path, way: Way) -> None:
+    def __init__(self, program: Path, way: LoadTarget) -> None:
         pipe = subprocess.PIPE
         self._generator = subprocess.Popen(
             [str(program), "walk", *way.options()], stdin=pipe, stdout=pipe, stderr=pipe, text=True
@@ -105,12 +105,12 @@ class Walk:
         return WrongAnswer(message.strip())
 
 
-class Walks:
+class PersistentGenerators:
     """All load generators of a scene, each started when it is first needed. A context manager."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
-        self._walks: dict[Way, Walk] = {}
+        self._walks: dict[LoadTarget, PersistentGenerator] = {}
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
@@ -124,15 +124,15 @@ class Walks:
     ) -> None:
         self._cleanup.close()
 
-    def has(self, way: Way) -> bool:
+    def has(self, way: LoadTarget) -> bool:
         """Return whether a generator for this load exists, and so has requested all its names."""
         return way in self._walks
 
-    def to(self, way: Way) -> Walk:
+    def to(self, way: LoadTarget) -> PersistentGenerator:
         """Return the load generator for this load, started if necessary."""
         walk = self._walks.get(way)
         if walk is None:
-            walk = self._walks[way] = Walk(self._program, way)
+            walk = self._walks[way] = PersistentGenerator(self._program, way)
             self._cleanup.callback(walk.close)
         return walk
 

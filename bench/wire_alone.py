@@ -20,7 +20,7 @@ from OpenSSL import SSL
 
 from proxy.wire.tls_client import ClientTLS
 from proxy.wire.tls_connection import TLSConnection
-from proxy.wire.tls_server import ServerTLS, server_context
+from proxy.wire.tls_server import ServerTLS, build_server_context
 
 _IDENTITY = (b"authorization:", b"impersonate-")
 _HEAD_END = b"\r\n\r\n"
@@ -176,7 +176,7 @@ def main() -> None:
     for option in ("authority", "certificate", "key", "own-token-file"):
         parser.add_argument(f"--{option}", required=True, type=Path)
     options = parser.parse_args()
-    serving = server_context(asks_for_certificate=False)
+    serving = build_server_context(requests_client_certificate=False)
     serving.use_certificate_chain_file(options.certificate)
     serving.use_privatekey_file(options.key)
     address = urlsplit(options.upstream)

@@ -16,5 +16,5 @@ WIRE = Entry(
     "the proxy's TLS, sockets and event loop alone: bytes are relayed without authentication,"
     " authorization, metrics or logs",
     _start,
-    acting=WANTED,
+    impersonated_user=WANTED,
 )

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.dashboard.drama import SECONDS, cast, play
+from bench.dashboard.drama import SECONDS, create_clients, run_scenario
 from bench.dashboard.panels import DASHBOARD, Panel, panels
 from bench.dashboard.picture import draw
 from bench.dashboard.programs import Series, Window, evaluate
@@ -43,11 +43,11 @@ def record() -> list[Series]:
     with ControlPlane(find_binaries()) as control_plane, ExitStack() as running:
         options = ApiServerOptions(name="upstream", constrained_impersonation=False)
         server = running.enter_context(closing(control_plane.start_api_server(options)))
-        parts = cast(control_plane, server)
+        parts = create_clients(control_plane, server)
         proxies = [running.enter_context(_replica(control_plane, server)) for _ in REPLICAS]
         pages = {name: url for name, (_, url) in zip(REPLICAS, proxies, strict=True)}
         with Recording(pages) as recording:
-            play(server, [process for process, _ in proxies], parts)
+            run_scenario(server, [process for process, _ in proxies], parts)
         return recording.series
 
 

@@ -34,7 +34,7 @@ Header = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Client:
     """A client that repeats one request from a start time to an end time."""
 
     credential: Credential
@@ -47,7 +47,9 @@ class Part:
     """Whether each request has a new wanted user, so that no decision is cached."""
 
 
-def play(server: ApiServer, replicas: Sequence[ProxyProcess], parts: Sequence[Part]) -> None:
+def run_scenario(
+    server: ApiServer, replicas: Sequence[ProxyProcess], parts: Sequence[Client]
+) -> None:
     """Run all clients concurrently, spread over the replicas, and stop the API server meanwhile."""
     begun = time.monotonic()
 
@@ -73,7 +75,7 @@ def _wait_until(seconds: float, elapsed: Callable[[], float]) -> None:
     time.sleep(max(0.0, seconds - elapsed()))
 
 
-def _run_client(part: Part, replica: ProxyProcess, elapsed: Callable[[], float]) -> None:
+def _run_client(part: Client, replica: ProxyProcess, elapsed: Callable[[], float]) -> None:
     _wait_until(part.starts, elapsed)
     client = replica.client(part.credential)
     while elapsed() < part.ends:
@@ -84,7 +86,7 @@ def _run_client(part: Part, replica: ProxyProcess, elapsed: Callable[[], float])
             time.sleep(_RETRY_SECONDS)
 
 
-def _send_repeatedly(part: Part, connection: ApiConnection, elapsed: Callable[[], float]) -> None:
+def _send_repeatedly(part: Client, connection: ApiConnection, elapsed: Callable[[], float]) -> None:
     while elapsed() < part.ends:
         headers = list(part.headers)
         if part.changes_identity:
@@ -94,7 +96,7 @@ def _send_repeatedly(part: Part, connection: ApiConnection, elapsed: Callable[[]
         time.sleep(random.expovariate(part.per_second))
 
 
-def cast(control_plane: ControlPlane, server: ApiServer) -> list[Part]:
+def create_clients(control_plane: ControlPlane, server: ApiServer) -> list[Client]:
     """Create the users with their permissions, and return the clients."""
     admin = server.admin
     create_namespace(admin, "shop")
@@ -111,22 +113,22 @@ def cast(control_plane: ControlPlane, server: ApiServer) -> list[Part]:
     as_alice = [("Impersonate-User", "alice")]
     on_node_1 = f"{_ALL_PODS}?fieldSelector=spec.nodeName%3Dnode-1"
     return [
-        Part(certificate("alice"), _PODS, per_second=12),
-        Part(agent, on_node_1, [("Impersonate-User", "system:node:node-1")], per_second=8),
-        Part(certificate("deputy"), _PODS, as_alice, per_second=10),
-        Part(certificate("deputy"), _PODS, per_second=2, starts=10, changes_identity=True),
-        Part(
+        Client(certificate("alice"), _PODS, per_second=12),
+        Client(agent, on_node_1, [("Impersonate-User", "system:node:node-1")], per_second=8),
+        Client(certificate("deputy"), _PODS, as_alice, per_second=10),
+        Client(certificate("deputy"), _PODS, per_second=2, starts=10, changes_identity=True),
+        Client(
             certificate("manager"),
             _PODS,
             [("Impersonate-User", "system:serviceaccount:shop:reporter")],
             per_second=4,
         ),
-        Part(certificate("former"), _PODS, as_alice, per_second=3, starts=20, ends=45),
-        Part(certificate("stranger"), _PODS, as_alice, per_second=6, starts=30, ends=50),
-        Part(BearerToken("a-guess"), _PODS, per_second=3, starts=40, ends=55),
-        Part(agent, "/version", per_second=3),
+        Client(certificate("former"), _PODS, as_alice, per_second=3, starts=20, ends=45),
+        Client(certificate("stranger"), _PODS, as_alice, per_second=6, starts=30, ends=50),
+        Client(BearerToken("a-guess"), _PODS, per_second=3, starts=40, ends=55),
+        Client(agent, "/version", per_second=3),
         *(
-            Part(certificate(f"watcher-{n}"), f"{_PODS}?watch=1&timeoutSeconds={20 + 7 * n}")
+            Client(certificate(f"watcher-{n}"), f"{_PODS}?watch=1&timeoutSeconds={20 + 7 * n}")
             for n in range(4)
         ),
     ]

@@ -69,5 +69,5 @@ KUBE_RBAC_PROXY = Entry(
     " upstream connections (a new TLS connection for most requests): compare with one connection",
     _proxy,
     wanted="",
-    acting=f"{CALLER} by X-Remote-User",
+    impersonated_user=f"{CALLER} by X-Remote-User",
 )

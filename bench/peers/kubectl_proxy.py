@@ -53,6 +53,6 @@ KUBECTL_PROXY = Entry(
     " connections, so with more clients it opens new ones: compare with one connection",
     _proxy,
     wanted="",
-    acting=OWN_NAME,
+    impersonated_user=OWN_NAME,
     is_plain=True,
 )

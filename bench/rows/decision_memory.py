@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from bench.contestants import US, Contestant, Entry, start_ours
-from bench.load import Witness
+from bench.contestants import US, Contestant, Entry, start_proxy
+from bench.load import WorkVerifier
 from bench.measurement import Measurement, WrongAnswer
 from bench.process_cost import cpu_seconds, rss_kib
 from bench.row import Effort, Pair, Row, Scene, Side, Turn
 from bench.rows.data_plane import REQUEST
 from bench.stage import Stage, running_stage
-from bench.walking import Walks, Way
+from bench.walking import LoadTarget, PersistentGenerators
 
 _CONNECTIONS = 64
 _TARGET = "/api/v1/namespaces/default/configmaps/settings"
@@ -39,18 +39,18 @@ _SETTINGS: dict[str, dict[str, object]] = {
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
     stage: Stage
-    walks: Walks
+    walks: PersistentGenerators
 
 
 @contextmanager
 def _surroundings() -> Iterator[_Surroundings]:
-    with running_stage() as stage, Walks(stage.program) as walks:
+    with running_stage() as stage, PersistentGenerators(stage.program) as walks:
         yield _Surroundings(stage, walks)
 
 
 @contextmanager
 def _start(entry: Entry, surroundings: _Surroundings) -> Iterator[Contestant]:
-    with start_ours(entry, surroundings.stage, is_audited=False) as contestant:
+    with start_proxy(entry, surroundings.stage, is_audited=False) as contestant:
         yield contestant
 
 
@@ -65,7 +65,7 @@ def _measure(contestant: Contestant, surroundings: _Surroundings, turn: Turn) ->
     """Request one name, or a thousand in rotation, once the cache is filled."""
     assert contestant.pid is not None
     stage, walks = surroundings.stage, surroundings.walks
-    way = Way(
+    way = LoadTarget(
         address=contestant.address,
         authority_file=stage.authority_file,
         token_file=stage.client_token_file,
@@ -78,11 +78,11 @@ def _measure(contestant: Contestant, surroundings: _Surroundings, turn: Turn) ->
     if entries > 1 and not walks.has(everything := replace(way, names=entries)):
         filling = _fill_cache(contestant.pid, surroundings, everything)
     walk = walks.to(replace(way, names=int(turn.variant or 0)))
-    witness = Witness(contestant, stage)
+    witness = WorkVerifier(contestant, stage)
     reviews = stage.counts().access_reviews
     step = walk.turn(turn.seconds, contestant.pid)
-    report = step.told
-    verified = witness.testify(report["requests"])
+    report = step.report
+    verified = witness.verify(report["requests"])
     if (reviewed := stage.counts().access_reviews - reviews) > report["requests"] / 100:
         raise WrongAnswer(f"{contestant.name}: {reviewed} reviews for cached decisions")
     return Measurement(
@@ -96,7 +96,7 @@ def _measure(contestant: Contestant, surroundings: _Surroundings, turn: Turn) ->
     )
 
 
-def _fill_cache(pid: int, surroundings: _Surroundings, way: Way) -> dict[str, float]:
+def _fill_cache(pid: int, surroundings: _Surroundings, way: LoadTarget) -> dict[str, float]:
     """Request all names of a load once, and return the cost per new decision."""
     reviews = surroundings.stage.counts().access_reviews
     used, held = cpu_seconds(pid), rss_kib(pid)

@@ -28,7 +28,7 @@ from bench.control_plane import (
 from bench.measurement import Measurement, WrongAnswer
 from bench.round_trips import RoundTrip, most_in_one_mode
 from bench.row import Effort, Pair, Row, Side, Turn
-from bench.walking import Step, Way, quiet_mean
+from bench.walking import LoadTarget, Step, quiet_mean
 from proxy.sandbox.api_client import ApiClient
 
 _OK = 200
@@ -144,19 +144,21 @@ def _measure_cached(contestant: Contestant, cluster: Cluster, turn: Turn) -> Mea
         # In alternating order, so that a drift of the machine's speed affects both equally.
         for walk, steps in order if number % 2 == 0 else order[::-1]:
             steps.append(walk.turn(_STEP_SECONDS, contestant.pid))
-    requests = sum(step.told["requests"] for step in with_it)
+    requests = sum(step.report["requests"] for step in with_it)
     check_memory(contestant, now=_decided(contestant, cluster), before=before, requests=requests)
     costs = [quiet_mean([step.cpu_microseconds for step in steps]) for steps in (with_it, without)]
     return Measurement(
         cost=costs[0] - costs[1],
         requests=requests,
-        p50_microseconds=statistics.median(step.told["p50Microseconds"] for step in with_it),
+        p50_microseconds=statistics.median(step.report["p50Microseconds"] for step in with_it),
         extra={"us of CPU with it": costs[0], "without": costs[1]},
     )
 
 
-def _way(contestant: Contestant, cluster: Cluster, *, wanted: str = "", groups: int = 0) -> Way:
-    return Way(
+def _way(
+    contestant: Contestant, cluster: Cluster, *, wanted: str = "", groups: int = 0
+) -> LoadTarget:
+    return LoadTarget(
         address=contestant.address,
         authority_file=cluster.authority_file,
         token_file=cluster.token_file,

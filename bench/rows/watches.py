@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from bench.contestants import Contestant
 from bench.generator import generating
-from bench.load import Load, Witness, command, measure, options
+from bench.load import Load, WorkVerifier, command, measure, options
 from bench.measurement import Measurement
 from bench.process_cost import rss_kib
 from bench.row import Effort, Pair, Row, Side, Turn, against
@@ -36,17 +36,17 @@ def measure_idle(contestant: Contestant, stage: Stage, turn: Turn) -> Measuremen
     steps = ",".join(map(str, (FEW, *STEPS)))
     with fresh_entry.start(fresh_entry, stage) as fresh:
         assert fresh.pid is not None
-        witness, held = Witness(fresh, stage), []
+        witness, held = WorkVerifier(fresh, stage), []
         load = Load("watches", options(steps=steps))
         with generating(command(fresh, stage, load), fresh.name) as generator:
             for _ in (FEW, *STEPS):
-                generator.go_on()
+                generator.start_phase()
                 generator.wait_until_ready()
                 time.sleep(_SETTLING_SECONDS)
                 held.append(rss_kib(fresh.pid))
-            generator.go_on()
+            generator.start_phase()
             requests = generator.report()["requests"]
-        verified = witness.testify(requests)
+        verified = witness.verify(requests)
     shares = {
         step_figure(streams): (more - held[0]) / (streams - FEW)
         for streams, more in zip(STEPS, held[1:], strict=True)

@@ -88,18 +88,18 @@ class AdminConnections:
             if not self._by_origin[connection.origin]:
                 del self._by_origin[connection.origin]
 
-    def request_began(self, connection: "AdminConnection") -> None:
+    def on_request_started(self, connection: "AdminConnection") -> None:
         """Called when a request's head was read; start its deadline."""
         connection.has_request = True
         connection.deadline = self._clock() + _MAX_REQUEST_SECONDS
 
-    def request_ended(self, connection: "AdminConnection") -> None:
+    def on_request_ended(self, connection: "AdminConnection") -> None:
         """Called when a response was sent; the next head must be complete within the idle time."""
         connection.has_request = False
         connection.received_bytes = 0
         connection.deadline = self._clock() + self.limits.idle_seconds
 
-    def closed(self, reason: CloseReason) -> None:
+    def count_closed(self, reason: CloseReason) -> None:
         """Count a connection that was closed by a limit."""
         self._counter.admin_connection_closed(reason)
 
@@ -126,7 +126,7 @@ class AdminConnection:
         """Waits for its slot and for the TLS handshake, until there is a transport."""
         self.transport: asyncio.Transport | None = None
 
-    def received(self, count: int) -> None:
+    def on_bytes_received(self, count: int) -> None:
         """Count bytes received since the last response; too many close the connection."""
         self.received_bytes += count
         if self.received_bytes > _MAX_RECEIVED_BYTES:
@@ -134,7 +134,7 @@ class AdminConnection:
 
     def close(self, reason: CloseReason) -> None:
         """Close because of a limit."""
-        self._owner.closed(reason)
+        self._owner.count_closed(reason)
         self.abort()
 
     def abort(self) -> None:
@@ -148,6 +148,6 @@ class AdminConnection:
         else:
             self._accepted.close()
 
-    def lost(self) -> None:
+    def on_disconnect(self) -> None:
         """Called when the transport has ended."""
         self._owner.release(self)

@@ -56,7 +56,7 @@ class HealthHandler:
         self.checks = checks
 
     @property
-    def faults(self) -> Iterator[tuple[str, str | None]]:
+    def results(self) -> Iterator[tuple[str, str | None]]:
         """Yield the name and the current error of each check."""
         return ((check.name, check.error()) for check in self.checks)
 

@@ -56,7 +56,7 @@ class MetricsAuthorizer:
         self._tokens = tokens
         self._access = access
         self._reviews = 0
-        self._buckets = KeyedTokenBucket(_FAILURES, clock, refusal=_TOO_MANY)
+        self._buckets = KeyedTokenBucket(_FAILURES, clock, rejection=_TOO_MANY)
 
     async def authorize(self, request: web.BaseRequest) -> web.Response | None:
         """Return the error response, or None if the request is authorized."""
@@ -117,7 +117,7 @@ def _error_response(status: HTTPStatus, text: str) -> web.Response:
 
 _SECONDS_PER_PAGE = 1.0
 
-Guard = Callable[[], MetricsAuthorizer | None]
+AuthorizerSource = Callable[[], MetricsAuthorizer | None]
 """Returns the current authorizer of scrapers; None if no authorization is required."""
 
 
@@ -127,7 +127,7 @@ class MetricsHandler:
     def __init__(
         self,
         registry: CollectorRegistry,
-        guard: Guard = lambda: None,
+        guard: AuthorizerSource = lambda: None,
         *,
         clock: Callable[[], float],
     ) -> None:
@@ -198,7 +198,7 @@ class HealthCheckCollector(Collector):
         """Run every check, and return its result."""
         family = self._family()
         for page, checks in self._pages.items():
-            for name, fault in checks.faults:
+            for name, fault in checks.results:
                 family.add_metric((page, name), float(fault is None))
         return [family]
 

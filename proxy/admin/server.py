@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 
 from proxy.admin.connections import AdminConnection, AdminConnections, AdminLimits, ClosingCounter
 from proxy.admin.health import PING, HealthCheck, HealthHandler
-from proxy.admin.metrics_endpoint import Guard, HealthCheckCollector, MetricsHandler
+from proxy.admin.metrics_endpoint import AuthorizerSource, HealthCheckCollector, MetricsHandler
 from proxy.admin.tls import AdminCertificate, AdminTLSFiles, CertificateCounter
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
@@ -116,17 +116,17 @@ class _Handler(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Release the slot of the connection."""
-        self._connection.lost()
+        self._connection.on_disconnect()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Count received bytes, valid HTTP or not."""
         super().data_received(data)
-        self._connection.received(len(data))
+        self._connection.on_bytes_received(len(data))
 
     def begin_request(self) -> None:
         """Called when the head of a request was read."""
-        self._connections.request_began(self._connection)
+        self._connections.on_request_started(self._connection)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -135,7 +135,7 @@ class _Handler(RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            self._connections.request_ended(self._connection)
+            self._connections.on_request_ended(self._connection)
 
     def handle_error(
         self,
@@ -224,7 +224,7 @@ class AdminServer:
         finally:
             if connection.transport is None:
                 accepted.close()
-                connection.lost()
+                connection.on_disconnect()
 
     async def _close_late(self) -> None:
         while True:
@@ -292,7 +292,7 @@ class AdminPort:
         registry: CollectorRegistry,
         checks: HealthChecks,
         counter: AdminCounter,
-        guard: Guard,
+        guard: AuthorizerSource,
         clock: Callable[[], float],
     ) -> None:
         """`guard` returns the current authorizer of scrapers."""
@@ -326,7 +326,7 @@ class AdminPort:
             context = self.certificate.context
         await self._server.start(*self._address, tls=context)
 
-    async def reload_certificate(self, settings: AdminSettings) -> None:
+    async def apply_settings(self, settings: AdminSettings) -> None:
         """Apply new limits and reload the certificate; TLS cannot be switched on or off."""
         self._connections.limits = admin_limits(settings)
         if self.certificate is not None and (files := admin_files(settings)) is not None:

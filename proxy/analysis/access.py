@@ -11,8 +11,8 @@ from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import Ask, ImpersonationDecision, evaluate
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
 from proxy.core.rbac.who_can import (
-    Found,
     Holder,
+    ImpersonationHolder,
     Requirement,
     requirements,
     user_of_caller,
@@ -70,7 +70,7 @@ class ConfirmedHolder(NamedTuple):
 
 
 async def confirm_holders(
-    cluster: Cluster, found: Sequence[Found], request_info: RequestInfo
+    cluster: Cluster, found: Sequence[ImpersonationHolder], request_info: RequestInfo
 ) -> list[ConfirmedHolder]:
     """Send the checks of every holder that was found to the API server."""
     decider = ImpersonationDecider(cluster)
@@ -83,7 +83,7 @@ async def confirm_holders(
 
 
 async def _confirm(
-    decider: ImpersonationDecider, found: Found, request_info: RequestInfo
+    decider: ImpersonationDecider, found: ImpersonationHolder, request_info: RequestInfo
 ) -> ConfirmedHolder:
     wanted_user, holder = found
     caller = user_of_caller(holder, wanted_user)

@@ -18,7 +18,7 @@ from proxy.core.explain.explanation import (
 from proxy.core.impersonation.checks import ImpersonationRules, access_check_for, is_pod_stream_get
 from proxy.core.impersonation.evaluation import check_summary
 from proxy.core.impersonation.modes import ImpersonationMode
-from proxy.core.impersonation.permit import DEFAULT_GUARDS, IdentityRestrictions
+from proxy.core.impersonation.permit import DEFAULT_RESTRICTIONS, IdentityRestrictions
 from proxy.core.rbac.grants import GrantObject, UngrantableError, rbac_objects_for
 from proxy.core.rbac.intent.model import DISCOVERY
 from proxy.core.rbac.model import subject_of
@@ -33,7 +33,7 @@ class DecisionSettings:
     """The proxy's settings that affect a decision."""
 
     rules: ImpersonationRules
-    restrictions: IdentityRestrictions = DEFAULT_GUARDS
+    restrictions: IdentityRestrictions = DEFAULT_RESTRICTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,18 @@ async def explain_request(
     context = await _decision_context(cluster, request, settings)
     explanation = await _drive(cluster, explain(request, context))
     visits = await _missing_discovery(cluster, explanation) if for_kubectl else []
-    return build_result(explanation, visits=visits)
+    return build_result(explanation, discovery_checks=visits)
 
 
-def build_result(explanation: Explanation, *, visits: Sequence[AccessCheck] = ()) -> ExplainResult:
+def build_result(
+    explanation: Explanation, *, discovery_checks: Sequence[AccessCheck] = ()
+) -> ExplainResult:
     """Return the result with the objects to apply, or why no grant helps."""
-    if explanation.unsatisfiable_reason or not (explanation.missing or visits):
+    if explanation.unsatisfiable_reason or not (explanation.missing or discovery_checks):
         return ExplainResult(explanation, no_grant_reason=explanation.unsatisfiable_reason)
     subject = subject_of(explanation.request.caller.user)
     try:
-        objects = rbac_objects_for(subject, explanation.missing, patterns=visits)
+        objects = rbac_objects_for(subject, explanation.missing, patterns=discovery_checks)
     except UngrantableError as error:
         return ExplainResult(explanation, no_grant_reason=str(error))
     return ExplainResult(explanation, tuple(objects))
@@ -120,23 +122,25 @@ class AccessPart(NamedTuple):
 
 def summarize_parts(explanation: Explanation) -> list[AccessPart]:
     """Return the outcome of each part, in the mode that allows it or would allow it."""
-    own = AccessPart("own permission", explanation.may_do, _summaries(explanation.target_check))
+    own = AccessPart(
+        "own permission", explanation.is_target_allowed, _summaries(explanation.target_check)
+    )
     if explanation.request.wanted_user is None:
         return [own]
     mode = explanation.mode or explanation.grant_mode or _first_tried(explanation)
-    attempt = next((attempt for attempt in explanation.trials if attempt.mode is mode), None)
+    attempt = next((attempt for attempt in explanation.attempts if attempt.mode is mode), None)
     if attempt is None:
         return [AccessPart("action", None, "no mode applies"), own]
-    outcomes = (*attempt.checks, *attempt.beyond)
+    outcomes = (*attempt.checks, *attempt.unreached_checks)
     action_checks = [outcome for outcome in outcomes if _is_action(outcome.check)]
     identity_checks = [outcome for outcome in outcomes if not _is_action(outcome.check)]
     action = _part("action", action_checks, explanation)
     if mode is ImpersonationMode.LEGACY:
         action = AccessPart("action", None, "legacy impersonation is not limited to actions")
     identity = _part("identity", identity_checks, explanation)
-    if attempt.forbidden:
+    if attempt.forbidden_reason:
         identity = AccessPart(
-            "identity", allowed=False, check=escape_control_characters(attempt.forbidden)
+            "identity", allowed=False, check=escape_control_characters(attempt.forbidden_reason)
         )
     return [action, identity, own]
 
@@ -144,7 +148,7 @@ def summarize_parts(explanation: Explanation) -> list[AccessPart]:
 def _first_tried(explanation: Explanation) -> ImpersonationMode | None:
     tried = [
         attempt
-        for attempt in explanation.trials
+        for attempt in explanation.attempts
         if attempt.outcome is not ModeOutcome.NOT_APPLICABLE
     ]
     return tried[0].mode if tried else None

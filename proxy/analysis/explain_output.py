@@ -33,8 +33,8 @@ def render_text(
     """Return the explanation as a tree, followed by the objects to apply."""
     explanation = explained.explanation
     branches = [] if recorded is None else [_recorded_branch(recorded, colors)]
-    if explanation.trials:
-        modes = [_mode_branch(attempt, colors) for attempt in explanation.trials]
+    if explanation.attempts:
+        modes = [_mode_branch(attempt, colors) for attempt in explanation.attempts]
         branches.append(TreeNode(colors.strong("modes, in evaluation order"), modes))
     branches.append(_target_branch(explanation, colors))
     if explanation.response is not None:
@@ -61,11 +61,14 @@ def render_document(
         "action": _attributes(
             access_check_for(request.request_info, request.request_info.verb, user=_NO_USER)
         ),
-        "modes": [_mode_document(attempt) for attempt in explanation.trials],
+        "modes": [_mode_document(attempt) for attempt in explanation.attempts],
         "mode": None if explanation.mode is None else explanation.mode.value,
-        "mayAct": explanation.may_act,
+        "mayAct": explanation.is_impersonation_allowed,
         "acting": _user(explanation.impersonated_user),
-        "ownRight": {"allowed": explanation.may_do, "reviews": _reviews(explanation.target_check)},
+        "ownRight": {
+            "allowed": explanation.is_target_allowed,
+            "reviews": _reviews(explanation.target_check),
+        },
         "answer": None,
         "grantMode": None if explanation.grant_mode is None else explanation.grant_mode.value,
         "grant": list(explained.grant),
@@ -118,11 +121,13 @@ def _mode_branch(attempt: ModeAttempt, colors: Colors) -> TreeNode:
     if attempt.outcome is ModeOutcome.NOT_APPLICABLE:
         return TreeNode(colors.faint(text))
     below = [_check_branch(check, colors) for check in attempt.checks]
-    if attempt.forbidden:
+    if attempt.forbidden_reason:
         below.append(
-            TreeNode(f"{colors.bad('never')}  {escape_control_characters(attempt.forbidden)}")
+            TreeNode(
+                f"{colors.bad('never')}  {escape_control_characters(attempt.forbidden_reason)}"
+            )
         )
-    below += [_check_branch(check, colors, remark=_BEYOND) for check in attempt.beyond]
+    below += [_check_branch(check, colors, remark=_BEYOND) for check in attempt.unreached_checks]
     return TreeNode(text, below)
 
 
@@ -159,7 +164,7 @@ def _grant_branches(explained: ExplainResult, colors: Colors) -> list[TreeNode]:
         mode = explanation.grant_mode
         purpose = "to replace legacy impersonation" if by_legacy else "to allow exactly this"
         text = f"{colors.strong(purpose)}, in {mode} mode: the objects below, with kubectl apply"
-        warning = [] if explanation.may_do else [TreeNode(_target_warning(explanation))]
+        warning = [] if explanation.is_target_allowed else [TreeNode(_target_warning(explanation))]
         return [TreeNode(text, warning)]
     if explained.no_grant_reason and by_legacy:
         return [
@@ -175,7 +180,7 @@ def _grant_branches(explained: ExplainResult, colors: Colors) -> list[TreeNode]:
                 f"{escape_control_characters(explained.no_grant_reason)}"
             )
         ]
-    if explanation.may_act and not explanation.may_do:
+    if explanation.is_impersonation_allowed and not explanation.is_target_allowed:
         return [TreeNode(_target_warning(explanation))]
     return []
 
@@ -212,9 +217,9 @@ def _mode_document(attempt: ModeAttempt) -> dict[str, object]:
         "mode": attempt.mode.value,
         "outcome": attempt.outcome.value,
         "reason": attempt.reason,
-        "refused": attempt.forbidden or None,
+        "refused": attempt.forbidden_reason or None,
         "reviews": _reviews(attempt.checks),
-        "neededBeyond": _reviews(attempt.beyond),
+        "neededBeyond": _reviews(attempt.unreached_checks),
     }
 
 

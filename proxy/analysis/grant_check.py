@@ -23,13 +23,13 @@ _ROLE_KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 class CaseResult(NamedTuple):
     """An expected decision and the actual one."""
 
-    trial: ExpectedDecision
+    expected: ExpectedDecision
     is_allowed: bool
 
     @property
-    def is_as_meant(self) -> bool:
+    def is_as_expected(self) -> bool:
         """Return whether the actual decision is the expected one."""
-        return self.trial.is_meant == self.is_allowed
+        return self.expected.is_allowed == self.is_allowed
 
 
 async def verify_intents(cluster: Cluster, intents: Sequence[Intent]) -> list[CaseResult]:
@@ -74,7 +74,7 @@ async def cluster_objects(cluster: Cluster) -> list[dict[str, Any]]:
     ]
 
 
-async def cluster_catalogue(cluster: Cluster) -> ResourceCatalog:
+async def cluster_catalog(cluster: Cluster) -> ResourceCatalog:
     """Return the built-in resources and those that a cluster serves."""
     groups = (await cluster.get("/apis")).get("groups") or []
     versions = [version["groupVersion"] for group in groups for version in group["versions"]]
@@ -99,7 +99,7 @@ async def _target_warnings(cluster: Cluster, intents: Sequence[Intent]) -> list[
     """Return warnings about targets that lack the permission themselves."""
     checks: dict[AccessCheck, UserInfo] = {}
     for trial in expected_decisions(intents):
-        if trial.is_meant and trial.request_info.is_resource and not _is_example(trial, intents):
+        if trial.is_allowed and trial.request_info.is_resource and not _is_example(trial, intents):
             mode = next(intent.mode for intent in intents if _has_impersonator(intent, trial))
             target = impersonated_user(mode, trial.wanted_user)
             checks[access_check_for(trial.request_info, trial.request_info.verb, user=target)] = (

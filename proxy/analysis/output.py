@@ -20,7 +20,7 @@ _MAX_WIDTH = 1 << 20
 class Colors:
     """Colours for a terminal, or none."""
 
-    has_colour: bool = False
+    is_enabled: bool = False
 
     def good(self, text: str) -> str:
         """Return a text in the colour for something allowed."""
@@ -39,14 +39,14 @@ class Colors:
         return self._colored("1", text)
 
     def _colored(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.has_colour else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self.is_enabled else text
 
 
 def colors_for(stream: TextIO, environment: Mapping[str, str]) -> Colors:
     """Return colours if the stream is a terminal that supports them and NO_COLOR is not set."""
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return Colors()
-    return Colors(has_colour=stream.isatty())
+    return Colors(is_enabled=stream.isatty())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class TreeNode:
     """A node of a tree and its children. A text of several lines keeps its lines."""
 
     text: str
-    below: list["TreeNode"] = field(default_factory=list)
+    children: list["TreeNode"] = field(default_factory=list)
 
 
 def tree_lines(branches: Sequence[TreeNode], *, indent: str = "") -> list[str]:
@@ -66,7 +66,7 @@ def tree_lines(branches: Sequence[TreeNode], *, indent: str = "") -> list[str]:
         deeper = indent + ("   " if is_last else "│  ")
         lines.append(f"{indent}{'└─ ' if is_last else '├─ '}{first}")
         lines += [deeper + line for line in more]
-        lines += tree_lines(branch.below, indent=deeper)
+        lines += tree_lines(branch.children, indent=deeper)
     return lines
 
 

@@ -14,7 +14,7 @@ from proxy.audit.event_details import (
     incomplete_reason,
 )
 from proxy.core.audit.annotations import (
-    LONG,
+    SLOW_REQUEST,
     Latencies,
     ResponseOutcome,
     format_annotations,
@@ -45,7 +45,7 @@ from proxy.wire.exchange import ExchangeOutcome
 _NO_DETAILS = EventDetails()
 _NO_USER = UserFragments("{}", "", "")
 _FIRST_FINAL_STATUS = HTTPStatus.OK.value
-_LONG_SECONDS = LONG.total_seconds()
+_LONG_SECONDS = SLOW_REQUEST.total_seconds()
 
 
 class _AnnotationInputs(NamedTuple):
@@ -73,7 +73,7 @@ class AuditContext(CapturingRecord):
     def set_cached_permit(self, request_info: RequestInfo, caller: Caller, permit: Permit) -> None:
         """Record all facts at once; use the audit config of an equal request if still valid."""
         self._request_info, self._caller = request_info, caller
-        notes, state = self._request.notes, self._state
+        notes, state = self._request.cached_values, self._state
         template = notes.get(state) if notes else None
         if (
             isinstance(template, EventTemplate)
@@ -146,12 +146,12 @@ class AuditContext(CapturingRecord):
 
         None if a value is truncated: that is annotated and counted, so the event is not plain.
         """
-        audit_config, permit, notes = self._audit_config, self._permit, self._request.notes
+        audit_config, permit, notes = self._audit_config, self._permit, self._request.cached_values
         if audit_config is None or permit is None:
             return None
         state, request_fragments = self._state, self._request_fragments
         fragments = state.fragments
-        user, decision, annotations, cuts = fragments.people(permit)
+        user, decision, annotations, cuts = fragments.users(permit)
         if cuts or request_fragments.cuts:
             return None
         constant = (
@@ -215,8 +215,8 @@ class AuditContext(CapturingRecord):
             outcome.status if summary.error is None else summary.error.upstream_code,
             outcome.body_bytes,
             incomplete_reason(summary, self._error, is_complete=outcome.is_complete),
-            details.lost_request,
-            details.lost_response,
+            details.request_omission,
+            details.response_omission,
             format_latencies(self._latencies(ended_at), verb=self._known_request_info.verb),
         )
         wanted_user = self._forbidden_user()
@@ -256,13 +256,13 @@ class AuditContext(CapturingRecord):
     ) -> None:
         state, request, request_fragments = self._state, self._request, self._request_fragments
         principal = self._permit or self._caller
-        users = _NO_USER if principal is None else state.fragments.people(principal)
+        users = _NO_USER if principal is None else state.fragments.users(principal)
         received, stamped = state.fragments.timestamps.format_pair(self._received_at, timestamp)
         annotations = format_annotations(
             facts.permit,
             facts.error,
             reviews=facts.reviews,
-            ending=facts.ending,
+            outcome=facts.ending,
             wanted_user=facts.wanted_user,
             cuts=request_fragments.cuts + users.cuts + details.cuts,
         )
@@ -283,7 +283,7 @@ class AuditContext(CapturingRecord):
             stamped,
             annotations.text,
         )
-        if annotations.cuts:
+        if annotations.truncated_values:
             state.when_truncated()
         state.sink.write(event_line(event))
 

@@ -16,9 +16,9 @@ from proxy.core.errors import InternalError, StatusError
 from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.truncation import (
-    NO_CUTS,
+    NO_TRUNCATED_VALUES,
     BoundedText,
-    Cuts,
+    TruncatedValues,
     encoded_size,
 )
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS
@@ -56,9 +56,9 @@ class EventDetails(NamedTuple):
     bodies: str = ""
     object_reference: str | None = None
     """None: the request target is the only source of the object reference."""
-    lost_request: str = ""
-    lost_response: str = ""
-    cuts: Cuts = NO_CUTS
+    request_omission: str = ""
+    response_omission: str = ""
+    cuts: TruncatedValues = NO_TRUNCATED_VALUES
 
 
 class CaptureLimit(NamedTuple):
@@ -77,9 +77,9 @@ def event_details(
     """Return the parts of an event that depend on the exchange."""
     status, error, request_body, response_body = summary
     if isinstance(error, InternalError):
-        return _plain(response_text(error.code, error, most=limit.message))
+        return _plain(response_text(error.code, error, max_bytes=limit.message))
     if request_body is None and response_body is None:
-        return _plain(response_text(status, error, most=limit.message))
+        return _plain(response_text(status, error, max_bytes=limit.message))
     answer = response_body.read() if response_body is not None else None
     answered = status_of(answer) if error is None else None
     request: JSONBody | None = None
@@ -90,20 +90,25 @@ def event_details(
             lost_request = request_body.omission_reason
     if audit_config.has_response_body and response_body is not None and answer is None:
         lost_response = response_body.omission_reason
-    response = response_text(status, error, answered, most=limit.message)
+    response = response_text(status, error, answered, max_bytes=limit.message)
     details = EventDetails(
-        response.text, lost_request=lost_request, lost_response=lost_response, cuts=response.cuts
+        response.text,
+        request_omission=lost_request,
+        response_omission=lost_response,
+        cuts=response.truncated_values,
     )
     if request is not None and request_info.verb in _OBJECT_NAMING_VERBS:
         named = object_text(request_info, metadata_of(request))
-        details = details._replace(object_reference=named.text, cuts=details.cuts + named.cuts)
+        details = details._replace(
+            object_reference=named.text, cuts=details.cuts + named.truncated_values
+        )
     return _with_bodies(
         details, audit_config, request_info, bodies=(request, answer), most=limit.body
     )
 
 
 def _plain(response: BoundedText) -> EventDetails:
-    return EventDetails(response.text, cuts=response.cuts)
+    return EventDetails(response.text, cuts=response.truncated_values)
 
 
 def incomplete_reason(
@@ -134,12 +139,12 @@ def _with_bodies(
         strips_request = strips and request_info.verb != "patch"
         text = without_managed_fields(request) if strips_request else request.text
         member, loss = _member("requestObject", text, most)
-        details = details._replace(bodies=member, lost_request=loss or details.lost_request)
+        details = details._replace(bodies=member, request_omission=loss or details.request_omission)
     if audit_config.has_response_body and answer is not None:
         text = without_managed_fields(answer) if strips else answer.text
         member, loss = _member("responseObject", text, most)
         details = details._replace(
-            bodies=details.bodies + member, lost_response=loss or details.lost_response
+            bodies=details.bodies + member, response_omission=loss or details.response_omission
         )
     return details
 

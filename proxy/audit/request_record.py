@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from proxy.core.audit.annotations import new_audit_id
 from proxy.core.errors import RequestInfoError, StatusError
-from proxy.core.http.headers import NO_LINES
+from proxy.core.http.headers import NO_HEADERS
 from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller
@@ -172,7 +172,7 @@ class RequestRecord:
         The access log line of a permitted request contains nothing from them.
         """
         if self._recorder.tracing is None:  # Tracing identifies a request by its head.
-            self._request = self._request._replace(headers=NO_LINES)
+            self._request = self._request._replace(headers=NO_HEADERS)
 
     def _log(self, outcome: ExchangeOutcome, ended_at: int, took: float) -> None:
         recorder = self._recorder
@@ -188,7 +188,11 @@ class RequestRecord:
 
         Return False if this is not possible for this request.
         """
-        called, decided, notes = self._authenticated_after, self._decided_after, self._request.notes
+        called, decided, notes = (
+            self._authenticated_after,
+            self._decided_after,
+            self._request.cached_values,
+        )
         if called is None or decided is None or not notes:
             return False
         if self._error is not None or not outcome.is_complete:
@@ -230,13 +234,13 @@ class RequestRecord:
             method=self._request.method.decode("ascii", "replace"),
             status=outcome.status,
             mode=_NO_PERMIT if permit is None else permit.mode,
-            called_after=self._authenticated_after,
+            authenticated_after=self._authenticated_after,
             decided_after=self._decided_after,
             duration_seconds=took,
             is_forwarded=permit is not None,
             caller_groups=() if self._caller is None else self._caller.user.groups,
         )
-        tracing.ended((self.audit_id, id(self._request)), span)
+        tracing.end_spans((self.audit_id, id(self._request)), span)
 
     def _count(self, counter: RequestCounter, outcome: ExchangeOutcome, took: float) -> None:
         request_info, permit, status = self._request_info, self._permit, outcome.status

@@ -39,7 +39,7 @@ class AuditState:
         self.when_truncated = when_truncated
         self.fragments = EventFragmentCache()
 
-    def limit(self, limits: EventLimits) -> None:
+    def set_limits(self, limits: EventLimits) -> None:
         """Apply these limits to the events of all later requests."""
         if limits != self.fragments.limits:
             self.fragments = EventFragmentCache(limits)

@@ -22,8 +22,8 @@ from proxy.core.errors import (
 )
 from proxy.core.gocompat.url import split_target
 from proxy.core.http.front_proxy import parse_front_proxy_user
-from proxy.core.http.headers import Header, HeaderList, check_caller
-from proxy.core.http.websocket import TOKEN_PREFIX, offered_protocols
+from proxy.core.http.headers import Header, HeaderList, check_caller_forwardable
+from proxy.core.http.websocket import TOKEN_PREFIX, parse_offered_protocols
 from proxy.core.userinfo import (
     ANONYMOUS,
     UNAUTHENTICATED,
@@ -44,7 +44,7 @@ def websocket_token(headers: Sequence[Header], *, upgrade: bytes | None) -> byte
     """
     if upgrade is None or upgrade.lower() != b"websocket":
         return None
-    offered = offered_protocols(headers)
+    offered = parse_offered_protocols(headers)
     if len(offered.tokens) > 1:
         raise Unauthorized
     if not offered.tokens or not offered.tokens[0].startswith(TOKEN_PREFIX):
@@ -90,7 +90,7 @@ class TokenAuthenticator(Protocol):
         """Return the caller or raise Unauthorized; `address` is the source of the request."""
         ...
 
-    def key_of(self, token: bytes) -> bytes:
+    def cache_key(self, token: bytes) -> bytes:
         """Return the cache key of a token."""
         ...
 
@@ -186,7 +186,7 @@ class Authenticator:
                 has_failed = True
         if caller is None:
             return self._anonymous_caller(peer, target, has_failed=has_failed)
-        check_caller(caller.user)
+        check_caller_forwardable(caller.user)
         return caller
 
     def _by_certificate(self, peer: Peer, headers: HeaderList) -> tuple[Caller | None, bool]:
@@ -209,7 +209,7 @@ class Authenticator:
 
     def _token_cache_key(self, headers: HeaderList) -> bytes | None:
         token = headers.memoize(bearer_token)
-        return None if token is None or self._tokens is None else self._tokens.key_of(token)
+        return None if token is None or self._tokens is None else self._tokens.cache_key(token)
 
     async def _by_token(self, token: bytes | None, peer: Peer) -> Caller | None:
         if token is None or self._tokens is None:
@@ -230,7 +230,7 @@ def _front_proxy_caller(front_proxies: FrontProxyTrust, headers: Sequence[Header
     user = parse_front_proxy_user(headers, front_proxies.headers)
     if user is None:
         return None
-    check_caller(user)
+    check_caller_forwardable(user)
     return Caller(user)
 
 

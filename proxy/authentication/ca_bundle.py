@@ -21,14 +21,18 @@ from typing import Generic, TypeVar, cast
 from cryptography import x509
 from OpenSSL import crypto
 
-from proxy.authentication.x509.certificate import Certificate, CertificateError, read_certificate
+from proxy.authentication.x509.certificate import (
+    Certificate,
+    CertificateParseError,
+    read_certificate,
+)
 from proxy.authentication.x509.der import Budget
 from proxy.authentication.x509.names import COMMON_NAME, ORGANIZATION
 from proxy.authentication.x509.path import find_paths
 from proxy.authentication.x509.pem import PemError, read_certificates
 from proxy.authentication.x509.signatures import is_signed_by
 from proxy.core.errors import OperatorError, StatusError, Unauthorized
-from proxy.core.http.headers import check_caller
+from proxy.core.http.headers import check_caller_forwardable
 from proxy.core.userinfo import (
     Caller,
     UserInfo,
@@ -40,7 +44,7 @@ from proxy.wire.exchange import Peer
 
 log = logging.getLogger(__name__)
 
-Meaning = TypeVar("Meaning")
+CertificateSubject = TypeVar("CertificateSubject")
 
 _MAX_CACHED_BUNDLES = 8
 # No real chain is near these limits. They bound the cost of parsing a chain before anything is
@@ -76,21 +80,23 @@ class PEMBundle:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainVerification(Generic[Meaning]):
+class ChainVerification(Generic[CertificateSubject]):
     """The outcome of verifying a chain, and the period in which it holds."""
 
     verified: bool
-    subject: Meaning | None
+    subject: CertificateSubject | None
     not_before: datetime
     not_after: datetime
     error: StatusError | None = None
     """The chain is valid, but its client receives this error."""
 
 
-class CABundle(Generic[Meaning]):
+class CABundle(Generic[CertificateSubject]):
     """Verifies client chains against its CAs, and reads their subjects."""
 
-    def __init__(self, text: PEMBundle, *, read: Callable[[Certificate], Meaning]) -> None:
+    def __init__(
+        self, text: PEMBundle, *, read: Callable[[Certificate], CertificateSubject]
+    ) -> None:
         """Load the CAs or raise ClientCAError. `read` returns the subject of a client certificate.
 
         If `read` raises Unauthorized the chain is not verified. Any other StatusError is the
@@ -107,13 +113,13 @@ class CABundle(Generic[Meaning]):
         self.signers = frozenset((anchor.subject, anchor.key_info) for anchor in self._anchors)
         """Subject and key of each CA. Renewed certificates of one CA are the same signer."""
 
-    def verify(self, peer: Peer, now: datetime) -> ChainVerification[Meaning]:
+    def verify(self, peer: Peer, now: datetime) -> ChainVerification[CertificateSubject]:
         """Return the outcome of verifying a peer's chain at time `now`.
 
         Raises a StatusError if the chain is valid, but its client must receive that error.
         """
         known = cast(
-            "ChainVerification[Meaning] | None", peer.verification_cache.get(self)
+            "ChainVerification[CertificateSubject] | None", peer.verification_cache.get(self)
         )  # only this class writes there
         if known is None or not known.not_before <= now <= known.not_after:
             known = self._verify(peer.chain, now)
@@ -125,10 +131,12 @@ class CABundle(Generic[Meaning]):
             raise copy.copy(known.error)
         return known
 
-    def _verify(self, chain: Sequence[bytes], now: datetime) -> ChainVerification[Meaning]:
+    def _verify(
+        self, chain: Sequence[bytes], now: datetime
+    ) -> ChainVerification[CertificateSubject]:
         try:
             certificates = read_chain(chain)
-        except CertificateError as error:
+        except CertificateParseError as error:
             return self._reject(error, now, _FOREVER)
         try:
             path = self._verified_path(certificates, now)
@@ -139,7 +147,9 @@ class CABundle(Generic[Meaning]):
         not_after = min(certificate.not_after for certificate in path)
         return ChainVerification(status_error is None, subject, not_before, not_after, status_error)
 
-    def _read_subject(self, certificate: Certificate) -> tuple[Meaning | None, StatusError | None]:
+    def _read_subject(
+        self, certificate: Certificate
+    ) -> tuple[CertificateSubject | None, StatusError | None]:
         try:
             return self._read(certificate), None
         except Unauthorized:
@@ -149,7 +159,7 @@ class CABundle(Generic[Meaning]):
 
     def _reject(
         self, error: Exception, now: datetime, not_after: datetime
-    ) -> ChainVerification[Meaning]:
+    ) -> ChainVerification[CertificateSubject]:
         # Debug level only: users are not front proxies, so their chains are expected to fail here.
         log.debug(
             "client certificate chain rejected", extra=fields(ca=self._origin, error=str(error))
@@ -167,7 +177,7 @@ class CABundle(Generic[Meaning]):
 
     def _verified_path(self, chain: Sequence[Certificate], now: datetime) -> list[Certificate]:
         """Return a path to an anchor that Go's rules and OpenSSL both accept, or raise."""
-        error: Exception = CertificateError("no path to a trusted CA")
+        error: Exception = CertificateParseError("no path to a trusted CA")
         paths = find_paths(chain, self._anchors, now, is_signed_by)
         for path in itertools.islice(paths, _MAX_PATHS):
             try:
@@ -182,7 +192,7 @@ class CABundle(Generic[Meaning]):
         """Verify a path with OpenSSL; raise one of `_VERIFICATION_ERRORS` if it is rejected."""
         anchor = self._openssl_anchors[path[-1].der]
         if anchor is None:
-            raise CertificateError("OpenSSL cannot parse the CA certificate")
+            raise CertificateParseError("OpenSSL cannot parse the CA certificate")
         own, *others = (
             crypto.load_certificate(crypto.FILETYPE_ASN1, certificate.der)
             for certificate in path[:-1] or path
@@ -197,13 +207,13 @@ class CABundle(Generic[Meaning]):
 
 
 def read_chain(chain: Sequence[bytes]) -> list[Certificate]:
-    """Parse the certificates of a chain at bounded cost, or raise CertificateError."""
+    """Parse the certificates of a chain at bounded cost, or raise CertificateParseError."""
     if len(chain) > _MAX_CERTIFICATES or sum(map(len, chain)) > _MAX_CHAIN_BYTES:
-        raise CertificateError("certificate chain too long")
+        raise CertificateParseError("certificate chain too long")
     budget = Budget(_MAX_ITEMS)
     certificates = [read_certificate(der, budget) for der in chain]
     if any(certificate.key.rsa_bits > _MAX_RSA_BITS for certificate in certificates):
-        raise CertificateError("RSA key too long")
+        raise CertificateParseError("RSA key too long")
     return certificates
 
 
@@ -211,7 +221,7 @@ def _read_anchors(text: PEMBundle) -> list[Certificate]:
     """Return the CAs that kube-apiserver reads from a text, or raise ClientCAError."""
     try:
         return [read_certificate(der) for der in read_certificates(text.pem)]
-    except (CertificateError, PemError) as error:
+    except (CertificateParseError, PemError) as error:
         raise ClientCAError(f"cannot use {text.origin}: {error}") from error
 
 
@@ -249,7 +259,7 @@ def caller_from_certificate(certificate: Certificate) -> Caller | None:
         groups=authenticated_groups(name, certificate.values(ORGANIZATION)),
         extra=make_extra({_CREDENTIAL_ID_KEY: (f"X509SHA256={fingerprint}",)}),
     )
-    check_caller(user)
+    check_caller_forwardable(user)
     return Caller(user)
 
 

@@ -14,8 +14,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from proxy.authentication.ca_bundle import (
     CABundle,
+    CertificateSubject,
     ClientCAError,
-    Meaning,
     PEMBundle,
     caller_from_certificate,
     read_common_name,
@@ -122,7 +122,7 @@ class ClientTrustReloader:
         self._on_change = on_change
         on_change(self.trust)
 
-    async def keep_fresh(self, every_seconds: float) -> None:
+    async def reload_periodically(self, every_seconds: float) -> None:
         """Reload periodically; more often until the first successful read."""
         while True:
             await asyncio.sleep(
@@ -177,7 +177,9 @@ def build_trust(config: ClientTrustConfig) -> ClientTrust:
     return ClientTrust(clients, _front_proxies(config.front_proxy, clients))
 
 
-def _bundle(text: PEMBundle, read: Callable[[Certificate], Meaning]) -> CABundle[Meaning]:
+def _bundle(
+    text: PEMBundle, read: Callable[[Certificate], CertificateSubject]
+) -> CABundle[CertificateSubject]:
     """Return the CA bundle of a text; raise ClientCAError if a certificate is unsupported."""
     try:
         return CABundle(text, read=read)

@@ -145,7 +145,7 @@ def _strings(values: object) -> list[str]:
     return texts
 
 
-class Lookups(Protocol):
+class CacheHitCounter(Protocol):
     """Hit and miss counts of the token cache.
 
     Plain numbers, because they change with every request that has a token.
@@ -181,7 +181,7 @@ class CachedTokenAuthenticator:
         success_ttl_seconds: float,
         clock: Callable[[], float],
         tasks: TaskSet,
-        lookups: Lookups,
+        lookups: CacheHitCounter,
     ) -> None:
         """`token_bytes`: the largest token that is reviewed."""
         self._queue = queue
@@ -193,7 +193,7 @@ class CachedTokenAuthenticator:
         self._in_flight: dict[bytes, _Review] = {}
         self._lookups = lookups
 
-    def key_of(self, token: bytes) -> bytes:
+    def cache_key(self, token: bytes) -> bytes:
         """Return the cache key of a token, from which the token cannot be recovered."""
         return hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
 
@@ -213,7 +213,7 @@ class CachedTokenAuthenticator:
         if len(token) > self._token_bytes:
             self._queue.count_oversized()
             raise TokenTooLarge(f"the bearer token is larger than {self._token_bytes} bytes")
-        key = self.key_of(token)
+        key = self.cache_key(token)
         caller = self._callers.get(key)
         if caller is not None or self._rejected.get(key):
             self._lookups.hits += 1
@@ -242,7 +242,7 @@ class CachedTokenAuthenticator:
         text = _decode(token)
         origin = address_key(address)
         # Before a task is created, so that a flood costs as little as possible.
-        self._queue.enter(origin)
+        self._queue.take_rate_limit(origin)
         sent = asyncio.Event()
         task = self._tasks.start(self._review(key, text, origin, sent))
         review = self._in_flight[key] = _Review(task, sent)
@@ -257,7 +257,7 @@ class CachedTokenAuthenticator:
     async def _review(
         self, key: bytes, token: str, origin: str, sent: asyncio.Event
     ) -> Caller | None:
-        user = await self._queue.review(token, origin=origin, when_asked=sent.set)
+        user = await self._queue.review(token, origin=origin, when_sent=sent.set)
         if user is None:
             self._rejected.put(key, value=True)
             return None

@@ -33,7 +33,7 @@ class TokenReviewCounter(Protocol):
         """Count one review; outcomes: authenticated, refused, error."""
         ...
 
-    def token_turned_away(self, reason: str) -> None:
+    def token_rejected(self, reason: str) -> None:
         """Count one token that was not reviewed; reasons: address, turn, abandoned, size."""
         ...
 
@@ -58,20 +58,20 @@ class TokenReviewQueue:
         self._timeout_seconds = limits[1]
         self._clock = clock
 
-    def enter(self, origin: str) -> None:
+    def take_rate_limit(self, origin: str) -> None:
         """Take one unit of the origin's rate limit for a review; raise TooManyRequests if none."""
         try:
             self._buckets.take(origin)
         except TooManyRequests:
-            self._counter.token_turned_away("address")
+            self._counter.token_rejected("address")
             raise
 
     def count_oversized(self) -> None:
         """Count a token that is too large to be reviewed."""
-        self._counter.token_turned_away("size")
+        self._counter.token_rejected("size")
 
     async def review(
-        self, token: str, *, origin: str, when_asked: Callable[[], None]
+        self, token: str, *, origin: str, when_sent: Callable[[], None]
     ) -> UserInfo | None:
         """Return the token's user, or None if it is definitely rejected; call `enter` first.
 
@@ -84,7 +84,7 @@ class TokenReviewQueue:
         try:
             async with asyncio.timeout(self._timeout_seconds), self._semaphore.slot(origin):
                 is_sent = True
-                when_asked()
+                when_sent()
                 user = await self._reviewer.review(token)
             outcome = "refused" if user is None else "authenticated"
         except Unauthorized:
@@ -102,7 +102,7 @@ class TokenReviewQueue:
             if is_sent:
                 self._counter.token_reviewed(outcome, self._clock() - started)
             else:
-                self._counter.token_turned_away(reason)
+                self._counter.token_rejected(reason)
         return user
 
 

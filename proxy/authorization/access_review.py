@@ -20,7 +20,7 @@ from proxy.core.authorization.access_check import (
     REVIEWS_PATH,
     AccessCheck,
     CheckResult,
-    is_larger_than,
+    is_review_larger_than,
     parse_review_status,
     subject_access_review,
 )
@@ -123,7 +123,7 @@ class AccessReviewQueue:
     def submit(self, check: AccessCheck) -> asyncio.Task[CheckResult]:
         """Start a review, or join an identical one; await the task behind a shield."""
         # Before the check is hashed: hashing costs as much as the check has parts.
-        if is_larger_than(check, self._limits.document_bytes):
+        if is_review_larger_than(check, self._limits.document_bytes):
             raise ReviewRejected(
                 "access cannot be reviewed: the review of this request would have more than "
                 f"{self._limits.document_bytes} bytes"

@@ -119,7 +119,7 @@ class ReusableDecisions:
         """Return the cached decision of an equal request, if any."""
         return self._decisions.get(request)
 
-    def keep(
+    def add(
         self,
         request: Hashable,
         allowed: Allowed,

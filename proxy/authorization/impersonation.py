@@ -97,7 +97,7 @@ class ImpersonationAuthorizer:
         request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: DecisionObserver | None = None,
+        observer: DecisionObserver | None = None,
     ) -> Permit:
         """Return the permit to forward; raise a StatusError if the request is rejected."""
         restrictions = self.restrictions
@@ -117,7 +117,7 @@ class ImpersonationAuthorizer:
             wanted_user,
             request_info,
             rules=self._rules,
-            remembered=last_mode,
+            preferred_mode=last_mode,
             is_upgrade=is_upgrade,
         )
         decision, reviews = await self._decide(
@@ -125,15 +125,15 @@ class ImpersonationAuthorizer:
         )
         # The restrictions may have changed meanwhile: they do with a new credential of the proxy.
         restrictions = self.restrictions or restrictions
-        if reviews and witness is not None:
-            witness.add_reviews(reviews)
+        if reviews and observer is not None:
+            observer.add_reviews(reviews)
         self._count(decision, self._clock() - started)
         match decision:
             case Allowed():
                 self._caches.modes.put(caller.user.name, decision.mode)
                 permit = permit_impersonation(caller, decision, restrictions=restrictions)
                 if decision.mode is last_mode and decision.attempt.is_request_cacheable:
-                    self._reusable.keep(request, decision, restrictions, permit)
+                    self._reusable.add(request, decision, restrictions, permit)
                 return permit
             case Denied():
                 raise forbidden_error(decision)
@@ -230,8 +230,8 @@ class ImpersonationAuthorizer:
         return question
 
     def _look_up(self, question: CacheLookup) -> CheckResult:
-        known = self._caches.decisions.contains(question.attempt, question.layer)
-        self._counter.cache_looked_up(question.layer.value, hit=known)
+        known = self._caches.decisions.contains(question.attempt, question.scope)
+        self._counter.cache_looked_up(question.scope.value, hit=known)
         return _ALLOWED if known else _DENIED
 
     def _add_to_cache(self, allowed: Allowed) -> None:

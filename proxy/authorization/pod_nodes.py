@@ -181,7 +181,7 @@ class Authorizer(Protocol):
         request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: DecisionObserver | None = None,
+        observer: DecisionObserver | None = None,
     ) -> Permit:
         """Return the permit to forward; raise a StatusError if the request is rejected."""
         ...
@@ -214,7 +214,7 @@ class NodeResolver:
         request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: DecisionObserver | None = None,
+        observer: DecisionObserver | None = None,
     ) -> Permit:
         """Return the permit to forward; raise a StatusError if the request is rejected."""
         if (
@@ -224,7 +224,7 @@ class NodeResolver:
         ):
             caller = await self._with_node(caller)
         return await self._authorizer.authorize(
-            caller, wanted_user, request_info, is_upgrade=is_upgrade, witness=witness
+            caller, wanted_user, request_info, is_upgrade=is_upgrade, observer=observer
         )
 
     def reusable_decision(
@@ -246,4 +246,4 @@ class NodeResolver:
         pod = pod_bound_without_node(caller.user)
         if pod is None:
             return caller
-        return replace(caller, found_node=await self._finder.node_of(pod))
+        return replace(caller, looked_up_node=await self._finder.node_of(pod))

@@ -19,7 +19,7 @@ from proxy.authorization.pod_nodes import Authorizer
 from proxy.concurrency.circuit_breaker import CircuitBreaker
 from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
-from proxy.core.authorization.access_check import CheckResult, is_larger_than
+from proxy.core.authorization.access_check import CheckResult, is_review_larger_than
 from proxy.core.errors import StatusError, TooManyRequests
 from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.checks import (
@@ -76,7 +76,7 @@ class ShadowDecision(NamedTuple):
 class ShadowCounter(Protocol):
     """Counts shadow decisions."""
 
-    def shadowed(self, outcome: str, mode: str, count: int = 1) -> None:
+    def shadow_evaluated(self, outcome: str, mode: str, count: int = 1) -> None:
         """Count requests; outcomes: would-allow, would-deny, dropped, error."""
         ...
 
@@ -97,7 +97,7 @@ class ShadowDependencies:
     """The dependencies of a shadow evaluator."""
 
     clock: Callable[[], float]
-    chance: Callable[[], float]
+    random: Callable[[], float]
     """Returns a random number in [0, 1)."""
     breaker: CircuitBreaker
     """The breaker of real decisions: while their reviews fail, the shadow sends none."""
@@ -124,29 +124,29 @@ class ShadowEvaluator:
         reviewer: AccessReviewer,
         counter: ShadowCounter,
         limits: ShadowLimits,
-        tools: ShadowDependencies,
+        dependencies: ShadowDependencies,
     ) -> None:
         """`rules` are those of real decisions."""
         self._rules = constrained_rules(rules)
         self._reviewer = reviewer
         self._counter = counter
         self._sample = limits.sample
-        self._tools = tools
+        self._tools = dependencies
         self._max_pending = limits.queue_size + limits.in_flight
         self._free_workers = limits.in_flight
         rate_limit = RateLimit(limits.per_second, max(limits.per_second, 1.0))
         self._buckets = KeyedTokenBucket(
-            rate_limit, tools.clock, refusal="too many shadow evaluations"
+            rate_limit, dependencies.clock, rejection="too many shadow evaluations"
         )
         # Denials are cached as well as allows: a shadow decision denies nothing.
         self._cached = TTLCache[ShadowRequest, ShadowDecision](
-            _MAX_CACHED, limits.ttl_seconds, tools.clock
+            _MAX_CACHED, limits.ttl_seconds, dependencies.clock
         )
         self._decisions = DecisionCache(
             ttl_seconds=limits.ttl_seconds,
             legacy_ttl_seconds=0.0,
             entries=_MAX_CACHED,
-            clock=tools.clock,
+            clock=dependencies.clock,
         )
         self._queue: deque[tuple[ShadowRequest, bytes]] = deque()
         self._pending: dict[ShadowRequest, int] = {}
@@ -154,15 +154,15 @@ class ShadowEvaluator:
 
     def submit(self, request: ShadowRequest, audit_id: bytes) -> None:
         """Queue a request that legacy impersonation has allowed, or drop it; never blocks."""
-        if self._sample < 1 and self._tools.chance() >= self._sample:
+        if self._sample < 1 and self._tools.random() >= self._sample:
             return
         known = self._cached.get(request)
         if known is not None:
-            self._counter.shadowed(known.outcome, known.mode)
+            self._counter.shadow_evaluated(known.outcome, known.mode)
         elif request in self._pending:
             self._pending[request] += 1
         elif not self._accepts(request):
-            self._counter.shadowed(*_DROPPED)
+            self._counter.shadow_evaluated(*_DROPPED)
         else:
             self._pending[request] = 1
             self._queue.append((request, audit_id))
@@ -171,14 +171,14 @@ class ShadowEvaluator:
                 self._tools.tasks.start_background(self._work())
 
     def _accepts(self, request: ShadowRequest) -> bool:
-        if len(self._pending) >= self._max_pending or self._tools.breaker.is_open:
+        if len(self._pending) >= self._max_pending or self._tools.breaker.has_started_legacy:
             return False
         request_info = request.request_info
         if (
             len(request_info.path) > _MAX_REQUEST_BYTES
         ):  # queued entries hold it, though no review does
             return False
-        if is_larger_than(
+        if is_review_larger_than(
             access_check_for(request_info, request_info.verb, user=request.wanted_user),
             _MAX_REQUEST_BYTES,
         ):
@@ -202,7 +202,7 @@ class ShadowEvaluator:
             self._free_workers += 1
 
     def _report(self, request: ShadowRequest, audit_id: bytes, decision: ShadowDecision) -> None:
-        self._counter.shadowed(decision.outcome, decision.mode, self._pending[request])
+        self._counter.shadow_evaluated(decision.outcome, decision.mode, self._pending[request])
         if decision.outcome.startswith("would-"):
             self._cached.put(request, decision)
         is_denial = decision.outcome == "would-deny"
@@ -259,7 +259,7 @@ class ShadowEvaluator:
 
     async def _answer(self, question: Question) -> CheckResult:
         if isinstance(question, CacheLookup):
-            return CheckResult(self._decisions.contains(question.attempt, question.layer))
+            return CheckResult(self._decisions.contains(question.attempt, question.scope))
         return await asyncio.shield(self._reviewer.submit(question.check))
 
 
@@ -283,14 +283,14 @@ class ShadowingAuthorizer:
         request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: DecisionObserver | None = None,
+        observer: DecisionObserver | None = None,
     ) -> Permit:
         """Return the permit to forward; raise a StatusError if the request is rejected."""
         permit = await self._authorizer.authorize(
-            caller, wanted_user, request_info, is_upgrade=is_upgrade, witness=witness
+            caller, wanted_user, request_info, is_upgrade=is_upgrade, observer=observer
         )
         if permit.mode is ImpersonationMode.LEGACY and wanted_user is not None:
-            audit_id = b"" if witness is None else witness.audit_id
+            audit_id = b"" if observer is None else observer.audit_id
             self._shadow.submit(
                 ShadowRequest(caller, wanted_user, request_info, is_upgrade), audit_id
             )

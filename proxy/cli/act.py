@@ -7,7 +7,7 @@ from pathlib import Path
 
 import uvloop
 
-from proxy.cli.options.config import listen_address, server_address
+from proxy.cli.options.config import parse_listen_address, parse_server_address
 from proxy.cli.options.impersonation import add_impersonation_options, wanted_user_from
 from proxy.cli.registry import CommandRegistry
 from proxy.core.errors import OperatorError
@@ -52,7 +52,11 @@ def register(commands: CommandRegistry) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--server", type=server_address, required=True, metavar="URL", help="https://PROXY[:PORT]"
+        "--server",
+        type=parse_server_address,
+        required=True,
+        metavar="URL",
+        help="https://PROXY[:PORT]",
     )
     parser.add_argument(
         "--ca",
@@ -72,7 +76,7 @@ def _add_listen_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("listening")
     group.add_argument(
         "--listen",
-        type=listen_address,
+        type=parse_listen_address,
         default=("127.0.0.1", 7443),
         metavar="ADDRESS:PORT",
         help="default: 127.0.0.1:7443",
@@ -147,7 +151,7 @@ def _settings(options: argparse.Namespace) -> SidecarOptions:
         options.server,
         (host, port),
         ca_file=options.ca,
-        kept=options.certificate_dir,
+        certificate_dir=options.certificate_dir,
         service_account_dir=ServiceAccountDir(
             tuple(options.ca_out), options.in_cluster_dir, options.namespace, options.token_link
         ),

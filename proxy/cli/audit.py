@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     join = AuditLogJoiner(
         proxy_user=options.proxy_user,
         window_seconds=options.window,
-        remembered_ids=_MAX_CACHED_IDS,
+        max_seen_ids=_MAX_CACHED_IDS,
     )
     format_line = _json_line if options.output == "json" else _table_line
     try:
@@ -131,14 +131,14 @@ def run(options: argparse.Namespace) -> int:
     for name, count in logs.unreadable.items():
         _print_message(f"{name}: {count} lines are not audit events")
     is_written = options.metrics is None or _write_metrics(findings, options.metrics)
-    if findings.loud:
+    if findings.severe:
         return _EXIT_FLAGGED  # takes precedence over a failure to write the metrics
     return 0 if is_written else _EXIT_FAILURE
 
 
 def _joined(logs: AuditLogReader, join: AuditLogJoiner) -> Iterator[JoinedRequest]:
     for entry in logs.entries():
-        yield from join.add(entry.record, entry.timestamp, is_ours=entry.is_from_proxy)
+        yield from join.add(entry.record, entry.timestamp, is_from_proxy=entry.is_from_proxy)
     yield from join.finish()
 
 
@@ -152,17 +152,17 @@ def _print_summary(findings: JoinSummary, proxy_user: str | None) -> None:
         )
     else:
         _print_message(f"the proxy's own user name is {_printable(proxy_user)}")
-    if findings.loud:
+    if findings.severe:
         _print_message(
-            f"WARNING: {findings.loud} requests reached the API server with the proxy's credential "
-            "but not as the user that the proxy's audit log records"
+            f"WARNING: {findings.severe} requests reached the API server with the proxy's "
+            "credential but not as the user that the proxy's audit log records"
         )
 
 
 def _write_metrics(findings: JoinSummary, file: Path) -> bool:
     """Write the metrics and return whether that succeeded; print the error if not."""
     try:
-        write_metrics(file, findings.page(datetime.now(UTC).timestamp()))
+        write_metrics(file, findings.metrics_text(datetime.now(UTC).timestamp()))
     except MetricsFileError as error:
         _print_message(str(error))
         return False
@@ -187,7 +187,7 @@ def _json_line(request: JoinedRequest, proxy_user: str | None) -> str:
             "target": either.impersonated_user if by_proxy or either.target else None,
             "proxy": by_cluster.user if by_cluster else proxy_user,
             "verb": either.verb,
-            "object": either.thing,
+            "object": either.object_text,
             "requestURI": either.uri,
             "code": by_proxy.code if by_proxy else None,
             "clusterCode": by_cluster.code if by_cluster else None,
@@ -207,7 +207,7 @@ def _table_line(request: JoinedRequest, _proxy_user: str | None) -> str:
             by_proxy.user or "(unauthenticated)" if by_proxy else "?",
             _constraint(request) or "-",
             either.impersonated_user if by_proxy or either.target else "?",
-            f"{either.verb} {either.thing}",
+            f"{either.verb} {either.object_text}",
             _outcome(request),
             either.audit_id,
             ",".join(request.flags),

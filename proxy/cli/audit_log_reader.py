@@ -13,10 +13,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from proxy.analysis.audit_join.records import (
     AuditRecord,
-    InvalidAuditEvent,
     read_record,
     read_time,
 )
+from proxy.core.audit.event import InvalidAuditEvent
 from proxy.core.errors import OperatorError
 
 _GZIP_MAGIC = b"\x1f\x8b"

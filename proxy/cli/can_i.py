@@ -7,15 +7,15 @@ import sys
 
 from proxy.analysis.explain import AccessPart, ExplainResult, explain_request, summarize_parts
 from proxy.analysis.output import Colors, colors_for, document_text
-from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
+from proxy.cli.options.cluster import add_cluster_options, add_output_option, open_selected_cluster
 from proxy.cli.options.request import (
     UsageError,
     add_request_options,
     check_usage,
     decision_settings,
-    described_request,
-    fail_on_usage,
-    notes_on,
+    exit_with_usage,
+    explain_request_from,
+    request_hints,
 )
 from proxy.cli.registry import CommandRegistry
 
@@ -58,10 +58,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         check_usage(options)
     except UsageError as error:
-        fail_on_usage(options, error)
+        exit_with_usage(options, error)
     result = asyncio.run(_explain(options))
     is_allowed = result.explanation.is_allowed
-    for note in notes_on(result.explanation.request):
+    for note in request_hints(result.explanation.request):
         print(f"understudy: {note}", file=sys.stderr)
     if not options.quiet:
         sys.stdout.write(_render(result, options.output))
@@ -70,8 +70,10 @@ def run(options: argparse.Namespace) -> int:
 
 async def _explain(options: argparse.Namespace) -> ExplainResult:
     settings = decision_settings(options)
-    async with chosen_cluster(options) as cluster:
-        return await explain_request(cluster, await described_request(options, cluster), settings)
+    async with open_selected_cluster(options) as cluster:
+        return await explain_request(
+            cluster, await explain_request_from(options, cluster), settings
+        )
 
 
 def _render(result: ExplainResult, output: str) -> str:

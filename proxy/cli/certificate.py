@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     names = [*_service_names(options.service, options.namespace), *options.names]
     if not names:
         raise CertificateOptionError("specify at least one DNS name or IP address, or --service")
-    validity = Validity(lasts=options.days * DAY)
+    validity = Validity(duration=options.days * DAY)
     authority = CertificateAuthority("understudy", validity=validity)
     pair = authority.issue_server(*dict.fromkeys(names), validity=validity)
     if options.ca_out is not None:

@@ -83,8 +83,10 @@ def _load(file: Path, *, checks_files: bool) -> Settings:
     try:
         settings = load_settings(file)
     except ConfigError as error:
-        if checks_files and isinstance(error.rest, Settings):
-            raise ConfigError(file, error.problems + find_file_problems(error.rest)) from error
+        if checks_files and isinstance(error.valid_settings, Settings):
+            raise ConfigError(
+                file, error.problems + find_file_problems(error.valid_settings)
+            ) from error
         raise
     if checks_files and (problems := find_file_problems(settings)):
         raise ConfigError(file, problems)

@@ -11,7 +11,7 @@ from proxy.cli.registry import CommandRegistry
 from proxy.sandbox.tour.deputy import deputy
 from proxy.sandbox.tour.environment import TourEnvironment, prepared_environment
 from proxy.sandbox.tour.node_agent import node_agent
-from proxy.sandbox.tour.pass_through import first_light
+from proxy.sandbox.tour.pass_through import pass_through
 from proxy.sandbox.tour.printer import TextPrinter
 from proxy.sandbox.tour.requests import file_name
 from proxy.sandbox.tour.runner import TourServer, TourUser, run_tour
@@ -67,20 +67,20 @@ def run(options: argparse.Namespace) -> int:
 def _run_tour(environment: TourEnvironment, printer: TextPrinter) -> None:
     server = environment.understudy  # `environment.native` would give the same results
     chapters = [
-        first_light(environment),
+        pass_through(environment),
         node_agent(environment, server),
         deputy(environment, server),
     ]
-    steps = run_tour(chapters, admin=environment.plain.admin, narrator=printer)
-    printer.say()
-    printer.say(f"All {steps} steps passed.")
+    steps = run_tour(chapters, admin=environment.plain.admin, printer=printer)
+    printer.print_line()
+    printer.print_line(f"All {steps} steps passed.")
     _print_kubeconfigs(environment, printer)
 
 
 def _wait_for_interrupt(environment: TourEnvironment, printer: TextPrinter) -> None:
     """Wait for Ctrl-C, which is the normal end; raise if a process exits before."""
     try:
-        printer.say("The cluster keeps running until Ctrl-C.")
+        printer.print_line("The cluster keeps running until Ctrl-C.")
         while True:
             environment.ensure_running()
             time.sleep(_CHECK_SECONDS)
@@ -89,19 +89,19 @@ def _wait_for_interrupt(environment: TourEnvironment, printer: TextPrinter) -> N
 
 
 def _print_kubeconfigs(environment: TourEnvironment, printer: TextPrinter) -> None:
-    people = environment.people
+    people = environment.users
     callers = [people.alice, people.bob, people.robot, people.agent, people.deputy]
     servers: list[tuple[TourServer, str, list[TourUser]]] = [
         (environment.understudy, "through Understudy", callers),
         (environment.native, "at the API server with the feature", [people.admin]),
         (environment.plain, "at the API server without it, behind Understudy", [people.admin]),
     ]
-    printer.say()
-    printer.say(f"kubectl is {environment.control_plane.binaries.kubectl}; kubeconfigs:")
+    printer.print_line()
+    printer.print_line(f"kubectl is {environment.control_plane.binaries.kubectl}; kubeconfigs:")
     for target, place, users in servers:
         for user in users:
             path = target.kubeconfig_for(user.credential, name=file_name(user))
-            printer.say(f"  {path}  {file_name(user)}, {place}")
+            printer.print_line(f"  {path}  {file_name(user)}, {place}")
 
 
 def _uses_colour() -> bool:

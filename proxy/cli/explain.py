@@ -12,21 +12,21 @@ from proxy.analysis.explain import ExplainResult, explain_request
 from proxy.analysis.explain_output import render_document, render_text
 from proxy.analysis.output import colors_for, document_text, manifests_text
 from proxy.cli.audit_log_reader import find_event, read_event
-from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
+from proxy.cli.options.cluster import add_cluster_options, add_output_option, open_selected_cluster
 from proxy.cli.options.request import (
     RequestOptionError,
     UsageError,
     add_request_options,
     check_usage,
     decision_settings,
-    described_request,
-    fail_on_usage,
-    notes_on,
+    exit_with_usage,
+    explain_request_from,
+    request_hints,
 )
 from proxy.cli.registry import CommandRegistry
+from proxy.core.audit.event import InvalidAuditEvent
 from proxy.core.explain.explanation import ExplainRequest
 from proxy.core.explain.recorded_request import (
-    InvalidAuditEvent,
     RecordedOutcome,
     read_recorded,
     read_request,
@@ -95,11 +95,11 @@ def run(options: argparse.Namespace) -> int:
     try:
         recorded, find_request = _find_request_source(options)
     except UsageError as error:
-        fail_on_usage(options, error)
+        exit_with_usage(options, error)
     result = asyncio.run(_explain(options, find_request))
     if options.grant_only:
         return _print_grant(result)
-    notes = notes_on(result.explanation.request)
+    notes = request_hints(result.explanation.request)
     if options.output == "table":
         colors = colors_for(sys.stdout, os.environ)
         text = render_text(result, colors, recorded=recorded, notes=notes)
@@ -115,7 +115,7 @@ _FindRequest = Callable[[Cluster], Awaitable[ExplainRequest]]
 
 async def _explain(options: argparse.Namespace, find_request: _FindRequest) -> ExplainResult:
     settings = decision_settings(options)
-    async with chosen_cluster(options) as cluster:
+    async with open_selected_cluster(options) as cluster:
         request = await find_request(cluster)
         return await explain_request(cluster, request, settings, for_kubectl=options.for_kubectl)
 
@@ -136,7 +136,7 @@ def _find_request_source(
         event = read_event(options.audit_event)
     if event is None:
         check_usage(options)
-        return None, lambda cluster: described_request(options, cluster)
+        return None, lambda cluster: explain_request_from(options, cluster)
     if options.user is not None or options.verb is not None or options.raw is not None:
         raise UsageError("an audit event cannot be combined with --user, VERB or --raw")
     try:

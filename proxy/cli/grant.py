@@ -11,7 +11,7 @@ import yaml
 from proxy.analysis.cluster import Cluster
 from proxy.analysis.grant_check import (
     CaseResult,
-    cluster_catalogue,
+    cluster_catalog,
     cluster_warnings,
     verify_intents,
 )
@@ -21,7 +21,7 @@ from proxy.analysis.output import (
     manifests_text,
     table_lines,
 )
-from proxy.cli.options.cluster import add_cluster_options, chosen_cluster
+from proxy.cli.options.cluster import add_cluster_options, open_selected_cluster
 from proxy.cli.registry import CommandRegistry
 from proxy.core.errors import OperatorError
 from proxy.core.impersonation.checks import access_check_for
@@ -103,8 +103,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _with_cluster(options: argparse.Namespace, documents: Sequence[object]) -> int:
-    async with chosen_cluster(options) as cluster:
-        intents = _intents(documents, await cluster_catalogue(cluster))
+    async with open_selected_cluster(options) as cluster:
+        intents = _intents(documents, await cluster_catalog(cluster))
         if options.verify:
             return await _verify(cluster, intents)
         warnings = await cluster_warnings(cluster, intents)
@@ -126,11 +126,11 @@ def _print(options: argparse.Namespace, intents: Sequence[Intent], warnings: Seq
 
 async def _verify(cluster: Cluster, intents: Sequence[Intent]) -> int:
     outcomes = await verify_intents(cluster, intents)
-    wrong = [outcome for outcome in outcomes if not outcome.is_as_meant]
+    wrong = [outcome for outcome in outcomes if not outcome.is_as_expected]
     if wrong:
         header = ("IMPERSONATOR", "AS", "ACTION", "WHAT", "EXPECTED", "FOUND")
         print("\n".join(table_lines(header, map(_row, wrong))))
-    expected = sum(outcome.trial.is_meant for outcome in outcomes)
+    expected = sum(outcome.expected.is_allowed for outcome in outcomes)
     print(
         f"{expected} expected to be allowed, {len(outcomes) - expected} to be denied: "
         f"{len(outcomes) - len(wrong)} as expected, {len(wrong)} not"
@@ -139,14 +139,14 @@ async def _verify(cluster: Cluster, intents: Sequence[Intent]) -> int:
 
 
 def _row(outcome: CaseResult) -> tuple[str, ...]:
-    trial = outcome.trial
+    trial = outcome.expected
     action = access_check_for(trial.request_info, trial.request_info.verb, user=trial.wanted_user)
     return (
         trial.caller.user.name,
         trial.wanted_user.name,
         check_summary(action),
-        trial.what,
-        _RESULTS[trial.is_meant],
+        trial.description,
+        _RESULTS[trial.is_allowed],
         _RESULTS[outcome.is_allowed],
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from proxy.cli.kubeconfig_source import find_context
-from proxy.cli.options.config import server_url
+from proxy.cli.options.config import parse_server_url
 from proxy.cli.options.impersonation import add_impersonation_options, wanted_user_from
 from proxy.cli.registry import CommandRegistry
 from proxy.core.errors import OperatorError
@@ -47,7 +47,7 @@ def register(commands: CommandRegistry) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--server", type=server_url, required=True, metavar="URL", help="https://PROXY[:PORT]"
+        "--server", type=parse_server_url, required=True, metavar="URL", help="https://PROXY[:PORT]"
     )
     parser.add_argument(
         "--ca",

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import yaml
 
-from proxy.analysis.grant_check import cluster_catalogue, cluster_objects
+from proxy.analysis.grant_check import cluster_catalog, cluster_objects
 from proxy.analysis.output import (
     Colors,
     colors_for,
     document_text,
     escape_control_characters,
 )
-from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
+from proxy.cli.options.cluster import add_cluster_options, add_output_option, open_selected_cluster
 from proxy.cli.registry import CommandRegistry
 from proxy.core.errors import OperatorError
 from proxy.core.rbac.lint.finding import Finding, ManifestSource, Severity
@@ -82,10 +82,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _cluster_findings(options: argparse.Namespace) -> list[Finding]:
-    async with chosen_cluster(options) as cluster:
+    async with open_selected_cluster(options) as cluster:
         objects = await cluster_objects(cluster)
         accounts = await cluster.items(_SERVICE_ACCOUNTS_PATH)
-        catalog = await cluster_catalogue(cluster)
+        catalog = await cluster_catalog(cluster)
     objects += [{**account, "kind": "ServiceAccount"} for account in accounts]
     sources = [
         ManifestSource("cluster", number, manifest) for number, manifest in enumerate(objects, 1)

@@ -66,11 +66,11 @@ class ProgressBar:
         if not self._is_shown or self._clock() < self._next:
             return
         self._next = self._clock() + _REDRAW_SECONDS
-        self._draw(self._done + position_of(file), events)
+        self._draw(self._done + file_position(file), events)
 
-    def finished(self, file: BinaryIO) -> None:
+    def finish_file(self, file: BinaryIO) -> None:
         """Count a whole file as read."""
-        self._done += position_of(file)
+        self._done += file_position(file)
 
     def close(self) -> None:
         """Clear the line."""
@@ -90,7 +90,7 @@ class ProgressBar:
         self._stream.flush()
 
 
-def position_of(file: BinaryIO) -> int:
+def file_position(file: BinaryIO) -> int:
     """Return the number of bytes read from the file itself; 0 if unknown."""
     try:
         return os.lseek(file.fileno(), 0, os.SEEK_CUR)

@@ -19,7 +19,6 @@ from proxy.analysis.output import (
     stream_manifests,
 )
 from proxy.analysis.usage.collector import UsageCollector, UsageLimits
-from proxy.analysis.usage.events import InvalidAuditEvent
 from proxy.analysis.usage.grants import Granted
 from proxy.analysis.usage.report import (
     UsageReport,
@@ -30,6 +29,7 @@ from proxy.analysis.usage.report import (
 from proxy.cli.audit_log_reader import open_log, read_lines
 from proxy.cli.output import ProgressBar
 from proxy.cli.registry import CommandRegistry
+from proxy.core.audit.event import InvalidAuditEvent
 from proxy.core.rbac.grants import GrantObject
 
 _EXIT_BROKEN_PIPE = 141
@@ -144,10 +144,10 @@ def run(options: argparse.Namespace) -> int:
 def _granted(report: UsageReport, options: argparse.Namespace) -> Granted:
     # Imported here: the client libraries load slowly, and only --cluster needs them.
     from proxy.analysis.usage.grants import existing_grants  # noqa: PLC0415
-    from proxy.cli.options.cluster import chosen_cluster  # noqa: PLC0415
+    from proxy.cli.options.cluster import open_selected_cluster  # noqa: PLC0415
 
     async def query() -> Granted:
-        async with chosen_cluster(options) as cluster:
+        async with open_selected_cluster(options) as cluster:
             return await existing_grants(cluster, report.usage)
 
     return asyncio.run(query())
@@ -158,13 +158,13 @@ def _texts(report: UsageReport, options: argparse.Namespace) -> Iterator[str]:
         return stream_manifests(_grants(report), options.output)
     if options.output == "table":
         return report_texts(report, colors_for(sys.stdout, os.environ))
-    documents = (impersonator_document(*outlook) for outlook in report.outlooks())
+    documents = (impersonator_document(*outlook) for outlook in report.plans())
     return stream_document(report_head(report), "impersonators", documents, options.output)
 
 
 def _grants(report: UsageReport) -> Iterator[GrantObject]:
     """Yield the objects to apply; print on standard error what no grant covers."""
-    for name, usage, outlook in report.outlooks():
+    for name, usage, outlook in report.plans():
         yield from outlook.grants
         for broken in outlook.broken[:_MAX_REPORTED]:
             _print_message(
@@ -176,10 +176,10 @@ def _grants(report: UsageReport) -> Iterator[GrantObject]:
                 f"no grant for {escape_control_characters(name)}: "
                 f"{len(outlook.broken) - _MAX_REPORTED} more"
             )
-        if usage.beyond:
+        if usage.over_limit:
             _print_message(
                 f"no grant for {escape_control_characters(name)}: "
-                f"{usage.beyond} requests beyond --most"
+                f"{usage.over_limit} requests beyond --most"
             )
 
 
@@ -200,7 +200,7 @@ class _LogPass:
     def __init__(self, options: argparse.Namespace) -> None:
         limits = UsageLimits(entries=options.most, namespaces=options.namespaces)
         self.usage = UsageCollector(
-            limits, only=frozenset(options.impersonator), left_out=frozenset(options.excluded)
+            limits, only=frozenset(options.impersonator), excluded=frozenset(options.excluded)
         )
         self.lines = 0
         self.unreadable = 0
@@ -216,7 +216,7 @@ class _LogPass:
                     self._add(line)
                 elif not line.startswith(b"{"):
                     self.unreadable += bool(line.strip())
-            progress.finished(file)
+            progress.finish_file(file)
 
     def _add(self, line: bytes) -> None:
         try:

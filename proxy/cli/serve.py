@@ -85,8 +85,8 @@ async def _serve(file: Path, config: LoadedConfig, level: str | None) -> None:
     async with run_proxy(config.settings) as proxy:
         log.info("config loaded", extra=fields(file=str(file), hash=config.digest))
 
-        async def apply(settings: Settings, *, forgets: bool) -> None:
-            await proxy.reload(settings, forgets=forgets)
+        async def apply(settings: Settings, *, discard_decisions: bool) -> None:
+            await proxy.reload(settings, discard_decisions=discard_decisions)
             _configure_logs(settings, level)
 
         counter = ConfigMetrics(proxy.registry)

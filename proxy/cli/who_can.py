@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from proxy.analysis.access import ConfirmedHolder, confirm_holders
 from proxy.analysis.grant_check import cluster_rbac
 from proxy.analysis.output import document_text, table_lines
-from proxy.cli.options.cluster import add_cluster_options, add_output_option, chosen_cluster
-from proxy.cli.options.impersonation import add_impersonation_options, named_user
+from proxy.cli.options.cluster import add_cluster_options, add_output_option, open_selected_cluster
+from proxy.cli.options.impersonation import add_impersonation_options, unchecked_user_from
 from proxy.cli.options.request import (
     UsageError,
     add_verb_resource_options,
     check_request_usage,
-    fail_on_usage,
+    exit_with_usage,
     request_info_from,
 )
 from proxy.cli.registry import CommandRegistry
@@ -22,8 +22,8 @@ from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.model import UNNAMED_USER, RBACSnapshot
 from proxy.core.rbac.who_can import (
     ANY_NODE,
-    Found,
     Holder,
+    ImpersonationHolder,
     identity_holders,
     masters_impersonators,
     node_holders,
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         _check_usage(options)
     except UsageError as error:
-        fail_on_usage(options, error)
+        exit_with_usage(options, error)
     holders = asyncio.run(_find(options))
     if options.output == "table":
         _print_table(holders)
@@ -96,7 +96,7 @@ def _check_usage(options: argparse.Namespace) -> None:
 
 
 async def _find(options: argparse.Namespace) -> list[ConfirmedHolder]:
-    async with chosen_cluster(options) as cluster:
+    async with open_selected_cluster(options) as cluster:
         rbac = await cluster_rbac(cluster)
         if options.as_masters:
             return await confirm_holders(
@@ -108,10 +108,10 @@ async def _find(options: argparse.Namespace) -> list[ConfirmedHolder]:
 
 def _holders(
     options: argparse.Namespace, rbac: RBACSnapshot, request_info: RequestInfo
-) -> list[Found]:
+) -> list[ImpersonationHolder]:
     if options.as_any_node:
         return node_holders(rbac, request_info)
-    wanted_user = named_user(options)
+    wanted_user = unchecked_user_from(options)
     assert wanted_user is not None  # checked by _check_usage
     return identity_holders(rbac, wanted_user, request_info)
 

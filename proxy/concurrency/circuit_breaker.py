@@ -29,7 +29,7 @@ class CircuitBreaker:
         self._is_open = False
 
     @property
-    def is_open(self) -> bool:
+    def has_started_legacy(self) -> bool:
         """Return whether access checks are being stopped."""
         return self._is_open
 

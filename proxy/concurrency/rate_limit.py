@@ -36,8 +36,8 @@ class CallPacer:
 class FairSemaphore:
     """Bounds concurrency, and serves waiting callers round-robin, each in FIFO order."""
 
-    def __init__(self, places: int) -> None:
-        self._free = places
+    def __init__(self, slots: int) -> None:
+        self._free = slots
         # In round-robin order. A caller has an entry only while it has waiters.
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
 
@@ -105,11 +105,13 @@ class RateLimit:
 class KeyedTokenBucket:
     """One token bucket per name, refilled at a steady rate."""
 
-    def __init__(self, rate_limit: RateLimit, clock: Callable[[], float], *, refusal: str) -> None:
+    def __init__(
+        self, rate_limit: RateLimit, clock: Callable[[], float], *, rejection: str
+    ) -> None:
         """`refusal` is the message of the 429 for an empty bucket."""
         self._rate_limit = rate_limit
         self._clock = clock
-        self._refusal = refusal
+        self._refusal = rejection
         # The level of a bucket, and when it was set. An evicted name starts with a full bucket,
         # but its eviction takes ten thousand other names.
         self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_MAX_BUCKETS)

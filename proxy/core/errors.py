@@ -17,7 +17,7 @@ class StatusError(Exception):
     reason: ClassVar[str] = "InternalError"
     is_plain_text: ClassVar[bool] = False
     """Whether the body is plain text, as kube-apiserver's is for this error, and not a Status."""
-    forbids_guessing: ClassVar[bool] = True
+    sends_nosniff: ClassVar[bool] = True
     """Whether the response has `X-Content-Type-Options: nosniff`."""
     upstream_code = 0
     """The code of the API server's response that this error replaces; 0 if there was none."""
@@ -77,7 +77,7 @@ class Unauthorized(StatusError):
 
     code: ClassVar[int] = 401
     reason: ClassVar[str] = "Unauthorized"
-    forbids_guessing: ClassVar[bool] = False
+    sends_nosniff: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__("Unauthorized")

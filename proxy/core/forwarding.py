@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proxy.core.http.headers import Header, HeaderList, encoded_lines
-from proxy.core.http.websocket import PROTOCOL_HEADER, without_tokens
+from proxy.core.http.headers import Header, HeaderList, encode_header_lines
+from proxy.core.http.websocket import PROTOCOL_HEADER, remove_tokens
 from proxy.core.impersonation.permit import Permit
 
 _HOP_BY_HOP = frozenset(
@@ -81,7 +81,7 @@ class ForwardingRules:
         return _encode_forwarded(headers, self, trusts_peer=False, is_chunked=False)
 
 
-NO_RULES = ForwardingRules()
+DEFAULT_FORWARDING_RULES = ForwardingRules()
 
 
 class IdentityInvariantError(Exception):
@@ -105,7 +105,7 @@ def build_outbound_head(
     permit: Permit,
     context: HopContext,
     *,
-    rules: ForwardingRules = NO_RULES,
+    rules: ForwardingRules = DEFAULT_FORWARDING_RULES,
 ) -> bytes:
     """Return the head of the request to the API server, with one identity: the permitted user."""
     return build_outbound_template(first_line, headers, permit, context, rules=rules).with_audit_id(
@@ -119,7 +119,7 @@ def build_outbound_template(
     permit: Permit,
     context: HopContext,
     *,
-    rules: ForwardingRules = NO_RULES,
+    rules: ForwardingRules = DEFAULT_FORWARDING_RULES,
 ) -> OutboundHeadTemplate:
     """Return the head of the request to the API server as a template for any audit id."""
     if context.trusts_peer or context.is_chunked:
@@ -147,10 +147,10 @@ def assert_one_identity(head: bytes, permit: Permit, authorization: bytes | None
     that nothing was sent. The proxy's own credential precedes the permitted user, if it is sent in
     a header. No line before that may name a user.
     """
-    assert_identity_suffix(identity_suffix(permit, authorization), head)
+    assert_identity_suffix(build_identity_suffix(permit, authorization), head)
 
 
-def identity_suffix(permit: Permit, authorization: bytes | None) -> bytes:
+def build_identity_suffix(permit: Permit, authorization: bytes | None) -> bytes:
     """Return the bytes that end the head of every request forwarded by this permit."""
     lines, name = permit.impersonation_headers, permit.user.name
     if not name or not lines.startswith(b"Impersonate-User: %b\r\n" % name.encode()):
@@ -167,7 +167,7 @@ def assert_identity_suffix(ending: bytes, head: bytes) -> None:
         raise IdentityInvariantError("the outgoing request carries a second identity")
 
 
-def response_headers(
+def build_response_headers(
     headers: Sequence[Header],
     *,
     audit_id: bytes,
@@ -201,7 +201,7 @@ def append_response_headers(lines: bytes, *, audit_id: bytes, warning: str | Non
     return lines if warning is None else b'%bWarning: 299 - "%b"\r\n' % (lines, warning.encode())
 
 
-def normalized_header_name(name: bytes) -> bytes:
+def normalize_header_name(name: bytes) -> bytes:
     """Return a header name as the most lenient later hop might parse it."""
     return name.lower().replace(b"_", b"-")
 
@@ -211,10 +211,10 @@ def _encode_forwarded(
 ) -> bytes:
     """Return the client's header lines that are forwarded, encoded for the wire."""
     lines: Sequence[Header] = headers
-    names = [normalized_header_name(name) for name, _ in lines]
+    names = [normalize_header_name(name) for name, _ in lines]
     if PROTOCOL_HEADER in names:
-        lines = without_tokens(lines)
-        names = [normalized_header_name(name) for name, _ in lines]
+        lines = remove_tokens(lines)
+        names = [normalize_header_name(name) for name, _ in lines]
     dropped = rules.dropped_names
     if b"connection" in names:
         dropped |= _connection_options(lines)
@@ -228,7 +228,7 @@ def _encode_forwarded(
                 forwarded.append(kept)
         elif name not in dropped and not name.startswith(prefixes):
             forwarded.append(line)
-    return encoded_lines(forwarded)
+    return encode_header_lines(forwarded)
 
 
 def _special_line(line: Header, rules: ForwardingRules, *, is_chunked: bool) -> Header | None:
@@ -249,7 +249,7 @@ def _connection_options(headers: Sequence[Header]) -> set[bytes]:
     named: set[bytes] = set()
     for name, value in headers:
         if name.lower() == b"connection":
-            named.update(normalized_header_name(token.strip()) for token in value.split(b","))
+            named.update(normalize_header_name(token.strip()) for token in value.split(b","))
     return named
 
 

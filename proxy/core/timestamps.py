@@ -6,7 +6,7 @@ date only for output. Consecutive timestamps are mostly in the same second, so t
 
 from datetime import UTC, datetime
 
-SECOND = 1_000_000_000
+NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 class SecondFormatter:
@@ -21,15 +21,15 @@ class SecondFormatter:
         self._second = -1
         self._text = ""
 
-    def of(self, second: int) -> str:
+    def format_second(self, second: int) -> str:
         """Return the text of a whole second since 1970, such as `2026-11-16T16:00:00`."""
         if second != self._second:
             date = datetime.fromtimestamp(second, UTC)
             self._second, self._text = second, date.strftime("%Y-%m-%dT%H:%M:%S")
         return self._text
 
-    def with_milliseconds(self, timestamp: int) -> str:
+    def format_milliseconds(self, timestamp: int) -> str:
         """Return the text of a timestamp, such as `2026-11-16T16:00:00.123Z`."""
-        second, rest = divmod(timestamp, SECOND)
-        text = self._text if second == self._second else self.of(second)
+        second, rest = divmod(timestamp, NANOSECONDS_PER_SECOND)
+        text = self._text if second == self._second else self.format_second(second)
         return "%s.%03dZ" % (text, rest // 1_000_000)  # noqa: UP031 - faster

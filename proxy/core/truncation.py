@@ -12,13 +12,13 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from proxy.core.gocompat.json import go_json
-from proxy.core.gocompat.quote import MARKER
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
 
 _PIECE_LENGTH = 512
 _QUOTE_BYTES = 2
 
 
-class Cut(NamedTuple):
+class TruncatedValue(NamedTuple):
     """A value that an event contains only in part; the digest identifies the full value."""
 
     path: str
@@ -27,19 +27,19 @@ class Cut(NamedTuple):
     sha256: str
 
 
-class UnreadableCuts(ValueError):
+class InvalidTruncatedValues(ValueError):
     """The annotation that lists the truncated values is malformed."""
 
 
-Cuts = tuple[Cut, ...]
-NO_CUTS: Cuts = ()
+TruncatedValues = tuple[TruncatedValue, ...]
+NO_TRUNCATED_VALUES: TruncatedValues = ()
 
 
 class BoundedText(NamedTuple):
     """A part of an event as JSON text, and the values that were truncated in it."""
 
     text: str
-    cuts: Cuts = NO_CUTS
+    truncated_values: TruncatedValues = NO_TRUNCATED_VALUES
 
 
 def json_size(text: str) -> int:
@@ -52,12 +52,12 @@ def encoded_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def shortened(text: str, most: int, *, size_of: Callable[[str], int] = json_size) -> str:
+def truncate_to_size(text: str, max_size: int, *, size_of: Callable[[str], int] = json_size) -> str:
     """Truncate a text so that its size, with the marker at its end, is at most `most`."""
-    return longest_prefix(text, most - len(MARKER), size_of) + MARKER
+    return longest_prefix(text, max_size - len(TRUNCATION_MARKER), size_of) + TRUNCATION_MARKER
 
 
-def longest_prefix(text: str, most: int, size_of: Callable[[str], int]) -> str:
+def longest_prefix(text: str, max_size: int, size_of: Callable[[str], int]) -> str:
     """Return the longest prefix of a text with a size of at most `most`.
 
     Sizes must be additive: the size of a text is the sum of the sizes of its pieces. The cost is
@@ -66,23 +66,23 @@ def longest_prefix(text: str, most: int, size_of: Callable[[str], int]) -> str:
     for start in range(0, len(text), _PIECE_LENGTH):
         piece = text[start : start + _PIECE_LENGTH]
         size = size_of(piece)
-        if size > most:
+        if size > max_size:
             sizes = range(1, len(piece) + 1)
-            kept = bisect_right(sizes, most, key=lambda length: size_of(piece[:length]))
+            kept = bisect_right(sizes, max_size, key=lambda length: size_of(piece[:length]))
             return text[: start + kept]
-        most -= size
+        max_size -= size
     return text
 
 
-def cut_of(path: str, whole: str) -> Cut:
+def truncated_value(path: str, whole: str) -> TruncatedValue:
     """Return the record of a value that was truncated: its path, length and digest."""
     raw = _comparable_bytes(whole)
-    return Cut(path, len(raw), sha256(raw).hexdigest())
+    return TruncatedValue(path, len(raw), sha256(raw).hexdigest())
 
 
-def is_cut_from(cut: Cut, whole: str) -> bool:
+def is_truncated_from(cut: TruncatedValue, whole: str) -> bool:
     """Return whether a value from another log is the full value of a truncated one."""
-    return cut == cut_of(cut.path, whole)
+    return cut == truncated_value(cut.path, whole)
 
 
 def _comparable_bytes(text: str) -> bytes:
@@ -94,26 +94,26 @@ def _comparable_bytes(text: str) -> bytes:
     return text.replace("\ufffd", "?").encode("utf-8", "replace")
 
 
-def cuts_text(cuts: Iterable[Cut]) -> str:
+def format_truncated_values(cuts: Iterable[TruncatedValue]) -> str:
     """Return truncated values as the text of an annotation."""
     return go_json({cut.path: {"bytes": cut.bytes, "sha256": cut.sha256} for cut in cuts})
 
 
-def read_cuts(text: str) -> Mapping[str, Cut]:
-    """Parse an annotation into truncated values by path, or raise UnreadableCuts."""
+def parse_truncated_values(text: str) -> Mapping[str, TruncatedValue]:
+    """Parse an annotation into truncated values by path, or raise InvalidTruncatedValues."""
     try:
         document: object = json.loads(text)
     except ValueError as error:
-        raise UnreadableCuts("not JSON") from error
+        raise InvalidTruncatedValues("not JSON") from error
     if not isinstance(document, dict):
-        raise UnreadableCuts("not an object")
+        raise InvalidTruncatedValues("not an object")
     return {path: _parse_cut(path, value) for path, value in document.items()}
 
 
-def _parse_cut(path: str, value: object) -> Cut:
+def _parse_cut(path: str, value: object) -> TruncatedValue:
     if not isinstance(value, dict):
-        raise UnreadableCuts("not an object")
+        raise InvalidTruncatedValues("not an object")
     size, digest = value.get("bytes"), value.get("sha256")
     if not isinstance(size, int) or not isinstance(digest, str):
-        raise UnreadableCuts("missing size or digest")
-    return Cut(path, size, digest)
+        raise InvalidTruncatedValues("missing size or digest")
+    return TruncatedValue(path, size, digest)

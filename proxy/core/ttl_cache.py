@@ -19,8 +19,8 @@ class TTLCache(Generic[K, V]):
 
     __slots__ = ("_clock", "_entries", "_max_entries", "_ttl_seconds")
 
-    def __init__(self, most: int, ttl_seconds: float, clock: Callable[[], float]) -> None:
-        self._max_entries = most
+    def __init__(self, max_entries: int, ttl_seconds: float, clock: Callable[[], float]) -> None:
+        self._max_entries = max_entries
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._entries: dict[K, tuple[float, V]] = {}

@@ -31,7 +31,7 @@ _SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 _MAX_CACHED_BYTES = 8192
 _STRING_OVERHEAD_BYTES = 49
 _MAX_LABEL_LENGTH = 63
-LONGEST_SUBDOMAIN = 253
+MAX_SUBDOMAIN_LENGTH = 253
 # The pattern of Kubernetes, written so that it never backtracks.
 _LABEL = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+")
 SUBDOMAIN = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+(?:\.[a-z0-9]++(?:-++[a-z0-9]++)*+)*+")
@@ -78,7 +78,7 @@ class Caller:
     """
 
     user: UserInfo
-    found_node: str | None = None
+    looked_up_node: str | None = None
 
 
 class ServiceAccount(NamedTuple):
@@ -96,7 +96,7 @@ def make_extra(values_by_key: Mapping[str, Sequence[str]]) -> Extra:
 def is_subdomain(text: str) -> bool:
     """Return whether a text is a DNS-1123 subdomain of legal length."""
     # The length is checked first: it also bounds the cost of the pattern on hostile input.
-    return len(text) <= LONGEST_SUBDOMAIN and SUBDOMAIN.fullmatch(text) is not None
+    return len(text) <= MAX_SUBDOMAIN_LENGTH and SUBDOMAIN.fullmatch(text) is not None
 
 
 def node_name(username: str) -> str | None:

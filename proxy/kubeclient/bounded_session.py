@@ -23,7 +23,7 @@ class ResponseTooLarge(aiohttp.ClientError):
 
 
 def bounded_session(
-    *, answer_bytes: int, connections: int, timeout: aiohttp.ClientTimeout | None = None
+    *, response_bytes: int, connections: int, timeout: aiohttp.ClientTimeout | None = None
 ) -> aiohttp.ClientSession:
     """Return a session that reads at most `answer_bytes` per call; 0 connections: no limit.
 
@@ -31,7 +31,7 @@ def bounded_session(
     decompressed response could be a thousand times larger than its bytes on the wire.
     """
     return aiohttp.ClientSession(
-        connector=_BoundedConnector(answer_bytes, connections),
+        connector=_BoundedConnector(response_bytes, connections),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"Accept-Encoding": "identity"},
         auto_decompress=False,

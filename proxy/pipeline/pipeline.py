@@ -17,8 +17,8 @@ from proxy.core.http.status import status_response
 from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import (
-    Outline,
     RequestInfo,
+    RequestOutline,
     complete_request_info,
     is_resumable_stream,
     parse_outline,
@@ -79,7 +79,7 @@ class Pipeline:
 
     def handle(self, exchange: ClientExchange) -> None:
         """Serve a request; without a task if nothing has to be awaited."""
-        notes = exchange.request.notes
+        notes = exchange.request.cached_values
         if notes is not None:
             cache = notes.get(self)
             if isinstance(cache, RequestCache) and self._replay(exchange, cache):
@@ -112,11 +112,11 @@ class Pipeline:
         try:
             self._in_flight.acquire(exchange, cache.request_info, cache.caller)
             audit.set_cached_permit(cache.request_info, cache.caller, permit)
-            if not self._forwarder.forward_at_once(
+            if not self._forwarder.try_forward(
                 exchange,
                 permit,
                 audit_id=audit.audit_id,
-                refuse=lambda status_error: self._send_error(exchange, audit, status_error),
+                reject=lambda status_error: self._send_error(exchange, audit, status_error),
             ):
                 is_anonymous = cache.caller.user.name == ANONYMOUS
                 exchange.mark_authenticated(is_anonymous=is_anonymous)
@@ -154,7 +154,7 @@ class Pipeline:
                 permit,
                 audit_id=audit.audit_id,
                 is_long_running=False,
-                refuse=lambda status_error: self._send_error(exchange, audit, status_error),
+                reject=lambda status_error: self._send_error(exchange, audit, status_error),
             )
         except Exception as error:  # noqa: BLE001 - likewise
             self._fail(exchange, audit, error)
@@ -170,7 +170,7 @@ class Pipeline:
             await self._process(exchange, audit)
         except asyncio.CancelledError:
             # The connection has cancelled the request of an unauthenticated caller.
-            if exchange.error is not None and exchange.is_open:
+            if exchange.error is not None and exchange.has_started_legacy:
                 self._send_error(exchange, audit, exchange.error)
             raise
         except Exception as error:  # noqa: BLE001 - likewise
@@ -205,7 +205,11 @@ class Pipeline:
         self._in_flight.acquire(exchange, request_info, caller)
         wanted_user = request.headers.memoize(self._decisions.parse_headers)
         permit = await self._decisions.authorizer.authorize(
-            caller, wanted_user, request_info, is_upgrade=request.upgrade is not None, witness=audit
+            caller,
+            wanted_user,
+            request_info,
+            is_upgrade=request.upgrade is not None,
+            observer=audit,
         )
         audit.set_permit(permit)
         is_long_running = request_info.is_long_running
@@ -220,20 +224,20 @@ class Pipeline:
             permit,
             audit_id=audit.audit_id,
             is_long_running=is_long_running,
-            refuse=lambda error: self._send_error(exchange, audit, error),
+            reject=lambda error: self._send_error(exchange, audit, error),
         )
-        if request.notes is not None and not is_long_running:
+        if request.cached_values is not None and not is_long_running:
             self._update_cache(exchange, request_info, caller, wanted_user)
 
     def _complete_request_info(
-        self, outline: Outline, exchange: ClientExchange, audit: AuditContextProtocol
+        self, outline: RequestOutline, exchange: ClientExchange, audit: AuditContextProtocol
     ) -> RequestInfo:
         """Return the complete request info; long selectors are parsed after authentication only."""
-        if outline.is_whole:
+        if outline.is_complete:
             return outline.request_info
         request, most_terms = exchange.request, self._decisions.selector_terms
         request_info = complete_request_info(
-            outline, request.method, request.target, most_terms=most_terms
+            outline, request.method, request.target, max_terms=most_terms
         )
         audit.set_request_info(request_info)
         return request_info
@@ -248,15 +252,17 @@ class Pipeline:
         """Cache the results of a forwarded request if equal requests can reuse them."""
         request = exchange.request
         decision = self._decisions.authorizer.reusable_decision(caller, wanted_user, request_info)
-        if request.notes is None:
+        if request.cached_values is None:
             return
         if decision is None or request.headers.memoize(client_audit_id) is not None:
-            request.notes.pop(self, None)
+            request.cached_values.pop(self, None)
         else:
-            if len(request.notes) >= _MAX_NOTES:
-                request.notes.clear()  # entries of components that a reload has replaced
+            if len(request.cached_values) >= _MAX_NOTES:
+                request.cached_values.clear()  # entries of components that a reload has replaced
             cached_caller = self._authenticator.cached_caller_lookup(exchange.peer, request.headers)
-            request.notes[self] = RequestCache(request_info, caller, cached_caller, decision)
+            request.cached_values[self] = RequestCache(
+                request_info, caller, cached_caller, decision
+            )
 
     def _begin_audit(
         self, exchange: ClientExchange, audit_id: bytes | None

@@ -116,7 +116,7 @@ class AuthorizerProtocol(Protocol):
         request_info: RequestInfo,
         *,
         is_upgrade: bool,
-        witness: AuditContextProtocol,
+        observer: AuditContextProtocol,
     ) -> Permit:
         """Return the permit to forward; raise a StatusError if the request is rejected."""
         ...
@@ -152,18 +152,18 @@ class ForwarderProtocol(Protocol):
         *,
         audit_id: bytes,
         is_long_running: bool,
-        refuse: Callable[[StatusError], None],
+        reject: Callable[[StatusError], None],
     ) -> None:
         """Start relaying; the response bypasses the pipeline."""
         ...
 
-    def forward_at_once(
+    def try_forward(
         self,
         exchange: ClientExchange,
         permit: Permit,
         *,
         audit_id: bytes,
-        refuse: Callable[[StatusError], None],
+        reject: Callable[[StatusError], None],
     ) -> bool:
         """Start relaying a short request; return False if something has to be awaited."""
         ...

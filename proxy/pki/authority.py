@@ -42,17 +42,17 @@ class KeyPair:
 class Validity:
     """The validity period of a certificate, relative to the time of issue."""
 
-    starts_in: timedelta = timedelta(hours=-1)
-    lasts: timedelta = 30 * DAY
+    start_offset: timedelta = timedelta(hours=-1)
+    duration: timedelta = 30 * DAY
 
 
-USUAL_VALIDITY = Validity()
+DEFAULT_VALIDITY = Validity()
 
 
 class CertificateAuthority:
     """A certificate authority whose key never leaves this process."""
 
-    def __init__(self, name: str, *, validity: Validity = USUAL_VALIDITY) -> None:
+    def __init__(self, name: str, *, validity: Validity = DEFAULT_VALIDITY) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _subject(name)
         certificate = (
@@ -70,7 +70,7 @@ class CertificateAuthority:
         *,
         groups: Sequence[str] = (),
         uid: str | None = None,
-        validity: Validity = USUAL_VALIDITY,
+        validity: Validity = DEFAULT_VALIDITY,
         usages: Sequence[x509.ObjectIdentifier] = (CLIENT_USAGE,),
     ) -> KeyPair:
         """Issue a user certificate: name as CN, each group as an O, uid in its own attribute."""
@@ -83,7 +83,7 @@ class CertificateAuthority:
     def issue_server(
         self,
         *names: str,
-        validity: Validity = USUAL_VALIDITY,
+        validity: Validity = DEFAULT_VALIDITY,
         usages: Sequence[x509.ObjectIdentifier] = (SERVER_USAGE,),
     ) -> KeyPair:
         """Issue a server certificate for DNS names and addresses; the first is the CN, if short."""
@@ -134,7 +134,7 @@ def write_secret(path: Path, content: bytes) -> None:
 def _builder(
     subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, validity: Validity
 ) -> x509.CertificateBuilder:
-    start = datetime.now(UTC) + validity.starts_in
+    start = datetime.now(UTC) + validity.start_offset
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -142,7 +142,7 @@ def _builder(
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
-        .not_valid_after(start + validity.lasts)
+        .not_valid_after(start + validity.duration)
     )
 
 

@@ -100,7 +100,7 @@ def register_client_gauges(
     )
     metrics.watch_handshakes(lambda: listener.handshake_failures)
     metrics.unauthenticated.watch_connections(
-        lambda: listener.unauthenticated,
+        lambda: listener.unauthenticated_connections,
         lambda: listener.evictions,
         lambda: listener.stalled_responses,
     )

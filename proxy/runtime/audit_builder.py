@@ -48,9 +48,9 @@ def build_audit_backends(
 def apply_buffer_limits(settings: AuditSettings, backends: AuditBackends) -> None:
     """Apply the buffer limits of these settings to every backend."""
     if backends.log is not None:
-        backends.log.backlog.limit(_limits(settings.log))
+        backends.log.buffer.set_limits(_limits(settings.log))
     if backends.webhook is not None:
-        backends.webhook.backlog.limit(_limits(settings.webhook))
+        backends.webhook.buffer.set_limits(_limits(settings.webhook))
 
 
 def event_limits(settings: AuditSettings) -> EventLimits:
@@ -100,8 +100,8 @@ def _open_audit_log(
     old_files = LogRetention(path, retention, when_failed=partial(failed, "tidy"))
     file = RotatingLogFile(
         path,
-        most_bytes=settings.max_size_megabytes * _MEGABYTE,
-        when_put_aside=old_files.apply,
+        max_bytes=settings.max_size_megabytes * _MEGABYTE,
+        when_rotated=old_files.apply,
         when_rotation_fails=partial(failed, "rotate"),
     )
     if path != STANDARD_OUTPUT:
@@ -119,7 +119,7 @@ def _build_audit_webhook(
         _limits(settings),
         BatchConfig(
             max_events=settings.batch_max_size,
-            longest_wait_seconds=settings.batch_max_wait_seconds,
+            max_wait_seconds=settings.batch_max_wait_seconds,
             calls_per_second=settings.throttle_qps,
             burst=settings.throttle_burst,
             initial_backoff_seconds=settings.initial_backoff_seconds,

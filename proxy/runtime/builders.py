@@ -35,7 +35,7 @@ from proxy.authorization.shadow import (
 from proxy.concurrency.circuit_breaker import CircuitBreaker
 from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
-from proxy.core.forwarding import NO_RULES, ForwardingRules, normalized_header_name
+from proxy.core.forwarding import DEFAULT_FORWARDING_RULES, ForwardingRules, normalize_header_name
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
 from proxy.core.http.headers import Header
 from proxy.core.impersonation.checks import ImpersonationRules
@@ -116,7 +116,7 @@ def build_authenticator(
     rate_limit = RateLimit(reviews.per_address_per_second, reviews.per_address_burst)
     queue = TokenReviewQueue(
         KubernetesTokenReviewer(context.client, audiences=reviews.audiences),
-        buckets=KeyedTokenBucket(rate_limit, context.clock, refusal=_TOO_MANY_TOKENS),
+        buckets=KeyedTokenBucket(rate_limit, context.clock, rejection=_TOO_MANY_TOKENS),
         counter=context.token_metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
         clock=context.clock,
@@ -162,11 +162,11 @@ def trust_sources_from(settings: Settings) -> TrustSourceConfig:
 def forwarding_rules(trust: ClientTrust) -> ForwardingRules:
     """Return the headers that are dropped in addition to those that are always dropped."""
     if trust.front_proxies is None:
-        return NO_RULES
+        return DEFAULT_FORWARDING_RULES
     headers = trust.front_proxies.headers
     return ForwardingRules(
-        dropped_names=frozenset(map(normalized_header_name, headers.names)),
-        dropped_prefixes=tuple(map(normalized_header_name, headers.extra_prefixes)),
+        dropped_names=frozenset(map(normalize_header_name, headers.names)),
+        dropped_prefixes=tuple(map(normalize_header_name, headers.extra_prefixes)),
     )
 
 
@@ -178,7 +178,7 @@ def build_authorizer(settings: Settings, context: BuildContext) -> Impersonation
     context.metrics.watch_breaker(context.breaker)
     queue = AccessReviewQueue(
         KubernetesAccessReviewer(context.client),
-        buckets=KeyedTokenBucket(rate_limit, context.clock, refusal=_TOO_MANY_REVIEWS),
+        buckets=KeyedTokenBucket(rate_limit, context.clock, rejection=_TOO_MANY_REVIEWS),
         breaker=context.breaker,
         counter=context.metrics,
         limits=ReviewLimits(reviews.in_flight, reviews.timeout_seconds, reviews.document_bytes),
@@ -235,7 +235,7 @@ def _build_pod_node_resolver(settings: Settings, context: BuildContext) -> PodNo
     rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)
     return PodNodeResolver(
         KubernetesPodReader(context.client),
-        buckets=KeyedTokenBucket(rate_limit, context.clock, refusal=_TOO_MANY_LOOKUPS),
+        buckets=KeyedTokenBucket(rate_limit, context.clock, rejection=_TOO_MANY_LOOKUPS),
         counter=context.metrics,
         limits=(reviews.in_flight, reviews.timeout_seconds),
         clock=context.clock,
@@ -292,7 +292,7 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
     )
 
 
-def files_beside_clients(settings: Settings) -> int:
+def reserved_file_descriptors(settings: Settings) -> int:
     """Return how many file descriptors the admin port and reviews may need concurrently."""
     impersonation = settings.impersonation
     return (
@@ -328,7 +328,7 @@ def build_shadow(
     rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)
     queue = AccessReviewQueue(
         KubernetesAccessReviewer(client),
-        buckets=KeyedTokenBucket(rate_limit, tools.clock, refusal=_TOO_MANY_REVIEWS),
+        buckets=KeyedTokenBucket(rate_limit, tools.clock, rejection=_TOO_MANY_REVIEWS),
         breaker=tools.breaker,
         counter=metrics,
         limits=ReviewLimits(limits.in_flight, reviews.timeout_seconds, reviews.document_bytes),
@@ -345,5 +345,5 @@ def build_shadow(
             limits.per_second,
             settings.success_ttl_seconds,
         ),
-        tools=tools,
+        dependencies=tools,
     )

@@ -39,7 +39,7 @@ from proxy.runtime.builders import (
     trust_sources_from,
 )
 from proxy.runtime.config_file_checks import InvalidConfigFiles, find_file_problems
-from proxy.serving.certificates import LoadedCertificates, load_again, load_certificates
+from proxy.serving.certificates import LoadedCertificates, load_certificates, load_if_changed
 from proxy.serving.limits.max_in_flight import MaxInFlightLimiter
 from proxy.serving.limits.unauthenticated_memory import UnauthenticatedMemoryBudget
 from proxy.settings.audit_policy import load_audit_policy
@@ -69,7 +69,7 @@ class MetricsSet:
 
     def __init__(self, *, kep_names: bool) -> None:
         self.registry = CollectorRegistry()
-        self.core = ImpersonationMetrics(self.registry, kep_names=kep_names)
+        self.impersonation = ImpersonationMetrics(self.registry, kep_names=kep_names)
         self.serving = ServingMetrics(self.registry)
         self.tokens = TokenMetrics(self.registry)
         self.upstream = UpstreamMetrics(self.registry)
@@ -90,11 +90,11 @@ class Components:
     certificates: LoadedCertificates
     trust: ClientTrustReloader
     policy: AuditPolicy
-    audit: AuditBackends
+    audit_backends: AuditBackends
     tracing: Tracing | None
     authenticator: Authenticator
     authorizer: ImpersonationAuthorizer
-    decisions: ImpersonationStage
+    impersonation_stage: ImpersonationStage
     pipeline: Pipeline
 
 
@@ -104,7 +104,7 @@ class ComponentFactory:
     def __init__(
         self, counters: MetricsSet, clocks: Clocks, *, tasks: TaskSet, on_failure: Failure
     ) -> None:
-        self.counters = counters
+        self.metrics = counters
         self.clocks = clocks
         self.tasks = tasks
         self._on_failure = on_failure
@@ -132,23 +132,27 @@ class ComponentFactory:
     def apply_tracing(self, new: Components) -> None:
         """Use a generation's tracing; requests in flight end their spans with the new one."""
         self._audited.tracing = self._unaudited.tracing = new.tracing
-        new.upstream.side.forwarder.decorate_head = trace_header_injector(new.tracing)
+        new.upstream.components.forwarder.decorate_head = trace_header_injector(new.tracing)
 
     async def check_files(self, settings: Settings) -> None:
         """Raise InvalidConfigFiles with every problem of the files that the settings name."""
         problems = await asyncio.to_thread(find_file_problems, settings)
         if any(problem.startswith("audit.policyFile: ") for problem in problems):
-            self.counters.policy.audit_policy_read(used=False)
+            self.metrics.policy.audit_policy_read(used=False)
         if problems:
             raise InvalidConfigFiles(problems)
 
     async def build(
-        self, settings: Settings, current: Components | None = None, *, forgets: bool = True
+        self,
+        settings: Settings,
+        current: Components | None = None,
+        *,
+        discard_decisions: bool = True,
     ) -> Components:
         """Build the components for these settings; on OperatorError nothing was changed.
 
-        Without `forgets`, cached decisions are kept if no setting that affects them has changed. An
-        upstream session that replaces another one is verified and running.
+        Without `discard_decisions`, cached decisions are kept if no setting that affects them
+        has changed. An upstream session that replaces another one is verified and running.
         """
         async with AsyncExitStack() as undo:
             policy = await asyncio.to_thread(load_audit_policy, settings.audit.policy_file)
@@ -164,8 +168,12 @@ class ComponentFactory:
             authenticator = current.authenticator
         else:
             authenticator = build_authenticator(settings, context, trust)
-        if current is not None and not forgets and _has_same_rules(settings, upstream, current):
-            authorizer, decisions = current.authorizer, current.decisions
+        if (
+            current is not None
+            and not discard_decisions
+            and _has_same_rules(settings, upstream, current)
+        ):
+            authorizer, decisions = current.authorizer, current.impersonation_stage
         else:
             authorizer = build_authorizer(settings, context)
             decisions = build_impersonation_stage(settings, authorizer, context)
@@ -174,7 +182,7 @@ class ComponentFactory:
             authenticator=authenticator,
             in_flight=self.in_flight,
             decisions=decisions,
-            forwarder=upstream.side.forwarder,
+            forwarder=upstream.components.forwarder,
             tasks=self.tasks,
         )
         return Components(
@@ -193,20 +201,20 @@ class ComponentFactory:
 
     async def discard(self, unused: Components, *, current: Components) -> None:
         """Close components that were built and are not used."""
-        await unused.audit.close(0.0, beside=current.audit)
+        await unused.audit_backends.close(0.0, shared_with=current.audit_backends)
         if unused.tracing is not None and unused.tracing is not current.tracing:
             await asyncio.to_thread(unused.tracing.stop)
         if unused.upstream is not current.upstream:
             self._publish_credentials(current.upstream, unused.upstream)
             await unused.upstream.close()
 
-    def forget_metrics_of(self, old: Components, *, by: Components) -> None:
+    def remove_metrics_of(self, old: Components, *, by: Components) -> None:
         """Remove the metrics of components that are no longer in use."""
         if old.upstream is not by.upstream:
             self._publish_credentials(by.upstream, old.upstream)
-        for name in {backlog.name for backlog in old.audit.backlogs}:
-            if name not in {backlog.name for backlog in by.audit.backlogs}:
-                self.counters.audit.remove_queue(name)
+        for name in {backlog.name for backlog in old.audit_backends.buffers}:
+            if name not in {backlog.name for backlog in by.audit_backends.buffers}:
+                self.metrics.audit.remove_queue(name)
 
     def build_context_for(self, upstream: UpstreamSession) -> BuildContext:
         """Return the dependencies of components besides their settings."""
@@ -214,17 +222,17 @@ class ComponentFactory:
             self.clocks.monotonic,
             self.clocks.now,
             self.tasks,
-            upstream.side.reviewer.client,
-            self.counters.core,
-            self.counters.tokens,
+            upstream.components.reviewer.client,
+            self.metrics.impersonation,
+            self.metrics.tokens,
             self._breaker_for(upstream),
-            self.counters.shadow,
+            self.metrics.shadow,
         )
 
     def _breaker_for(self, upstream: UpstreamSession) -> CircuitBreaker:
         breaker = self._breakers.get(upstream)
         if breaker is None:
-            reachability = upstream.side.reachability
+            reachability = upstream.components.health
             breaker = self._breakers[upstream] = CircuitBreaker(reachability.request_probe)
             reachability.add_listener(breaker.on_probe)
         return breaker
@@ -237,7 +245,7 @@ class ComponentFactory:
         upstream = await open_session(
             settings.upstream,
             clocks=self.clocks,
-            metrics=self.counters.upstream,
+            metrics=self.metrics.upstream,
             on_failure=self._on_failure,
         )
         undo.push_async_callback(upstream.close)
@@ -249,11 +257,11 @@ class ComponentFactory:
 
     def _publish_credentials(self, staying: UpstreamSession, leaving: UpstreamSession) -> None:
         """Publish the metrics of credentials in use, and remove those of the others."""
-        roles = {account.role for account in staying.side.accounts}
-        for account in leaving.side.accounts:
+        roles = {account.role for account in staying.components.accounts}
+        for account in leaving.components.accounts:
             if account.role not in roles:
-                self.counters.upstream.remove(account.role)
-        for account in staying.side.accounts:
+                self.metrics.upstream.remove_identity(account.role)
+        for account in staying.components.accounts:
             account.refresher.publish_expiry()
 
     async def _trust(
@@ -267,8 +275,8 @@ class ComponentFactory:
         ):
             await current.trust.reload()
             return current.trust
-        loader = TrustLoader(sources, upstream.side.reviewer.client)
-        trust = ClientTrustReloader(loader, counter=self.counters.serving)
+        loader = TrustLoader(sources, upstream.components.reviewer.client)
+        trust = ClientTrustReloader(loader, counter=self.metrics.serving)
         await trust.load()
         if current is not None and not trust.trust.is_known:
             raise ClientCAError("authentication: the cluster does not publish its client CAs")
@@ -277,13 +285,13 @@ class ComponentFactory:
     async def _audit(
         self, settings: Settings, current: Components | None, undo: AsyncExitStack
     ) -> AuditBackends:
-        running = current.audit if current is not None else None
-        before = (current.settings.audit, current.audit) if current is not None else None
+        running = current.audit_backends if current is not None else None
+        before = (current.settings.audit, current.audit_backends) if current is not None else None
         audit = build_audit_backends(
-            settings.audit, self.counters.audit, self.clocks.now, current=before
+            settings.audit, self.metrics.audit, self.clocks.now, current=before
         )
-        undo.push_async_callback(audit.close, 0.0, beside=running)
-        await audit.start(beside=running)
+        undo.push_async_callback(audit.close, 0.0, shared_with=running)
+        await audit.start(shared_with=running)
         return audit
 
 
@@ -297,7 +305,7 @@ async def _certificates(settings: Settings, current: Components | None) -> Loade
     files = certificate_files(settings)
     if current is None:
         return await asyncio.to_thread(load_certificates, files)
-    return await asyncio.to_thread(load_again, files, current.certificates)
+    return await asyncio.to_thread(load_if_changed, files, current.certificates)
 
 
 def _has_same_authentication(

@@ -47,11 +47,11 @@ def load_config(file: Path) -> LoadedConfig:
 class ConfigCounter(Protocol):
     """Records the config in force and the outcomes of reloads."""
 
-    def config_is(self, digest: str, at: float) -> None:
+    def set_active_config(self, digest: str, at: float) -> None:
         """Record which file is in force, and since when in seconds since 1970."""
         ...
 
-    def config_used(self) -> None:
+    def config_applied(self) -> None:
         """Count a reload that was applied."""
         ...
 
@@ -63,7 +63,7 @@ class ConfigCounter(Protocol):
 class ReloadCallback(Protocol):
     """Applies new settings."""
 
-    def __call__(self, settings: Settings, *, forgets: bool) -> Awaitable[None]:
+    def __call__(self, settings: Settings, *, discard_decisions: bool) -> Awaitable[None]:
         """Apply the settings; on OperatorError nothing was changed."""
         ...
 
@@ -98,25 +98,25 @@ class ConfigWatcher:
     async def run(self) -> None:
         """Check the file until cancelled."""
         while True:
-            is_told = await self._wait()
+            is_triggered = await self._wait()
             self._triggered.clear()
             # A separate task, so that an exception in one check does not end the watcher.
-            await asyncio.wait([self._tasks.start(self.check(is_told=is_told))])
+            await asyncio.wait([self._tasks.start(self.check(is_triggered=is_triggered))])
 
-    async def check(self, *, is_told: bool) -> None:
-        """Apply the file if it has changed (or `is_told` forces it) and is valid."""
+    async def check(self, *, is_triggered: bool) -> None:
+        """Apply the file if it has changed (or `is_triggered` forces it) and is valid."""
         try:
-            if not is_told and not await self._has_stable_change():
+            if not is_triggered and not await self._has_stable_change():
                 return
             config = await asyncio.to_thread(load_config, self._file)
             changes = changed_paths(self._active.settings, config.settings)
-            await self._apply(config.settings, forgets=is_told)
+            await self._apply(config.settings, discard_decisions=is_triggered)
         except OperatorError as error:
-            self._reject(error, is_told=is_told)
+            self._reject(error, is_triggered=is_triggered)
             return
         self._logged_problems = []
         self._set_active(config)
-        self._counter.config_used()
+        self._counter.config_applied()
         log.info("config reloaded", extra=fields(hash=config.digest, changed=changes))
 
     async def _has_stable_change(self) -> bool:
@@ -135,13 +135,13 @@ class ConfigWatcher:
 
     def _set_active(self, config: LoadedConfig) -> None:
         self._active = config
-        self._counter.config_is(config.digest, self._now())
+        self._counter.set_active_config(config.digest, self._now())
 
-    def _reject(self, error: OperatorError, *, is_told: bool) -> None:
+    def _reject(self, error: OperatorError, *, is_triggered: bool) -> None:
         is_restart = isinstance(error, RestartRequired)
         self._counter.config_rejected("restart" if is_restart else "refused")
         problems = error.lines
-        if is_told or problems != self._logged_problems:  # log once, not at every check
+        if is_triggered or problems != self._logged_problems:  # log once, not at every check
             message = "config reload requires restart" if is_restart else "config not reloaded"
             in_force = self._active.digest
             log.error(message, extra=fields(problems=problems, hash_in_force=in_force))

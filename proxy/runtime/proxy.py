@@ -24,8 +24,8 @@ from proxy.runtime.builders import (
     base_restrictions,
     connection_limits,
     drain_times,
-    files_beside_clients,
     forwarding_rules,
+    reserved_file_descriptors,
 )
 from proxy.runtime.components import (
     ComponentFactory,
@@ -84,7 +84,7 @@ class Proxy:
     """The components, wired together, and the order in which they start and stop."""
 
     def __init__(self, factory: ComponentFactory, first: Components) -> None:
-        counters = factory.counters
+        counters = factory.metrics
         self.address = first.settings.serving.address
         self._factory = factory
         self._clock = factory.clocks.monotonic
@@ -109,19 +109,21 @@ class Proxy:
                         "listener", lambda: None if self._is_accepting else "not listening yet"
                     ),
                     self._component_check(
-                        "upstream", lambda now: now.upstream.side.reachability.health_error()
+                        "upstream", lambda now: now.upstream.components.health.health_error()
                     ),
                     self._component_check(
-                        "proxy-identity", lambda now: now.upstream.side.knowledge.health_error()
+                        "proxy-identity",
+                        lambda now: now.upstream.components.identity_monitor.health_error(),
                     ),
                     self._component_check(
-                        "proxy-credential", lambda now: now.upstream.side.credential_error()
+                        "proxy-credential", lambda now: now.upstream.components.credential_error()
                     ),
                     self._component_check(
-                        "canary", lambda now: now.upstream.side.knowledge.canary.health_error()
+                        "canary",
+                        lambda now: now.upstream.components.identity_monitor.canary.health_error(),
                     ),
                     self._component_check("client-cas", lambda now: now.trust.health_error()),
-                    self._component_check("audit", lambda now: now.audit.health_error()),
+                    self._component_check("audit", lambda now: now.audit_backends.health_error()),
                 ],
             ),
             counter=counters.serving,
@@ -158,7 +160,7 @@ class Proxy:
 
     @property
     def _upstream(self) -> UpstreamComponents:
-        return self._components.upstream.side
+        return self._components.upstream.components
 
     @property
     def _trust(self) -> ClientTrustReloader:
@@ -181,7 +183,7 @@ class Proxy:
         # request is authorized before the proxy knows its own user names. The wait is bounded: if
         # the API server is slow, clients receive an error instead of waiting for a connection.
         await upstream.wait_for_identity(_IDENTITY_WAIT_SECONDS)
-        await self._listener.accept()
+        await self._listener.start_accepting()
         self._is_accepting = True
         self._tasks.start_background(self._run_maintenance())
         self._restart_refresh_tasks()
@@ -197,30 +199,30 @@ class Proxy:
         await self._admin.stop()
         # Last: every exchange has ended, so every event was passed to the backends.
         seconds = max(self.drain.remaining_seconds(), _MIN_FLUSH_SECONDS)
-        await self._retiring.end(seconds)
-        await self._components.audit.close(seconds)
+        await self._retiring.close(seconds)
+        await self._components.audit_backends.close(seconds)
         if self._components.tracing is not None:
             await asyncio.to_thread(self._components.tracing.stop)
 
     def skip_grace_period(self) -> None:
         """Stop waiting for clients and for audit backends."""
         self.drain.skip_grace_period()
-        self._components.audit.skip_flush()
+        self._components.audit_backends.skip_flush()
         self._retiring.skip_grace_period()
 
-    async def reload(self, settings: Settings, *, forgets: bool = True) -> None:
+    async def reload(self, settings: Settings, *, discard_decisions: bool = True) -> None:
         """Apply these settings from the next request on; on OperatorError nothing changes.
 
         Every step that can fail is done first; then everything is replaced in one step. Requests
         in flight end with the components they began with. No decision that was cached under old
-        rules is used under new ones. With `forgets` no cached decision is kept at all.
+        rules is used under new ones. With `discard_decisions` no cached decision is kept at all.
         """
         async with self._reloading:
             check_reloadable(self.settings, settings)
             await self._factory.check_files(settings)
             # The certificates loaded last: the files may have changed since the last reload.
             current = replace(self._components, certificates=self._certificates.loaded)
-            new = await self._factory.build(settings, current, forgets=forgets)
+            new = await self._factory.build(settings, current, discard_decisions=discard_decisions)
             if self.drain.has_started:
                 await self._factory.discard(new, current=self._components)
                 raise ReloadRejected("the proxy is shutting down")
@@ -232,10 +234,10 @@ class Proxy:
         settings = new.settings
         self._apply_audit(new)
         self._counters.policy.audit_policy_read(used=True)
-        self._counters.core.use_kep_names(use=settings.admin.kep_metric_names)
+        self._counters.impersonation.use_kep_names(use=settings.admin.kep_metric_names)
         self._apply_limits(settings)
         self._factory.apply_tracing(new)
-        self._tasks.start_background(self._admin.reload_certificate(settings.admin))
+        self._tasks.start_background(self._admin.apply_settings(settings.admin))
         self._listener.set_limits(self._fitting_limits(settings))
         self._watchdog.watch(settings.admin.blocked_loop_seconds)
         self.drain.set_times(drain_times(settings))
@@ -249,22 +251,22 @@ class Proxy:
         self._retire(old)
 
     def _apply_audit(self, new: Components) -> None:
-        audit, state, metrics = new.audit, self._factory.state, self._counters.audit
+        audit, state, metrics = new.audit_backends, self._factory.state, self._counters.audit
         apply_buffer_limits(new.settings.audit, audit)
         state.sink = NullSink() if audit.sink is None else audit.sink
         state.policy = new.policy
         state.body_bytes = new.settings.audit.max_body_bytes
-        state.limit(event_limits(new.settings.audit))
+        state.set_limits(event_limits(new.settings.audit))
         new.pipeline.audit_backpressure = audit.backpressure
-        for backlog in audit.backlogs:
-            metrics.watch_waiting(backlog.name, backlog.__len__)
+        for backlog in audit.buffers:
+            metrics.watch_queue(backlog.name, backlog.__len__)
 
     def _apply_limits(self, settings: Settings) -> None:
         limits = settings.serving.limits
-        self._factory.budget.limit(
+        self._factory.budget.set_limits(
             limits.unauthenticated_bytes, limits.unauthenticated_address_percent
         )
-        self._factory.in_flight.limit(
+        self._factory.in_flight.set_limits(
             reads=limits.reads_in_flight,
             writes=limits.writes_in_flight,
             per_caller=PerCallerLimit(limits.caller_percent, limits.caller_long_running),
@@ -272,7 +274,7 @@ class Proxy:
 
     def _fitting_limits(self, settings: Settings) -> ConnectionLimits:
         """Return the connection limits, reduced to what the open file limit allows."""
-        reserved = files_beside_clients(settings)
+        reserved = reserved_file_descriptors(settings)
         limits = fit_open_files(connection_limits(settings), reserved=reserved)
         self._counters.serving.connections_limited(limits.connections)
         return limits
@@ -284,13 +286,13 @@ class Proxy:
         seconds = self.settings.serving.certificate_refresh_seconds
         self._refresh_tasks = [
             self._tasks.start(self._certificates.run(seconds)),
-            self._tasks.start(self._trust.keep_fresh(seconds)),
+            self._tasks.start(self._trust.reload_periodically(seconds)),
         ]
 
     def _retire(self, old: Components) -> None:
         new = self._components
-        self._factory.forget_metrics_of(old, by=new)
-        self._retiring.retire_audit(old.audit, beside=new.audit)
+        self._factory.remove_metrics_of(old, by=new)
+        self._retiring.retire_audit(old.audit_backends, current=new.audit_backends)
         if old.upstream is not new.upstream:
             self._retiring.retire_upstream(old.upstream, old.settings)
         if old.tracing is not None and old.tracing is not new.tracing:
@@ -309,7 +311,7 @@ class Proxy:
             asleep_since = self._clock()
             await asyncio.sleep(_SWEEP_SECONDS)
             self._heartbeat.beat()
-            self._counters.serving.loop_lagged(self._clock() - asleep_since - _SWEEP_SECONDS)
+            self._counters.serving.loop_lag_observed(self._clock() - asleep_since - _SWEEP_SECONDS)
             for task in self._maintenance_tasks(sweep):
                 with _failure_logged():
                     task()
@@ -320,7 +322,7 @@ class Proxy:
     def _maintenance_tasks(self, sweep: int) -> list[Callable[[], None]]:
         """Return the tasks of this sweep; the failure of one does not prevent the others."""
         listener, pool = self._listener, self._upstream.pool
-        tasks: list[Callable[[], None]] = [listener.close_expired, pool.close_old]
+        tasks: list[Callable[[], None]] = [listener.close_expired, pool.close_expired]
         if sweep % _SWEEPS_PER_DEAD_PEER_SEARCH == 0:
             tasks += (listener.close_unreachable, pool.close_unreachable)
             tasks.append(self._retiring.close_unreachable)
@@ -328,7 +330,7 @@ class Proxy:
 
     def _count_rejected_connections(self) -> None:
         if rejected := self._listener.take_rejected_count():
-            self._counters.serving.connections_turned_away(rejected)
+            self._counters.serving.connections_rejected(rejected)
             log.warning("client connections rejected", extra=fields(count=rejected))
 
     def _apply_client_trust(self, trust: ClientTrust) -> None:
@@ -341,7 +343,7 @@ class Proxy:
 
     def _apply_identity_restrictions(self) -> None:
         # With the settings in force: the proxy's user names may become known after a reload.
-        knowledge = self._upstream.knowledge
+        knowledge = self._upstream.identity_monitor
         if knowledge.usernames:
             self._components.authorizer.restrictions = replace(
                 base_restrictions(self.settings),

@@ -26,9 +26,9 @@ class RetiringComponents:
         self._closing_tasks = TaskSet(on_failure)
         self._closing: set[asyncio.Task[None]] = set()
 
-    def retire_audit(self, old: AuditBackends, *, beside: AuditBackends) -> None:
+    def retire_audit(self, old: AuditBackends, *, current: AuditBackends) -> None:
         """Flush and close backends, except those that are also in `beside`."""
-        closing = self._closing_tasks.start(old.close(_FLUSH_SECONDS, beside=beside))
+        closing = self._closing_tasks.start(old.close(_FLUSH_SECONDS, shared_with=current))
         self._audits.append(old)
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -55,11 +55,11 @@ class RetiringComponents:
     def close_unreachable(self) -> None:
         """Abort exchanges with an unreachable API server; called periodically."""
         for upstream in self._upstreams:
-            upstream.side.pool.close_unreachable()
+            upstream.components.pool.close_unreachable()
         self._upstreams = [
             upstream
             for upstream in self._upstreams
-            if not (upstream.is_dismissed and upstream.side.pool.is_empty)
+            if not (upstream.is_closed and upstream.components.pool.is_empty)
         ]
 
     def skip_grace_period(self) -> None:
@@ -67,7 +67,7 @@ class RetiringComponents:
         for audit in self._audits:
             audit.skip_flush()
 
-    async def end(self, seconds: float) -> None:
+    async def close(self, seconds: float) -> None:
         """Close everything; wait up to `seconds` for queued events."""
         for upstream in self._upstreams:
             await upstream.close()

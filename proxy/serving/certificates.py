@@ -19,7 +19,7 @@ from OpenSSL import SSL
 
 from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
-from proxy.wire.tls_server import server_context
+from proxy.wire.tls_server import build_server_context
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class LoadedCertificates:
     """Expiry of the serving certificate, in seconds since 1970."""
 
 
-class Listening(Protocol):
+class TLSListener(Protocol):
     """A listener whose TLS context can be replaced."""
 
     def set_tls_context(self, context: SSL.Context) -> None:
@@ -70,7 +70,7 @@ class ReloadCounter(Protocol):
         """Record the expiry of the certificate in use, in seconds since 1970."""
         ...
 
-    def certificates_read(self, *, used: bool) -> None:
+    def certificates_reloaded(self, *, used: bool) -> None:
         """Count new contents, used or rejected."""
         ...
 
@@ -79,7 +79,7 @@ class ServingCertificates:
     """Keeps a listener's TLS context in step with the files."""
 
     def __init__(
-        self, loaded: LoadedCertificates, *, listening: Listening, counter: ReloadCounter
+        self, loaded: LoadedCertificates, *, listening: TLSListener, counter: ReloadCounter
     ) -> None:
         self._loaded = loaded
         self._listening = listening
@@ -105,7 +105,7 @@ class ServingCertificates:
         async with self._reload_lock:
             current = self._loaded
             try:
-                loaded = await asyncio.to_thread(load_again, current.files, current)
+                loaded = await asyncio.to_thread(load_if_changed, current.files, current)
             except CertificateError as error:
                 self._reject(str(error))
                 return
@@ -118,12 +118,12 @@ class ServingCertificates:
         is_new, self._loaded = loaded.context is not self._loaded.context, loaded
         if is_new:
             self._listening.set_tls_context(loaded.context)
-            self._counter.certificates_read(used=True)
+            self._counter.certificates_reloaded(used=True)
             self._counter.certificate_expires(loaded.expires_at)
             log.info("certificates reloaded")
 
     def _reject(self, problem: str) -> None:
-        self._counter.certificates_read(used=False)
+        self._counter.certificates_reloaded(used=False)
         if problem != self._logged_problem:  # once, not at every reload
             log.warning("certificates not reloaded", extra=fields(error=problem))
         self._logged_problem = problem
@@ -148,7 +148,7 @@ def read_key(file: Path) -> None:
     _parse_key(_read_file(file), file)
 
 
-def context_of(certificate_pem: bytes, key_pem: bytes) -> SSL.Context:
+def build_context(certificate_pem: bytes, key_pem: bytes) -> SSL.Context:
     """Return a context with this certificate that requests none; or raise CertificateError.
 
     For a certificate that is not in a file.
@@ -161,7 +161,7 @@ def context_of(certificate_pem: bytes, key_pem: bytes) -> SSL.Context:
 def _build_context(
     own: x509.Certificate, others: list[x509.Certificate], key: _Key, files: CertificateFiles
 ) -> SSL.Context:
-    context = server_context(asks_for_certificate=files.requests_client_certificate)
+    context = build_server_context(requests_client_certificate=files.requests_client_certificate)
     try:
         context.use_certificate(own)
         for certificate in others:
@@ -192,7 +192,7 @@ def _parse_key(content: bytes, file: Path) -> _Key:
     return key
 
 
-def load_again(files: CertificateFiles, current: LoadedCertificates) -> LoadedCertificates:
+def load_if_changed(files: CertificateFiles, current: LoadedCertificates) -> LoadedCertificates:
     """Load the current contents; keep the context if they equal those in use."""
     requests_as_before = (
         files.requests_client_certificate == current.files.requests_client_certificate

@@ -26,13 +26,13 @@ from proxy.wire.http1.body import (
 )
 from proxy.wire.http1.message import (
     MAX_HEAD_BYTES,
-    UNREAD_HEAD,
+    UNPARSED_HEAD,
     HeadTooLarge,
     RequestHead,
     check_header_lines,
     count_header_lines,
     find_head_end,
-    unfinished_request,
+    incomplete_request,
 )
 from proxy.wire.http1.request_parser import CachingRequestParser
 
@@ -260,7 +260,7 @@ class ClientConnection(ClientTransport):
         )
         if not self._server_tls.is_ready or self.is_write_blocked or self._is_closing:
             self.evict()
-        elif exchange is not None and exchange.reject_waiting(error):
+        elif exchange is not None and exchange.reject_pending(error):
             self._buffer.clear()
         elif exchange is None and self._buffer:
             self._reject_unparsed(error)
@@ -289,7 +289,7 @@ class ClientConnection(ClientTransport):
         if rest is not None:
             self._body = None
             self._buffer += rest
-            exchange.body_is_read = True
+            exchange.is_body_read = True
         if payload:
             receiver.request_data(payload)
         if rest is not None:
@@ -342,7 +342,7 @@ class ClientConnection(ClientTransport):
             self._check_incomplete_head(searched)
         except StatusError as error:
             self._reserve(0)
-            self._reject_unparsed(error, unfinished_request(self._buffer))
+            self._reject_unparsed(error, incomplete_request(self._buffer))
             return
         if searched == 0:
             self.deadline = self._clock() + self._limits.head_seconds
@@ -362,19 +362,19 @@ class ClientConnection(ClientTransport):
             check_header_lines(buffer, most_bytes=limits.header_line_bytes)
         elif searched <= limits.target_bytes + _CHECK_INTERVAL_BYTES:
             # Once or twice: the query of an exec may fill the head, and has passed the first check.
-            request = unfinished_request(buffer)
-            check_target_length(request.method, request.target, most_bytes=limits.target_bytes)
+            request = incomplete_request(buffer)
+            check_target_length(request.method, request.target, max_bytes=limits.target_bytes)
 
     def _process_head(self, head: bytes) -> bool:
         """Start serving a request with a complete head; return whether it could be parsed."""
-        limits, request = self._limits, UNREAD_HEAD
+        limits, request = self._limits, UNPARSED_HEAD
         try:
             if len(head) > MAX_HEAD_BYTES or count_header_lines(head) > limits.header_lines:
                 raise HeadTooLarge
             if len(head) > limits.header_line_bytes:
                 check_header_lines(head, most_bytes=limits.header_line_bytes)
             request = self._parser.parse(head)
-            check_target_length(request.method, request.target, most_bytes=limits.target_bytes)
+            check_target_length(request.method, request.target, max_bytes=limits.target_bytes)
         except StatusError as error:
             self._reject_unparsed(error, request)
             return False
@@ -396,7 +396,7 @@ class ClientConnection(ClientTransport):
             and self._exchange is exchange
         ):
             self._waiting_head_bytes = head_bytes
-            self._limiter.renew(self)
+            self._limiter.mark_active(self)
             self._reserve_waiting()
 
     def _reserve_waiting(self) -> None:
@@ -426,16 +426,16 @@ class ClientConnection(ClientTransport):
         self._waiting_head_bytes = 0
         self._parser.clear()
         self._server_tls.release_buffers()
-        self._limiter.renew(self)
+        self._limiter.mark_active(self)
         if self.is_write_blocked:
             self._reserve_waiting()
         elif self._reservation is not None:
             self._reserve(0)
 
-    def _reject_unparsed(self, error: StatusError, request: RequestHead = UNREAD_HEAD) -> None:
+    def _reject_unparsed(self, error: StatusError, request: RequestHead = UNPARSED_HEAD) -> None:
         """Reject a head that cannot be parsed, and close: the start of the next one is unknown."""
         exchange = self._exchange = ServerExchange(self, request, self._peer)
-        exchange.body_is_read = False
+        exchange.is_body_read = False
         self.handler.reject(exchange, error)
 
     def _drop_buffered(self) -> None:
@@ -477,4 +477,4 @@ def _may_send_more(exchange: ServerExchange) -> bool:
     A client that requested `close` closes by itself. Data it sends before that must not reset the
     connection, because the response would be lost with it (RFC 9112, 9.6).
     """
-    return not exchange.body_is_read or not exchange.request.keep_alive
+    return not exchange.is_body_read or not exchange.request.keep_alive

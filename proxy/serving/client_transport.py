@@ -14,7 +14,7 @@ from proxy.serving.limits.handshakes import (
     EVICTED,
     LEFT,
     TIMEOUT,
-    WaitingStep,
+    QueuedStep,
     failure_reason,
 )
 from proxy.serving.limits.unauthenticated_memory import MemoryReservation
@@ -67,12 +67,12 @@ class ClientTransport(TLSConnection):
         self._reservation: MemoryReservation | None = None
         self._certificate_bytes = self._handshake_bytes = 0
         self._idle_seconds = shared.limits.unauthenticated_idle_seconds
-        self._limiter = shared.door
+        self._limiter = shared.connection_limiter
         self._failures = shared.failures
         self._handshake_scheduler = shared.handshakes
         # Received bytes of a handshake whose next step is queued.
         self._queued_bytes: list[bytes] | None = None
-        self._queued_step: WaitingStep | None = None
+        self._queued_step: QueuedStep | None = None
         self._clock = clock
         self._peer = Peer("")
         self._handshake_deadline = 0.0
@@ -102,7 +102,7 @@ class ClientTransport(TLSConnection):
         chain = self._server_tls.peer_chain()
         self._peer = Peer(self._peer.address, chain)
         self.deadline = self._clock() + self._idle_seconds
-        self._limiter.renew(self)
+        self._limiter.mark_active(self)
         if self._handshake_bytes > _LARGE_HANDSHAKE_BYTES:
             self._server_tls.release_buffers()
         self._certificate_bytes = _CERTIFICATE_COPIES * sum(map(len, chain))
@@ -133,15 +133,15 @@ class ClientTransport(TLSConnection):
             self._queued_bytes.append(bytes(data))
             self._check_queued_bytes(self._queued_bytes)
         elif scheduler.has_time:
-            started = scheduler.started()
+            started = scheduler.start_step()
             try:
                 return super()._receive_handshake(data)
             finally:
-                scheduler.spent(started)
+                scheduler.end_step(started)
         else:
             self._queued_bytes = [bytes(data)]
             self._set_reading(reads=False)
-            self._queued_step = scheduler.wait(
+            self._queued_step = scheduler.enqueue(
                 address_key(self._peer.address), self._process_queued
             )
             self._check_queued_bytes(self._queued_bytes)
@@ -171,7 +171,7 @@ class ClientTransport(TLSConnection):
     def _process_queued(self) -> None:
         """Process the queued bytes; called by the scheduler."""
         queued, self._queued_bytes, self._queued_step = self._queued_bytes, None, None
-        if queued is not None and self.is_open:
+        if queued is not None and self.has_started_legacy:
             self._set_reading(reads=True)
             data = b"".join(queued)
             self._handshake_bytes -= len(data)  # data_received counts it again.
@@ -212,7 +212,7 @@ class ClientTransport(TLSConnection):
         self.deadline = self._clock() + self._idle_seconds
         self._close(sends_close_notify=sends_close_notify)
 
-    def cut_off(self) -> None:
+    def abort(self) -> None:
         """Close immediately; unsent data is dropped."""
         self._abort()
 

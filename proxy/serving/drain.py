@@ -86,7 +86,7 @@ class Drain:
         self._listener.set_drain_handler(CloseAfterResponse(self._listener.handler))
         for exchange in self._exchanges():
             # A response whose head is sent can no longer announce that the connection closes.
-            exchange.closes = exchange.closes or not exchange.has_started
+            exchange.closes_connection = exchange.closes_connection or not exchange.has_started
 
     def _reject_new_requests(self) -> None:
         """Reject new requests, except on unused connections.
@@ -104,7 +104,7 @@ class Drain:
 
     def _is_announcement_over(self, schedule: DrainSchedule) -> bool:
         now = self._clock()
-        if not schedule.is_announced(now):
+        if not schedule.is_accepting(now):
             return True
         self._observe(self._streams(), now)
         return False
@@ -120,7 +120,7 @@ class Drain:
             ):
                 ended += exchange.finish_early()
         schedule.streams_ended(ended)
-        self._observe([exchange for exchange in streams if exchange.is_open], now)
+        self._observe([exchange for exchange in streams if exchange.has_started_legacy], now)
         return schedule.is_over(now, self._count_connections())
 
     def _observe(self, streams: list[ServerExchange], now: float) -> None:

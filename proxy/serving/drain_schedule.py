@@ -49,7 +49,7 @@ class DrainSchedule:
         self._last_check = self._closes_at
         self._due = 0.0
 
-    def is_announced(self, now: float) -> bool:
+    def is_accepting(self, now: float) -> bool:
         """Return whether new connections are still accepted."""
         return now < self._closes_at
 

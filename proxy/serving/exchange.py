@@ -9,10 +9,10 @@ from http import HTTPStatus
 
 from proxy.core.errors import StatusError
 from proxy.core.http.headers import (
-    NO_LINES,
+    NO_HEADERS,
     Header,
-    encoded_lines,
-    header_lines,
+    encode_header_lines,
+    parse_header_lines,
 )
 from proxy.core.requestinfo.request_info import is_newline_delimited
 from proxy.serving.exchange_transport import ConnectionReuse, ExchangeKind, ExchangeTransport
@@ -48,10 +48,10 @@ class ServerExchange:
         "_raw_chunks",
         "_status",
         "_transport",
-        "body_is_read",
-        "closes",
+        "closes_connection",
         "error",
         "is_authenticated",
+        "is_body_read",
         "is_long_running",
         "peer",
         "receiver",
@@ -78,13 +78,13 @@ class ServerExchange:
         self.peer = peer
         self.receiver: RequestBodyHandler | None = None
         framing = request.framing
-        self.body_is_read = framing is NO_BODY or not framing.has_body
+        self.is_body_read = framing is NO_BODY or not framing.has_body
         # An upgrade ends its connection, granted or not: after a rejected one it is unknown what
         # the client sends next.
-        self.closes = not request.keep_alive or request.upgrade is not None
+        self.closes_connection = not request.keep_alive or request.upgrade is not None
 
     @property
-    def is_open(self) -> bool:
+    def has_started_legacy(self) -> bool:
         """Return whether the client is connected and awaits its response, or the rest of it."""
         return self._transport is not None
 
@@ -157,7 +157,7 @@ class ServerExchange:
     def attach(self, receiver: RequestBodyHandler) -> None:
         """Deliver the request body to the receiver, from its first byte."""
         transport, self._on_disconnect = self._transport, None
-        if self.body_is_read and transport is not None and not transport.is_write_blocked:
+        if self.is_body_read and transport is not None and not transport.is_write_blocked:
             self.receiver = receiver  # Nearly always: there is nothing to deliver.
             return
         observer = self._observer
@@ -198,7 +198,7 @@ class ServerExchange:
         connection.
         """
         phrase = reason or _REASONS.get(status, b"")
-        lines = b"HTTP/1.1 %d %b\r\n%b" % (status, phrase, encoded_lines(headers))
+        lines = b"HTTP/1.1 %d %b\r\n%b" % (status, phrase, encode_header_lines(headers))
         self.start_raw_response(status, lines, framing, payload)
 
     def start_raw_response(
@@ -220,10 +220,12 @@ class ServerExchange:
             return
         if framing.kind in _UNKNOWN_LENGTH:
             framing = CHUNKED if self.request.minor_version else UNTIL_CLOSE
-        self.closes = self.closes or framing is UNTIL_CLOSE or not self.body_is_read
+        self.closes_connection = (
+            self.closes_connection or framing is UNTIL_CLOSE or not self.is_body_read
+        )
         if framing is CHUNKED:
             lines += b"Transfer-Encoding: chunked\r\n"
-        if self.closes:
+        if self.closes_connection:
             lines += b"Connection: close\r\n"
         self._status, self._framing, self._raw_chunks = status, framing, passed
         body = payload
@@ -233,19 +235,19 @@ class ServerExchange:
             body = framing.frame(payload)
         transport.write(b"%b\r\n%b" % (lines, body))
         if self._is_stream:
-            self._is_newline_delimited = is_newline_delimited(header_lines(lines))
+            self._is_newline_delimited = is_newline_delimited(parse_header_lines(lines))
             self._release_idle_memory(transport)
         if self._observer is not None:
             # Original chunks are used only if the observer does not capture the body.
             captured = payload if passed is None else b""
-            self._notify_started(self._observer, header_lines(lines), captured)
+            self._notify_started(self._observer, parse_header_lines(lines), captured)
 
     def switch_protocols(self, headers: list[Header]) -> None:
         """Respond 101; from then on both directions are opaque bytes until either side ends."""
         if self._transport is None:
             return
         self._status, self._framing = SWITCHING_PROTOCOLS, UNTIL_CLOSE
-        self.body_is_read = False
+        self.is_body_read = False
         self._transport.write(encode_head(b"HTTP/1.1 101 Switching Protocols", headers))
         self._transport.open_tunnel()
         if self._observer is not None:
@@ -284,21 +286,21 @@ class ServerExchange:
         transport = self._transport
         if transport is None:
             return
-        self.closes = self.closes or not self.body_is_read
-        if self.closes:
+        self.closes_connection = self.closes_connection or not self.is_body_read
+        if self.closes_connection:
             lines += b"Connection: close\r\n"
         status = self._status = outcome.status
         self._body_bytes = outcome.body_bytes
         transport.write(b"%b\r\n%b" % (lines, payload))
         observer = self._observer
         if observer is not None and observer.wants_response(status):
-            self._notify_started(observer, header_lines(lines), payload)
+            self._notify_started(observer, parse_header_lines(lines), payload)
         self._transport = self.receiver = self._observer = None
         try:
             self._notify_complete(outcome)
         finally:
             transport.exchange_ended(
-                ConnectionReuse.CLOSE if self.closes else ConnectionReuse.REUSABLE
+                ConnectionReuse.CLOSE if self.closes_connection else ConnectionReuse.REUSABLE
             )
 
     def send_response(self, status: int, headers: list[Header], body: bytes) -> None:
@@ -320,7 +322,7 @@ class ServerExchange:
         The connection closes immediately with it. A client can safely repeat a request that it sent
         meanwhile.
         """
-        self.closes = True
+        self.closes_connection = True
         return self.receiver is not None and self.receiver.finish_early()
 
     def fail(self, error: StatusError) -> None:
@@ -330,7 +332,7 @@ class ServerExchange:
         else:
             self.disconnected()
 
-    def reject_waiting(self, error: StatusError) -> bool:
+    def reject_pending(self, error: StatusError) -> bool:
         """Cancel the processing of a pending request; its handler responds with the error.
 
         Return False, without effect, if no handler can respond.
@@ -341,7 +343,7 @@ class ServerExchange:
         self.error = error
         self._on_disconnect = None
         # The client may still be sending a body that is never read.
-        self.closes, self.body_is_read = True, False
+        self.closes_connection, self.is_body_read = True, False
         on_disconnect_callback()
         return True
 
@@ -368,7 +370,7 @@ class ServerExchange:
         Its header lines are not used again. An audit event may still use the rest of the request.
         """
         self.request.headers.clear_memo()
-        self.request = self.request._replace(headers=NO_LINES, notes=None)
+        self.request = self.request._replace(headers=NO_HEADERS, cached_values=None)
         transport.release_idle_memory()
 
     def _finish(self, *, is_complete: bool) -> None:
@@ -395,6 +397,6 @@ class ServerExchange:
             return ConnectionReuse.ABORT
         return (
             ConnectionReuse.CLOSE
-            if self.closes or not self.body_is_read
+            if self.closes_connection or not self.is_body_read
             else ConnectionReuse.REUSABLE
         )

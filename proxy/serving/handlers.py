@@ -54,4 +54,4 @@ class RejectWhileDraining(CloseAfterResponse):
 
 
 def _close_after(exchange: ClientExchange) -> None:
-    cast("ServerExchange", exchange).closes = True  # connections create no other class
+    cast("ServerExchange", exchange).closes_connection = True  # connections create no other class

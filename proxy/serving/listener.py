@@ -57,7 +57,7 @@ def _accept_all(queue: socket.socket) -> list[socket.socket]:
 _ACCEPTS_PER_ITERATION = 8
 
 
-async def handles_beside(
+async def open_additional_servers(
     server: asyncio.Server, new_connection: Callable[[], asyncio.BaseProtocol], *, backlog: int
 ) -> list[asyncio.Server]:
     """Return additional servers on the same listening socket; they do not accept yet."""
@@ -98,7 +98,7 @@ class Listener:
         self._context = context
         self.handler = handler
         self._closing_handler = CloseAfterResponse(handler)
-        self._shared = ListenerState.of(limits, budget)
+        self._shared = ListenerState.create(limits, budget)
         self._progress = ResponseProgress()
         self.stalled_responses = 0
         """Responses aborted so far because their client read too little."""
@@ -112,10 +112,10 @@ class Listener:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Bind and accept; return the address with the bound port."""
         address = await self.bind(host, port)
-        await self.accept()
+        await self.start_accepting()
         return address
 
-    async def bind(self, host: str, port: int, *, shares: bool = True) -> tuple[str, int]:
+    async def bind(self, host: str, port: int, *, reuse_port: bool = True) -> tuple[str, int]:
         """Bind the address and return it with its port; connections are not accepted yet.
 
         With `shares`, another instance of the same user, such as the successor, can bind it too.
@@ -127,17 +127,19 @@ class Listener:
                 host,
                 port,
                 backlog=_BACKLOG,
-                reuse_port=shares,
+                reuse_port=reuse_port,
                 start_serving=False,
             )
         except OSError as error:
             reason = error.strerror or str(error)
             raise ListenError(f"cannot listen on {host}:{port}: {reason}") from error
-        self._handles = await handles_beside(self._server, self._new_connection, backlog=_BACKLOG)
+        self._handles = await open_additional_servers(
+            self._server, self._new_connection, backlog=_BACKLOG
+        )
         bound: tuple[str, int] = self._server.sockets[0].getsockname()
         return bound[0], bound[1]
 
-    async def accept(self) -> None:
+    async def start_accepting(self) -> None:
         """Accept connections on the bound address."""
         if self._server is not None:
             for handle in (self._server, *self._handles):
@@ -163,7 +165,7 @@ class Listener:
         seconds = self._shared.limits.response_progress_seconds
         for connection in self._progress.stalled(self._connections, now, timeout_seconds=seconds):
             self.stalled_responses += 1
-            connection.cut_off()
+            connection.abort()
 
     def set_handler(self, handler: RequestHandler) -> None:
         """Use another handler for requests from now on.
@@ -181,7 +183,7 @@ class Listener:
 
     def set_limits(self, limits: ConnectionLimits) -> None:
         """Apply these limits; open connections are not closed for them."""
-        self._shared = self._shared.current_limits(limits)
+        self._shared = self._shared.with_limits(limits)
         for connection in self._connections:
             connection.set_limits(limits)
 
@@ -219,16 +221,16 @@ class Listener:
     @property
     def evictions(self) -> Mapping[str, int]:
         """Return the connections evicted for new ones so far, by reason."""
-        return self._shared.door.evictions
+        return self._shared.connection_limiter.evictions
 
     @property
-    def unauthenticated(self) -> int:
+    def unauthenticated_connections(self) -> int:
         """Return the number of connections without an authenticated request."""
-        return self._shared.door.unauthenticated
+        return self._shared.connection_limiter.unauthenticated
 
     def take_rejected_count(self) -> int:
         """Return the connections rejected since the last call, and reset that count."""
-        return self._shared.door.take_rejected_count()
+        return self._shared.connection_limiter.take_rejected_count()
 
     async def stop(self) -> None:
         """Stop accepting and close every connection; written data is sent for up to a second."""

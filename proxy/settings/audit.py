@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from proxy.settings.types import (
-    PATH_TEXT,
+    PATH_SCHEMA,
     Duration,
     FilePath,
     StrictModel,
@@ -31,7 +31,7 @@ def _read_log_path(value: object, info: ValidationInfo) -> Path:
 class AuditLogSettings(StrictModel):
     """The log backend, which writes audit events to a file."""
 
-    path: Annotated[Path, BeforeValidator(_read_log_path), PATH_TEXT] | None = None
+    path: Annotated[Path, BeforeValidator(_read_log_path), PATH_SCHEMA] | None = None
     """File to which each audit.k8s.io/v1 event is appended as one line; `-` is standard output. A
     new file has mode 0600. Absent: no audit file."""
 

@@ -37,7 +37,7 @@ class ConfigError(OperatorError):
         super().__init__(f"{file}: " + "; ".join(problems))
         self.file = file
         self.problems = problems
-        self.rest = rest
+        self.valid_settings = rest
 
     @property
     def lines(self) -> list[str]:

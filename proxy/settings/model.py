@@ -20,7 +20,7 @@ from proxy.settings.types import (
     TIMEOUT_PATTERN,
     Duration,
     StrictModel,
-    write_duration,
+    format_duration,
 )
 from proxy.settings.upstream import UpstreamSettings
 
@@ -116,7 +116,7 @@ def _tidy(setting: dict[str, Any]) -> dict[str, Any]:
     if default is None or isinstance(default, dict):
         setting.pop("default", None)  # absent, or a section whose keys have their own defaults
     elif pattern in (DURATION_PATTERN, TIMEOUT_PATTERN):
-        setting["default"] = write_duration(default)
+        setting["default"] = format_duration(default)
     elif pattern == ADDRESS_PATTERN:
         setting["default"] = ":".join(map(str, default))
     return setting

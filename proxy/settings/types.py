@@ -73,7 +73,7 @@ def _quoted_unless_secret(value: object) -> str:
     return "" if re.search("[@?#]", str(value)) else f", not {value}"
 
 
-def write_duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as written in a config file."""
     milliseconds = round(seconds * 1000)
     for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
@@ -82,7 +82,7 @@ def write_duration(seconds: float) -> str:
     return f"{milliseconds}ms"
 
 
-def as_text(pattern: str) -> WithJsonSchema:
+def text_schema(pattern: str) -> WithJsonSchema:
     """Return the JSON Schema of a value that is text in the file and another type in Python."""
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
@@ -91,10 +91,14 @@ DURATION_PATTERN = r"^(?=.)([0-9]+h)?([0-9]+m(?!s))?([0-9]+(\.[0-9]+)?s)?([0-9]+
 TIMEOUT_PATTERN = DURATION_PATTERN.replace("(?=.)", "(?=.*[1-9])")
 ADDRESS_PATTERN = r"^.+:[0-9]{1,5}$"
 
-Duration = Annotated[float, BeforeValidator(_parse_duration), as_text(DURATION_PATTERN)]
-Timeout = Annotated[float, BeforeValidator(_parse_duration), Field(gt=0), as_text(TIMEOUT_PATTERN)]
-PATH_TEXT = as_text(r"^[^\u0000]+$")
+Duration = Annotated[float, BeforeValidator(_parse_duration), text_schema(DURATION_PATTERN)]
+Timeout = Annotated[
+    float, BeforeValidator(_parse_duration), Field(gt=0), text_schema(TIMEOUT_PATTERN)
+]
+PATH_SCHEMA = text_schema(r"^[^\u0000]+$")
 
-FilePath = Annotated[Path, BeforeValidator(parse_path), PATH_TEXT]
-Address = Annotated[tuple[str, int], BeforeValidator(parse_address), as_text(ADDRESS_PATTERN)]
-Server = Annotated[tuple[str, int], BeforeValidator(parse_server), as_text(r"^https://[^@?#/]+/?$")]
+FilePath = Annotated[Path, BeforeValidator(parse_path), PATH_SCHEMA]
+Address = Annotated[tuple[str, int], BeforeValidator(parse_address), text_schema(ADDRESS_PATTERN)]
+Server = Annotated[
+    tuple[str, int], BeforeValidator(parse_server), text_schema(r"^https://[^@?#/]+/?$")
+]

@@ -11,7 +11,7 @@ from proxy.settings.types import (
     Server,
     StrictModel,
     Timeout,
-    as_text,
+    text_schema,
 )
 
 ExtraKey = Annotated[str, Field(min_length=1)]
@@ -28,7 +28,7 @@ def _parse_account(value: object) -> tuple[str, str]:
 ServiceAccount = Annotated[
     tuple[str, str],
     BeforeValidator(_parse_account),
-    as_text(f"^{_ACCOUNT.pattern}$"),
+    text_schema(f"^{_ACCOUNT.pattern}$"),
 ]
 
 

@@ -19,12 +19,12 @@ from proxy.pki.authority import (
     KeyPair,
     Validity,
 )
-from proxy.serving.certificates import CertificateError, context_of
+from proxy.serving.certificates import CertificateError, build_context
 
 LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
 # Longer than the lifetime of any pod: many applications read the CA once and would miss a change.
 # The key has no value outside the pod, and is lost with it.
-_VALIDITY = Validity(lasts=3650 * DAY)
+_VALIDITY = Validity(duration=3650 * DAY)
 _MIN_REMAINING = timedelta(days=365)
 _CA, _NAME = "ca.crt", "serving"
 
@@ -56,7 +56,7 @@ def load_or_create_certificate(names: Sequence[str], directory: Path | None) -> 
 
 def server_context(pair: KeyPair) -> SSL.Context:
     """Return the TLS context of the listener; the key is not written to disk."""
-    return context_of(pair.certificate_pem, pair.key_pem)
+    return build_context(pair.certificate_pem, pair.key_pem)
 
 
 def _create(names: Sequence[str]) -> SidecarCertificate:

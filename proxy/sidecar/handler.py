@@ -13,11 +13,11 @@ from proxy.core.forwarding import (
     HopContext,
     assert_one_identity,
     build_outbound_head,
-    normalized_header_name,
+    normalize_header_name,
 )
 from proxy.core.http.headers import Header, HeaderList
 from proxy.core.http.status import status_response
-from proxy.core.http.websocket import offered_protocols
+from proxy.core.http.websocket import parse_offered_protocols
 from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import is_resumable_stream, parse_outline
 from proxy.telemetry.logs import fields
@@ -64,10 +64,10 @@ def client_authorization(headers: HeaderList) -> bytes | None:
     itself is rejected, because it would be served as another user than it names.
     """
     _reject_impersonation(headers)
-    values = [value for name, value in headers if normalized_header_name(name) == b"authorization"]
+    values = [value for name, value in headers if normalize_header_name(name) == b"authorization"]
     if len(values) > 1:
         raise BadRequest("more than one Authorization header")
-    if offered_protocols(headers).tokens:
+    if parse_offered_protocols(headers).tokens:
         raise BadRequest(
             "a token among the WebSocket subprotocols is not forwarded: send it in an "
             "Authorization header"
@@ -78,7 +78,7 @@ def client_authorization(headers: HeaderList) -> bytes | None:
 def _reject_impersonation(headers: Sequence[Header]) -> None:
     for name, _ in headers:
         # Normalized as the most lenient later hop might read the name, and matched by prefix.
-        if normalized_header_name(name).startswith(_IMPERSONATION):
+        if normalize_header_name(name).startswith(_IMPERSONATION):
             raise BadRequest(
                 "impersonation headers are not accepted here: this sidecar impersonates the user "
                 "that its configuration names"
@@ -98,7 +98,7 @@ class RequestForwarder(Protocol):
         *,
         audit_id: bytes,
         is_long_running: bool,
-        refuse: Callable[[StatusError], None],
+        reject: Callable[[StatusError], None],
     ) -> None:
         """Start relaying; the response is relayed without further calls."""
         ...
@@ -154,7 +154,7 @@ class ImpersonatingHandler:
             self._permit,
             audit_id=audit_id,
             is_long_running=is_long_running,
-            refuse=lambda error: self._respond(exchange, audit_id, error),
+            reject=lambda error: self._respond(exchange, audit_id, error),
         )
 
     def _respond(self, exchange: ClientExchange, audit_id: bytes, error: StatusError) -> None:

@@ -10,7 +10,7 @@ from proxy.core.errors import OperatorError, StatusError
 from proxy.telemetry.logs import fields
 from proxy.upstream.auth_errors import CredentialStatus, DeniedRequest
 from proxy.upstream.endpoints import Endpoint
-from proxy.wire.tls_client import client_context
+from proxy.wire.tls_client import build_client_context
 
 
 class NoCredential:
@@ -88,7 +88,7 @@ class ProxyEndpoint:
         try:
             bundle = b"" if file is None else file.read_bytes()
             # No client certificate: the sidecar has none.
-            return bundle, client_context(None if file is None else str(file), None, None)
+            return bundle, build_client_context(None if file is None else str(file), None, None)
         except ssl.SSLError as error:
             raise ProxyEndpointError(f"cannot use {file}: {error.reason or error}") from error
         except OSError as error:

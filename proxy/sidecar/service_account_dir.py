@@ -48,7 +48,7 @@ class ServiceAccountDir:
             ) from error
 
 
-NOTHING = ServiceAccountDir()
+NO_FILES = ServiceAccountDir()
 
 
 def _replace(file: Path, content: bytes) -> None:

@@ -23,7 +23,7 @@ from proxy.serving.listener import Listener
 from proxy.sidecar.certificate import LOOPBACK_NAMES, load_or_create_certificate, server_context
 from proxy.sidecar.handler import ImpersonatingHandler, RequestHeadWriter
 from proxy.sidecar.proxy_endpoint import NoCredential, ProxyEndpoint
-from proxy.sidecar.service_account_dir import NOTHING, ServiceAccountDir
+from proxy.sidecar.service_account_dir import NO_FILES, ServiceAccountDir
 from proxy.telemetry.logs import fields
 from proxy.upstream.endpoints import EndpointSet
 from proxy.upstream.forwarder import Forwarder
@@ -51,9 +51,9 @@ class SidecarOptions:
     server: tuple[str, int]
     address: tuple[str, int]
     ca_file: Path | None = None
-    kept: Path | None = None
+    certificate_dir: Path | None = None
     """Directory that stores the certificate across restarts; None: a new one at each start."""
-    service_account_dir: ServiceAccountDir = NOTHING
+    service_account_dir: ServiceAccountDir = NO_FILES
 
 
 def is_loopback(host: str) -> bool:
@@ -72,7 +72,9 @@ async def run_sidecar(settings: SidecarOptions) -> AsyncIterator["Sidecar"]:
     """Run a sidecar for the duration of the context."""
     server = await asyncio.to_thread(ProxyEndpoint, settings.server, settings.ca_file)
     names = tuple(dict.fromkeys((*LOOPBACK_NAMES, settings.address[0])))
-    certificate = await asyncio.to_thread(load_or_create_certificate, names, settings.kept)
+    certificate = await asyncio.to_thread(
+        load_or_create_certificate, names, settings.certificate_dir
+    )
     context = await asyncio.to_thread(server_context, certificate.pair)
     sidecar = Sidecar(settings.impersonated_user, server, context)
     try:
@@ -118,8 +120,8 @@ class Sidecar:
         """Start listening, then write the files by which the application trusts the sidecar."""
         # No SO_REUSEPORT: the applications of another sidecar trust another CA, and may impersonate
         # another user.
-        self.address = await self._listener.bind(*settings.address, shares=False)
-        await self._listener.accept()
+        self.address = await self._listener.bind(*settings.address, reuse_port=False)
+        await self._listener.start_accepting()
         await asyncio.to_thread(settings.service_account_dir.write, ca_pem)
         self._tasks.start_background(self._sweep())
         log.info(
@@ -140,7 +142,7 @@ class Sidecar:
         for iteration in itertools.count(1):
             await asyncio.sleep(_SWEEP_SECONDS)
             self._listener.close_expired()
-            self._pool.close_old()
+            self._pool.close_expired()
             if iteration % _SWEEPS_PER_CHECK == 0:
                 self._listener.close_unreachable()
                 self._pool.close_unreachable()

@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple, TextIO
 
 import orjson
 
-from proxy.core.gocompat.quote import MARKER
-from proxy.core.timestamps import SECOND, SecondFormatter
-from proxy.core.truncation import longest_prefix, shortened
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
+from proxy.core.timestamps import NANOSECONDS_PER_SECOND, SecondFormatter
+from proxy.core.truncation import longest_prefix, truncate_to_size
 from proxy.telemetry.uncaught import redacted_traceback
 
 _PERIOD_SECONDS = 60.0
@@ -42,10 +42,10 @@ class _Minute:
 class RepeatFilter(logging.Filter):
     """Passes a warning or error, unless it was logged too often within a minute."""
 
-    def __init__(self, most_per_minute: int, clock: Callable[[], float]) -> None:
+    def __init__(self, max_per_minute: int, clock: Callable[[], float]) -> None:
         """`most_per_minute` of 0 means no limit."""
         super().__init__()
-        self._max_per_minute = most_per_minute
+        self._max_per_minute = max_per_minute
         self._clock = clock
         self._minutes: dict[tuple[str, int, str], _Minute] = {}
         self.suppressed = 0
@@ -104,7 +104,7 @@ _VERBOSE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry
 # The event is truncated together with the fields, like a field. A further field reports it.
 _EVENT, _CUT = "message", "truncated"
 
-_timestamp = SecondFormatter().with_milliseconds
+_timestamp = SecondFormatter().format_milliseconds
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
@@ -165,7 +165,7 @@ class AccessLogger:
         """Return whether a line would be written."""
         return self._logger.isEnabledFor(logging.INFO)
 
-    def write_json(self, moment: int, members: str) -> bool:
+    def write_json(self, time_ns: int, members: str) -> bool:
         """Write one line with these members; return False if lines are not JSON.
 
         It also returns False if another handler is installed.
@@ -174,14 +174,14 @@ class AccessLogger:
         handler = handlers[0] if len(handlers) == 1 else None
         if type(handler) is not _LineHandler or not handler.takes_json_lines:
             return False
-        handler.add(f'{{"time":"{_timestamp(moment)}",{self._constant},{members}}}\n')
+        handler.add(f'{{"time":"{_timestamp(time_ns)}",{self._constant},{members}}}\n')
         return True
 
-    def write(self, moment: int, values: dict[str, object]) -> None:
+    def write(self, time_ns: int, values: dict[str, object]) -> None:
         """Write one line with these fields; check `is_enabled` first."""
         handlers = logging.getLogger().handlers
         if len(handlers) == 1 and type(handlers[0]) is _LineHandler:
-            handlers[0].write(_Entry(moment, "info", self._event, self._logger.name, values))
+            handlers[0].write(_Entry(time_ns, "info", self._event, self._logger.name, values))
         else:
             # Another handler is installed, and expects records.
             self._logger.info(self._event, extra=fields(**values))
@@ -218,7 +218,7 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         """Return a record's line without its newline."""
         error = record.exc_info
         entry = _Entry(
-            round(record.created * SECOND),
+            round(record.created * NANOSECONDS_PER_SECOND),
             record.levelname.lower(),
             record.getMessage(),
             record.name,
@@ -306,8 +306,8 @@ def _truncated(entry: _Entry) -> _Entry:
     exception = entry.exception
     if exception is not None and _size(exception) > MAX_TRACEBACK_BYTES:
         # Keep the end, which names the exception.
-        end = longest_prefix(exception[::-1], MAX_TRACEBACK_BYTES - len(MARKER), _size)
-        exception, values[_CUT] = MARKER + end[::-1], True
+        end = longest_prefix(exception[::-1], MAX_TRACEBACK_BYTES - len(TRUNCATION_MARKER), _size)
+        exception, values[_CUT] = TRUNCATION_MARKER + end[::-1], True
     most = MAX_LINE_BYTES - _FIXED_BYTES - len(entry.logger)
     if len(_encode(values)) > most:
         values = _truncated_values(values, most)
@@ -327,7 +327,7 @@ def _truncated_values(values: dict[str, object], most: int) -> dict[str, object]
         if sizes[name] > share:
             value = values[name]
             text = value if isinstance(value, str) else _encode(value)
-            kept[name] = shortened(text, share - _QUOTES, size_of=_size)
+            kept[name] = truncate_to_size(text, share - _QUOTES, size_of=_size)
         left -= min(sizes[name], share)
     return {**kept, _CUT: True}
 

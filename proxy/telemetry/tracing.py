@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.core.errors import OperatorError
-from proxy.core.gocompat.quote import cut_text
+from proxy.core.gocompat.quote import truncate_text
 from proxy.core.http.headers import Header
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class RequestSpan(NamedTuple):
     method: str
     status: int
     mode: str | None
-    called_after: float | None
+    authenticated_after: float | None
     decided_after: float | None
     duration_seconds: float
     is_forwarded: bool
@@ -113,13 +113,13 @@ class Tracing:
         own = [f"{name}: {value}".encode("ascii", "ignore") for name, value in carrier.items()]
         return _LINE.join([first_line, *own, *kept]) + _END
 
-    def ended(self, request: RequestId, facts: RequestSpan) -> None:
+    def end_spans(self, request: RequestId, facts: RequestSpan) -> None:
         """End a request's spans with its outcome."""
         pending = self._pending.pop(request, None)
         if pending is None:
             return
         span = self._span_of(pending, facts.caller_groups)
-        called, decided = facts.called_after, facts.decided_after
+        called, decided = facts.authenticated_after, facts.decided_after
         if called is not None:
             self._add("authentication", pending, 0.0, called)
             if decided is not None:
@@ -129,7 +129,7 @@ class Tracing:
             pending.upstream.end(end)
         # The resource is a part of the path, so a client can make it as long as a request head.
         span.update_name(
-            cut_text(f"{facts.verb} {facts.resource}".rstrip(), longest=_MAX_NAME_LENGTH)
+            truncate_text(f"{facts.verb} {facts.resource}".rstrip(), max_length=_MAX_NAME_LENGTH)
         )
         span.set_attributes(
             {

@@ -14,11 +14,11 @@ from proxy.core.errors import InternalError, StatusError
 from proxy.core.requestinfo.request_info import parse_outline
 from proxy.core.selfcheck.denial import (
     DENIAL_TYPES,
-    LONGEST_START,
+    MAX_START_BYTES,
     is_from_api_server,
     may_become_denial,
     missing_permission,
-    read_denial,
+    parse_denial,
 )
 from proxy.core.userinfo import UserInfo
 from proxy.telemetry.logs import fields
@@ -53,7 +53,7 @@ class HeldResponse:
 
     def append(self, payload: bytes) -> bool:
         """Append a part of the body, and return whether the response is still to be held."""
-        is_start = self._size < LONGEST_START
+        is_start = self._size < MAX_START_BYTES
         self.chunks.append(payload)
         self._size += len(payload)
         if self.denial_type is None:
@@ -153,7 +153,7 @@ class ProxyDenialDetector:
 
         The result is reported at once, unless a review at the API server is needed.
         """
-        denial = read_denial(media_type, body)
+        denial = parse_denial(media_type, body)
         # No request impersonates the forwarder, but one may impersonate an earlier name of it.
         names = self._own_names - {request.impersonated_user.name}
         permission = missing_permission(denial, names) if denial is not None else None
@@ -193,7 +193,7 @@ class CredentialStatus(Enum):
     """Whether an API server accepts the proxy's credential."""
 
     ACCEPTED = auto()
-    REFUSED = auto()
+    REJECTED = auto()
     UNKNOWN = auto()
 
 

@@ -211,12 +211,12 @@ class UpstreamConnection(TLSConnection):
         self._receiver = None
         self._abort()
 
-    def finish(self) -> None:
+    def close_tunnel(self) -> None:
         """Flush what was written, then close a tunnel whose client side has ended."""
         self._receiver = None
         self._close_with_deadline()
 
-    def cut_off_if_unreachable(self, after_seconds: float) -> None:
+    def abort_if_unreachable(self, after_seconds: float) -> None:
         """Abort if no sent data has been acknowledged for that long."""
         transport = self._transport
         if transport is not None and is_unreachable(transport, after_seconds=after_seconds):
@@ -247,12 +247,12 @@ class UpstreamConnection(TLSConnection):
 
         A status that may have to be held until the proxy's credential is checked is not simple.
         """
-        simple = self._heads.read(data, self._audit_id)
+        simple = self._heads.parse(data, self._audit_id)
         if simple is None or simple.status in _HOLDABLE_STATUSES or self._method == b"HEAD":
             return False
         if simple.length is None:
             self._head = _CHUNKED_HEAD
-            passed = RawChunkReader() if receiver.takes_chunks(simple.status) else None
+            passed = RawChunkReader() if receiver.accepts_raw_chunks(simple.status) else None
             start = partial(receiver.raw_response_started, simple, passed=passed)
             self._begin_body(passed or ChunkedReader(), data[simple.end :], start)
             return True

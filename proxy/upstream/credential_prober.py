@@ -35,7 +35,7 @@ async def probe(client: ApiClient, endpoint: Endpoint) -> CredentialStatus:
         await self_subject_review(client, endpoint.url)
     except ApiException as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
-            return CredentialStatus.REFUSED
+            return CredentialStatus.REJECTED
         return (
             CredentialStatus.ACCEPTED
             if error.status in _AUTHENTICATED_STATUSES
@@ -46,7 +46,7 @@ async def probe(client: ApiClient, endpoint: Endpoint) -> CredentialStatus:
     return CredentialStatus.ACCEPTED
 
 
-class OwnVersion(Protocol):
+class CredentialVersion(Protocol):
     """The version of the proxy's credential."""
 
     @property
@@ -65,7 +65,7 @@ class CredentialProber:
     def __init__(
         self,
         probe: Probe,
-        credential: OwnVersion,
+        credential: CredentialVersion,
         *,
         denials: ProxyDenialDetector,
         clock: Callable[[], float],

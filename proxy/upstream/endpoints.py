@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 # How long an unreachable endpoint is tried last. Long enough that requests do not queue at a dead
 # endpoint, short enough that a recovered one is soon in use.
-REST_SECONDS = 5.0
+BACKOFF_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class EndpointSet:
     """The endpoints of one cluster, and which of them could not be reached."""
 
     def __init__(self, known: EndpointProvider, clock: Callable[[], float]) -> None:
-        self.known = known
+        self.provider = known
         self._clock = clock
         # By address, because reachability does not depend on the client certificate.
         self._backoff_until: dict[str, float] = {}
@@ -64,7 +64,7 @@ class EndpointSet:
     @property
     def all(self) -> tuple[Endpoint, ...]:
         """Return the current endpoints."""
-        return self.known.endpoints
+        return self.provider.endpoints
 
     def in_order(self) -> list[Endpoint]:
         """Return every endpoint in the order in which to try them; those in backoff are last.
@@ -73,11 +73,11 @@ class EndpointSet:
         """
         ready: list[Endpoint] = []
         unreachable: list[Endpoint] = []
-        for endpoint in self.known.endpoints:
+        for endpoint in self.provider.endpoints:
             (ready if self._is_ready(endpoint) else unreachable).append(endpoint)
         return ready + unreachable
 
-    def failed(self, endpoint: Endpoint, error: Exception) -> None:
+    def mark_unreachable(self, endpoint: Endpoint, error: Exception) -> None:
         """Record that an endpoint could not be reached, and start its backoff."""
         address = endpoint.address
         if address not in self._backoff_until:
@@ -85,9 +85,9 @@ class EndpointSet:
                 "API server endpoint failed",
                 extra=fields(endpoint=address, error=type(error).__name__),
             )
-        self._backoff_until[address] = self._clock() + REST_SECONDS
+        self._backoff_until[address] = self._clock() + BACKOFF_SECONDS
 
-    def reached(self, endpoint: Endpoint) -> None:
+    def mark_reachable(self, endpoint: Endpoint) -> None:
         """Record that an endpoint was reached, and end its backoff."""
         if self._backoff_until.pop(endpoint.address, None) is not None:
             log.info("API server endpoint recovered", extra=fields(endpoint=endpoint.address))
@@ -101,5 +101,5 @@ class EndpointSet:
             return False
         # The backoff is over: this caller tries the endpoint, and the backoff restarts for all
         # others. So an endpoint that drops packets delays one request at a time, not all of them.
-        self._backoff_until[endpoint.address] = now + REST_SECONDS
+        self._backoff_until[endpoint.address] = now + BACKOFF_SECONDS
         return True

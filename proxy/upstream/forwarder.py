@@ -14,13 +14,13 @@ from proxy.core.errors import (
     UpstreamUnavailable,
 )
 from proxy.core.forwarding import (
-    NO_RULES,
+    DEFAULT_FORWARDING_RULES,
     ForwardingRules,
     HopContext,
     OutboundHeadTemplate,
     assert_identity_suffix,
+    build_identity_suffix,
     build_outbound_template,
-    identity_suffix,
 )
 from proxy.core.impersonation.permit import Permit
 from proxy.upstream.auth_errors import AuthErrorResolver
@@ -103,7 +103,7 @@ class Forwarder:
         self._long_running_dependencies = RelayDependencies(auth_errors, self._retry, None)
         self._tasks = tasks
         # Replaced when the front proxy's header names change.
-        self.rules = NO_RULES
+        self.rules = DEFAULT_FORWARDING_RULES
         # Adds lines to the outbound heads, if set. Replaced when the configuration changes.
         self.decorate_head: HeadDecorator | None = None
 
@@ -114,25 +114,25 @@ class Forwarder:
         *,
         audit_id: bytes,
         is_long_running: bool,
-        refuse: Callable[[StatusError], None],
+        reject: Callable[[StatusError], None],
     ) -> None:
         """Start the exchange; the response is then relayed without the pipeline."""
         # The head is built first: if that fails, no connection is left in an undefined state.
         version = self._credential.version
         head = self._write_head(exchange, permit, audit_id)
         dependencies = self._long_running_dependencies if is_long_running else self._dependencies
-        relay = Relay(exchange, permit, audit_id, refuse, dependencies)
+        relay = Relay(exchange, permit, audit_id, reject, dependencies)
         relay.head, relay.version = head, version
         connection = self._connections.acquire_idle() or await self._connect(relay)
         self._send(relay, connection)
 
-    def forward_at_once(
+    def try_forward(
         self,
         exchange: ClientExchange,
         permit: Permit,
         *,
         audit_id: bytes,
-        refuse: Callable[[StatusError], None],
+        reject: Callable[[StatusError], None],
     ) -> bool:
         """Start the exchange of a short request if a connection is idle; return whether it was."""
         version = self._credential.version
@@ -140,13 +140,13 @@ class Forwarder:
         connection = self._connections.acquire_idle()
         if connection is None:
             return False
-        relay = Relay(exchange, permit, audit_id, refuse, self._dependencies)
+        relay = Relay(exchange, permit, audit_id, reject, self._dependencies)
         relay.head, relay.version = head, version
         relay.start(connection)
         return True
 
     def _head(self, exchange: ClientExchange, permit: Permit, audit_id: bytes) -> bytes:
-        notes, authorization = exchange.request.notes, self._credential.authorization
+        notes, authorization = exchange.request.cached_values, self._credential.authorization
         cached = notes.get(self) if notes else None
         if not (
             isinstance(cached, _CachedHead)
@@ -177,11 +177,11 @@ class Forwarder:
         )
         first_line = b"%b %b HTTP/1.1" % (request.method, request.target)
         parts = build_outbound_template(first_line, request.headers, permit, context, rules=rules)
-        ending = identity_suffix(permit, authorization)
+        ending = build_identity_suffix(permit, authorization)
         made = _CachedHead(parts, ending, permit, authorization, rules)
         # Only where a fast-path entry exists: a watch or a single request must not retain a head.
-        if request.notes:
-            request.notes[self] = made
+        if request.cached_values:
+            request.cached_values[self] = made
         return made
 
     async def _connect(self, relay: Relay) -> UpstreamConnection:
@@ -191,7 +191,7 @@ class Forwarder:
         client certificate would be anonymous on a connection without it.
         """
         connection = await self._connections.connect()
-        if not connection.is_open:
+        if not connection.has_started_legacy:
             raise UpstreamUnavailable("the API server cannot be reached", retry_after_seconds=1)
         version = self._credential.version
         if relay.version != version:
@@ -204,9 +204,9 @@ class Forwarder:
 
     def _send(self, relay: Relay, connection: UpstreamConnection) -> None:
         """Send a request, unless its client has disconnected meanwhile."""
-        if relay.client.is_open:
+        if relay.client.has_started_legacy:
             relay.start(connection)
-        elif connection.is_open:
+        elif connection.has_started_legacy:
             self._connections.release(connection)
 
     def _retry(self, relay: Relay) -> bool:
@@ -231,7 +231,7 @@ class Forwarder:
 
 
 def _reject_failed_retry(
-    refuse: Callable[[StatusError], None], retrying: asyncio.Task[None]
+    reject: Callable[[StatusError], None], retrying: asyncio.Task[None]
 ) -> None:
     """Reject a request whose retry failed, whatever the reason.
 
@@ -239,9 +239,9 @@ def _reject_failed_retry(
     """
     error = None if retrying.cancelled() else retrying.exception()
     if isinstance(error, UpstreamUnavailable):
-        refuse(UpstreamUnavailable(error.message))
+        reject(UpstreamUnavailable(error.message))
     elif isinstance(error, StatusError):
-        refuse(error)
+        reject(error)
     elif error is not None:
         # A bug. The owner of the task logs it.
-        refuse(InternalError("an internal error occurred"))
+        reject(InternalError("an internal error occurred"))

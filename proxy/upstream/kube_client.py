@@ -30,7 +30,7 @@ async def open_client(
     configuration: Configuration,
     *,
     connect_timeout_seconds: float,
-    when_refused: Callable[[], None],
+    when_rejected: Callable[[], None],
 ) -> AsyncIterator[ApiClient]:
     """Yield a client with the proxy's credential, which calls any reachable endpoint.
 
@@ -39,7 +39,7 @@ async def open_client(
     async with _ProxyApiClient(configuration) as client:
         rest = client.rest_client
         await rest.pool_manager.close()
-        rest.pool_manager = _ReviewSession(endpoints, connect_timeout_seconds, when_refused)
+        rest.pool_manager = _ReviewSession(endpoints, connect_timeout_seconds, when_rejected)
         yield client
 
 
@@ -72,7 +72,7 @@ class _ReviewSession:
         self._when_refused = when_refused
         # The library's own session reads proxies and .netrc from the environment and keeps
         # cookies. Connections are bounded by the reviewer's bound on concurrent reviews.
-        self._session = bounded_session(answer_bytes=_MAX_RESPONSE_BYTES, connections=0)
+        self._session = bounded_session(response_bytes=_MAX_RESPONSE_BYTES, connections=0)
 
     async def request(
         self,
@@ -93,7 +93,7 @@ class _ReviewSession:
             try:
                 return await self._send(endpoint, path, timeout=limits, **options)
             except _NOT_CONNECTED as error:
-                self._endpoints.failed(endpoint, error)
+                self._endpoints.mark_unreachable(endpoint, error)
                 failure = error
             except aiohttp.ClientConnectionError as error:
                 failure = error
@@ -109,7 +109,7 @@ class _ReviewSession:
         response = await self._session.request(
             url=endpoint.url + path, allow_redirects=False, **options
         )
-        self._endpoints.reached(endpoint)
+        self._endpoints.mark_reachable(endpoint)
         if response.status == HTTPStatus.UNAUTHORIZED:
             self._when_refused()
         return response

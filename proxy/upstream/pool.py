@@ -29,7 +29,7 @@ class PoolCounter(Protocol):
         """Count a connection that was opened."""
         ...
 
-    def upstream_not_connected(self, reason: str) -> None:
+    def upstream_connect_failed(self, reason: str) -> None:
         """Count a failed attempt; `reason` is timeout, tls or refused."""
         ...
 
@@ -48,7 +48,7 @@ class ConnectionPool:
     ) -> None:
         self._endpoints = endpoints
         # An endpoint that is not among these has an earlier client certificate or an earlier CA.
-        self._known = endpoints.known
+        self._known = endpoints.provider
         self._connect_timeout_seconds = connect_timeout_seconds
         self._clock = clock
         self._tasks = tasks
@@ -80,7 +80,7 @@ class ConnectionPool:
         """
         while self._idle:
             connection = self._idle.pop()
-            if not connection.is_open:
+            if not connection.has_started_legacy:
                 continue
             if connection.endpoint in self._known.endpoints:
                 return connection
@@ -107,7 +107,7 @@ class ConnectionPool:
         connection.idle_since = self._clock()
         self._idle.append(connection)
 
-    def close_old(self) -> None:
+    def close_expired(self) -> None:
         """Close connections that were idle for too long or are outdated; called periodically."""
         oldest_allowed = self._clock() - IDLE_SECONDS
         self._close_idle(
@@ -120,7 +120,7 @@ class ConnectionPool:
     def close_unreachable(self, *, after_seconds: float = UNREACHABLE_SECONDS) -> None:
         """Abort connections to an API server that is unreachable; called periodically."""
         for connection in list(self._all):
-            connection.cut_off_if_unreachable(after_seconds)
+            connection.abort_if_unreachable(after_seconds)
 
     def retire(self) -> None:
         """Close idle connections now, and each busy one when its exchange ends."""
@@ -148,7 +148,7 @@ class ConnectionPool:
                 failure = error
                 self._failed(endpoint, error)
             else:
-                self._endpoints.reached(endpoint)
+                self._endpoints.mark_reachable(endpoint)
                 if self._counter is not None:
                     self._counter.upstream_connected()
                 return connection
@@ -175,9 +175,9 @@ class ConnectionPool:
         return connection
 
     def _failed(self, endpoint: Endpoint, error: Exception) -> None:
-        self._endpoints.failed(endpoint, error)
+        self._endpoints.mark_unreachable(endpoint, error)
         if self._counter is not None:
-            self._counter.upstream_not_connected(_reason(error))
+            self._counter.upstream_connect_failed(_reason(error))
         if len(self._endpoints.all) > 1:
             # An endpoint that accepts no new connections may be shutting down. Its idle connections
             # would fail next, and another endpoint is available.
@@ -191,7 +191,7 @@ class ConnectionPool:
     def _release_unused(self, connecting: asyncio.Task[UpstreamConnection]) -> None:
         if not connecting.cancelled() and connecting.exception() is None:
             connection = connecting.result()
-            if connection.is_open:
+            if connection.has_started_legacy:
                 self.release(connection)
 
     def _remove(self, connection: UpstreamConnection) -> None:

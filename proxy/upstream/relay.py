@@ -15,7 +15,7 @@ from proxy.core.errors import (
     ProxyCredentialRejected,
     StatusError,
 )
-from proxy.core.forwarding import append_response_headers, response_headers
+from proxy.core.forwarding import append_response_headers, build_response_headers
 from proxy.core.impersonation.permit import Permit
 from proxy.upstream.auth_errors import (
     AuthErrorResolver,
@@ -131,7 +131,7 @@ class Relay:
         """Cancel the upstream request; a tunnel is closed after what was sent is flushed."""
         self._held = None
         if self._is_tunnel and self._upstream is not None:
-            self._upstream.finish()
+            self._upstream.close_tunnel()
         self._release(abandon=not self._is_tunnel)
 
     def pause_response(self) -> None:
@@ -172,7 +172,7 @@ class Relay:
         )
         self.client.send_raw_response(head.outcome, lines, payload)
 
-    def takes_chunks(self, status: int) -> bool:
+    def accepts_raw_chunks(self, status: int) -> bool:
         """Return whether the client accepts chunks with their framing."""
         return self.client.accepts_raw_chunks(status)
 
@@ -189,7 +189,7 @@ class Relay:
         self.client.start_raw_response(head.status, lines, CHUNKED, payload, passed=passed)
 
     def _start(self, head: ResponseHead, payload: bytes) -> None:
-        headers = response_headers(
+        headers = build_response_headers(
             head.headers, audit_id=self.audit_id, warning=self.permit.warning
         )
         # No retry is possible any more, and a watch would retain the head for its lifetime.
@@ -217,7 +217,7 @@ class Relay:
             self._send_held(held)
             return
         self._release(abandon=True)
-        if status is CredentialStatus.REFUSED:
+        if status is CredentialStatus.REJECTED:
             # Safe to retry: a 401 means that the request was not applied (RFC 9110, 15.5.2), and
             # the API server rejects the proxy's credential before it evaluates the request.
             self.reject(
@@ -250,7 +250,7 @@ class Relay:
             self.reject(BadGateway("the API server switched to a protocol that was not requested"))
             return
         self._is_tunnel = True
-        headers = response_headers(
+        headers = build_response_headers(
             head.headers,
             audit_id=self.audit_id,
             upgrade=offered,

@@ -14,7 +14,7 @@ class ResponseHandler(Protocol):
         """Called with the final head, and the part of the body received so far."""
         ...
 
-    def takes_chunks(self, status: int) -> bool:
+    def accepts_raw_chunks(self, status: int) -> bool:
         """Return whether the body of such a response may be passed on with its chunk framing."""
         ...
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from proxy.concurrency.task_set import Failure, TaskSet
 from proxy.core.selfcheck.permissions import (
-    NAMING_ORIGINAL_USERS,
+    ORIGINAL_USER_PERMISSIONS,
     Permission,
     token_request_permission,
 )
@@ -54,8 +54,8 @@ class UpstreamComponents:
     """The reviewer first and the forwarder last; a single account if they are shared."""
     forwarder: Forwarder
     pool: ConnectionPool
-    knowledge: IdentityMonitor
-    reachability: UpstreamHealth
+    identity_monitor: IdentityMonitor
+    health: UpstreamHealth
 
     @property
     def reviewer(self) -> ProxyAccount:
@@ -123,7 +123,7 @@ async def build_upstream(
             changed=changed,
         )
         for account in accounts:
-            account.credentials.introduce = partial(knowledge.introduce, account)
+            account.credentials.before_use = partial(knowledge.resolve_new_credential, account)
         reachability = UpstreamHealth(knowledge.canary.probe, metrics)
         yield UpstreamComponents(accounts, forwarder, pool, knowledge, reachability)
 
@@ -178,7 +178,7 @@ def _required_permissions(
     settings: UpstreamSettings, requests: list[Permission]
 ) -> tuple[RequiredPermissions, ...]:
     """Return the required permissions of each account, in the order of the accounts."""
-    extras = NAMING_ORIGINAL_USERS if settings.original_user_extra else ()
+    extras = ORIGINAL_USER_PERMISSIONS if settings.original_user_extra else ()
     if _is_shared(settings):
         return (shared_permissions(*extras),)
     return reviewer_permissions(*requests), forwarder_permissions(*extras)
@@ -191,26 +191,28 @@ class UpstreamSession:
     """An open API server side, and the background tasks that run for it."""
 
     def __init__(self, side: UpstreamComponents, stack: AsyncExitStack, tasks: TaskSet) -> None:
-        self.side = side
+        self.components = side
         self._stack = stack
         self._tasks = tasks
         self._background: list[asyncio.Task[None]] = []
-        self.is_dismissed = False
+        self.is_closed = False
 
     def start(self, when_known: Callable[[], None]) -> None:
         """Start identity checks and credential refresh; `when_known` is called on each change."""
         self._background = [
-            self._tasks.start(self.side.knowledge.run(when_known)),
-            self._tasks.start(self.side.reachability.run()),
+            self._tasks.start(self.components.identity_monitor.run(when_known)),
+            self._tasks.start(self.components.health.run()),
         ]
         self._background += [
-            self._tasks.start(account.refresher.run()) for account in self.side.accounts
+            self._tasks.start(account.refresher.run()) for account in self.components.accounts
         ]
 
     async def wait_for_identity(self, seconds: float) -> None:
         """Wait until the proxy's user names are resolved, or the first attempt has failed."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.side.knowledge.first_attempt_done.wait(), seconds)
+            await asyncio.wait_for(
+                self.components.identity_monitor.first_attempt_done.wait(), seconds
+            )
 
     async def verify(self) -> None:
         """Return when the API server has accepted the credentials; CredentialsError otherwise.
@@ -218,9 +220,9 @@ class UpstreamSession:
         Used before this session replaces a working one, so that no request is rejected meanwhile.
         """
         await self.wait_for_identity(_VERIFY_SECONDS)
-        if not self.side.knowledge.usernames:
+        if not self.components.identity_monitor.usernames:
             servers = ", ".join(
-                endpoint.address for endpoint in self.side.accounts[-1].endpoints.all
+                endpoint.address for endpoint in self.components.accounts[-1].endpoints.all
             )
             raise CredentialsError(
                 f"upstream: authentication to the API server at {servers} failed"
@@ -228,19 +230,19 @@ class UpstreamSession:
 
     def retire(self) -> None:
         """Finish exchanges in flight only: keep no idle connection, stop all background tasks."""
-        self.side.pool.retire()
+        self.components.pool.retire()
         for task in self._background:
             task.cancel()
 
     async def close_idle(self) -> None:
         """Stop everything except exchanges in flight; no review is sent any more."""
-        self.is_dismissed = True
+        self.is_closed = True
         await self._tasks.stop()
         await self._stack.aclose()
 
     async def close(self) -> None:
         """Stop everything, including exchanges in flight."""
-        self.side.pool.close()
+        self.components.pool.close()
         await self.close_idle()
 
 

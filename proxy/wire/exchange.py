@@ -109,7 +109,7 @@ class ClientExchange(Protocol):
         ...
 
     @property
-    def is_open(self) -> bool:
+    def has_started_legacy(self) -> bool:
         """Return whether the client is connected and awaits its response, or the rest of it."""
         ...
 

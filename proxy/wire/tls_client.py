@@ -10,7 +10,7 @@ import threading
 from typing import Any, ClassVar
 
 
-def client_context(
+def build_client_context(
     ca_file: str | None, certificate_file: str | None, key_file: str | None
 ) -> ssl.SSLContext:
     """Return a context that trusts these CAs, or the system's, with an optional certificate.

@@ -138,7 +138,7 @@ class ClientFlight:
         self._inspect(record)
         return record
 
-    def rest(self) -> bytes:
+    def take_rest(self) -> bytes:
         """Return the bytes received after the handshake, and clear the buffer."""
         return self._consume(len(self._received))
 

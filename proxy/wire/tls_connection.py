@@ -103,7 +103,7 @@ class TLSConnection:
     # --- operations for subclasses --------------------------------------------------------
 
     @property
-    def is_open(self) -> bool:
+    def has_started_legacy(self) -> bool:
         """Return whether data can be sent."""
         transport = self._transport
         return transport is not None and not self._is_closing and not transport.is_closing()
@@ -122,7 +122,7 @@ class TLSConnection:
         ciphertext, batcher = self._tls.write(plaintext), self._batcher
         if self._unsent:
             self._add_unsent(ciphertext)
-        elif batcher.expect_write and batcher.may_write_through():
+        elif batcher.expects_single_writer and batcher.may_write_through():
             transport.write(ciphertext)
         else:
             self._unsent = ciphertext
@@ -164,7 +164,7 @@ class TLSConnection:
         Closing the socket while bytes of the peer are unread resets the connection. A reset can
         make the peer lose data that was sent to it before.
         """
-        if self.is_open and self._transport is not None:
+        if self.has_started_legacy and self._transport is not None:
             self._end_writing(sends_close_notify=True)
             self._transport.write_eof()
             self._set_reading(reads=True)

@@ -36,7 +36,7 @@ _pointer = _ffi.new("char **")
 
 MAX_HANDSHAKE_BYTES = 16 * 1024
 """Default limit of the bytes a client may send before its handshake is complete."""
-# Go's limit. Records without data, mainly key updates, cost 40 us for 27 bytes each.
+# Go's limit. Records without data, mainly key updates, cost 40 µs for 27 bytes each.
 _MAX_RECORDS_WITHOUT_DATA = 16
 _CLIENT_SECRET = b"CLIENT_HANDSHAKE_TRAFFIC_SECRET"
 # Secrets that OpenSSL has reported in the current step of a handshake.
@@ -51,7 +51,7 @@ _MAX_OTHER_BITS = 4096
 _CIPHERS = b"@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:DHE+AESGCM:DHE+CHACHA20:!aNULL:!aDSS"
 
 
-def server_context(*, asks_for_certificate: bool) -> SSL.Context:
+def build_server_context(*, requests_client_certificate: bool) -> SSL.Context:
     """Return a context that has no certificate and key yet.
 
     If a client certificate is requested, the client may present none, or any. The certificates of
@@ -66,7 +66,7 @@ def server_context(*, asks_for_certificate: bool) -> SSL.Context:
     context.set_session_id(b"understudy")
     context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
-    if asks_for_certificate:
+    if requests_client_certificate:
         # OpenSSL verifies every presented certificate, and the binding cannot disable that. So it
         # has no trust anchors, and checks no further than the issuer of the client's certificate.
         context.set_verify_depth(0)
@@ -137,7 +137,7 @@ class ServerTLS:
             _lib.BIO_write(self._incoming, records, len(records))
             if self._step(flight):
                 self._flight, self._presented, self.is_ready = None, flight.certificates, True
-                self.receive(flight.rest() + self._excess)
+                self.receive(flight.take_rest() + self._excess)
                 self._excess = b""
                 return True
         if self._excess:

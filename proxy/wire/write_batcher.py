@@ -32,7 +32,13 @@ class BatchedWriter(Protocol):
 class WriteBatcher:
     """The writers with unsent data in this iteration of an event loop."""
 
-    __slots__ = ("_clock", "_last_checked", "_single_writer_iterations", "_writers", "expect_write")
+    __slots__ = (
+        "_clock",
+        "_last_checked",
+        "_single_writer_iterations",
+        "_writers",
+        "expects_single_writer",
+    )
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -40,7 +46,7 @@ class WriteBatcher:
         # Consecutive iterations with one writer, and the time of the previous `may_write_through`.
         self._single_writer_iterations = 0
         self._last_checked = -math.inf
-        self.expect_write = False
+        self.expects_single_writer = False
         """Whether recent iterations had one writer; `may_write_through` is useful only then."""
 
     def add(self, writer: BatchedWriter) -> None:
@@ -63,7 +69,7 @@ class WriteBatcher:
         self._single_writer_iterations = (
             self._single_writer_iterations + 1 if len(writers) == 1 else 0
         )
-        self.expect_write = self._single_writer_iterations >= _SINGLE_WRITER_ITERATIONS
+        self.expects_single_writer = self._single_writer_iterations >= _SINGLE_WRITER_ITERATIONS
         for writer in writers:
             try:
                 writer.send_unsent()

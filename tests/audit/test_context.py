@@ -450,8 +450,8 @@ def test_a_cut_event_is_not_plain_and_is_counted_each_time() -> None:
     desk = Desk(omit=[Stage.REQUEST_RECEIVED])
     times: list[None] = []
     desk.state.when_truncated = lambda: times.append(None)
-    desk.state.limit(EventLimits(uri_bytes=600))
-    request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 1000, notes={})
+    desk.state.set_limits(EventLimits(uri_bytes=600))
+    request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 1000, cached_values={})
 
     for _ in range(3):
         answer(desk.admitted(request))
@@ -470,7 +470,7 @@ def test_new_limits_count_for_heads_that_came_before() -> None:
     request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 400)
 
     answer(desk.admitted(request))
-    desk.state.limit(EventLimits(uri_bytes=300))
+    desk.state.set_limits(EventLimits(uri_bytes=300))
     answer(desk.admitted(request))
 
     whole, cut = (event["requestURI"] for event in desk.lines.events)

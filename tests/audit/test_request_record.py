@@ -195,7 +195,7 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
     walked: dict[object, object] = {"walk": "noted"}
     for notes in (walked, None):
         stream = io.StringIO()
-        request = REQUEST._replace(notes=notes)
+        request = REQUEST._replace(cached_values=notes)
         with restored_logging():
             configure_logs(style="json", level="info", stream=stream)
             for size in (85, 1_000_000):

@@ -86,7 +86,7 @@ class Tokens:
             raise Unauthorized
         return Caller(UserInfo(self.name))
 
-    def key_of(self, token: bytes) -> bytes:
+    def cache_key(self, token: bytes) -> bytes:
         return token
 
     def cached_caller(self, key: bytes) -> Caller | None:

@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 
 from proxy.authentication.ca_bundle import caller_from_certificate
-from proxy.authentication.x509.certificate import CertificateError, read_certificate
+from proxy.authentication.x509.certificate import CertificateParseError, read_certificate
 from proxy.core.errors import Forbidden, Unauthorized
 from proxy.core.userinfo import UserInfo
 from tests.support.chains import CN, ORG, UID, Attribute, Issuer, name_attribute
@@ -150,5 +150,5 @@ def test_a_name_in_sixteen_bits_is_read() -> None:
     ],
 )
 def test_what_cannot_be_read_proves_nothing(der: bytes) -> None:
-    with pytest.raises(CertificateError):
+    with pytest.raises(CertificateParseError):
         read_certificate(der)

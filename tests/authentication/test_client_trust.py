@@ -137,7 +137,7 @@ async def test_what_may_be_told_later_is_waited_for(
     assert stage.reloader.health_error() == "client CAs not loaded yet"
 
     stage.source.told = claim(CLIENTS)
-    looking = asyncio.ensure_future(stage.reloader.keep_fresh(0.01))
+    looking = asyncio.ensure_future(stage.reloader.reload_periodically(0.01))
     try:
         await eventually(lambda: stage.reloader.trust.is_known)
     finally:

@@ -56,7 +56,7 @@ class Counter:
     def token_reviewed(self, outcome: str, seconds: float) -> None:
         pass
 
-    def token_turned_away(self, reason: str) -> None:
+    def token_rejected(self, reason: str) -> None:
         pass
 
 
@@ -80,7 +80,7 @@ async def desk() -> AsyncIterator[Desk]:
     tasks = TaskSet(failures.append)
     behind = TokenReviewQueue(
         reviewer,
-        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, refusal="too many"),
+        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, rejection="too many"),
         counter=Counter(),
         limits=(TURNS, 10.0),
         clock=clock,

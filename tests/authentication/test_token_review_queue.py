@@ -49,7 +49,7 @@ class Counts:
     def token_reviewed(self, outcome: str, seconds: float) -> None:
         self.seen[outcome] += 1
 
-    def token_turned_away(self, reason: str) -> None:
+    def token_rejected(self, reason: str) -> None:
         self.seen[reason] += 1
 
 
@@ -64,8 +64,8 @@ class House:
 
     async def ask(self, token: str, *, origin: str = HERE) -> UserInfo | type[StatusError] | None:
         try:
-            self.queue.enter(origin)
-            return await self.queue.review(token, origin=origin, when_asked=lambda: None)
+            self.queue.take_rate_limit(origin)
+            return await self.queue.review(token, origin=origin, when_sent=lambda: None)
         except StatusError as refusal:
             return type(refusal)
 
@@ -74,7 +74,7 @@ def new_house(*, timeout_seconds: float = 10.0) -> House:
     reviewer, counts, clock = SlowReviewer(), Counts(), FakeClock()
     queue = TokenReviewQueue(
         reviewer,
-        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, refusal="too many"),
+        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, rejection="too many"),
         counter=counts,
         limits=(PLACES, timeout_seconds),
         clock=clock,

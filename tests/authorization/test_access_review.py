@@ -61,7 +61,7 @@ def desk_for(
     clock = FakeClock()
     return AccessReviewQueue(
         reviewer,
-        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=burst), clock, refusal="too many"),
+        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=burst), clock, rejection="too many"),
         breaker=breaker or CircuitBreaker(lambda: None),
         counter=counter or Outcomes(),
         limits=ReviewLimits(in_flight, timeout_seconds, document_bytes=MOST_BYTES),

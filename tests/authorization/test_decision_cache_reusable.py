@@ -4,7 +4,7 @@ from proxy.authorization.decision_cache import ReusableDecisions
 from proxy.core.impersonation.checks import Attempt, ImpersonationRules
 from proxy.core.impersonation.evaluation import Allowed
 from proxy.core.impersonation.modes import ImpersonationMode, impersonated_user
-from proxy.core.impersonation.permit import DEFAULT_GUARDS, permit_impersonation
+from proxy.core.impersonation.permit import DEFAULT_RESTRICTIONS, permit_impersonation
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import Caller, UserInfo
 
@@ -22,7 +22,7 @@ def allowed(target: bytes = b"/api/v1/pods", *, wanted_user: UserInfo | None = N
 
 def is_kept(decision: Allowed) -> bool:
     decisions = ReusableDecisions()
-    decisions.keep("request", decision, DEFAULT_GUARDS, permit_impersonation(BOB, decision))
+    decisions.add("request", decision, DEFAULT_RESTRICTIONS, permit_impersonation(BOB, decision))
     return decisions.find("request") is not None
 
 
@@ -54,7 +54,7 @@ def test_no_more_than_a_bounded_number_is_kept() -> None:
     permit = permit_impersonation(BOB, decision)
 
     for number in range(5000):
-        decisions.keep(number, decision, DEFAULT_GUARDS, permit)
+        decisions.add(number, decision, DEFAULT_RESTRICTIONS, permit)
 
     found = [number for number in range(5000) if decisions.find(number) is not None]
     assert 0 < len(found) <= 4096

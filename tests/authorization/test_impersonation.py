@@ -397,10 +397,10 @@ async def test_everybody_learns_how_many_answers_their_decision_took() -> None:
 
     async with asyncio.TaskGroup() as group:
         for witness in (asking, joining):
-            group.create_task(house.gate.authorize(BOB, ALICE, LIST_PODS, witness=witness))
-    await house.gate.authorize(BOB, ALICE, LIST_PODS, witness=recalling)
+            group.create_task(house.gate.authorize(BOB, ALICE, LIST_PODS, observer=witness))
+    await house.gate.authorize(BOB, ALICE, LIST_PODS, observer=recalling)
     with pytest.raises(Forbidden):
-        await house.gate.authorize(BOB, UserInfo("carol"), LIST_PODS, witness=denied)
+        await house.gate.authorize(BOB, UserInfo("carol"), LIST_PODS, observer=denied)
 
     assert asking.counts == joining.counts == [2]
     assert recalling.counts == []

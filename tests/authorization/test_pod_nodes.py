@@ -128,7 +128,7 @@ async def house() -> AsyncIterator[House]:
     tasks = TaskSet(failures.append)
     finder = PodNodeResolver(
         pods,
-        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, refusal="too many"),
+        buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, rejection="too many"),
         counter=counts,
         limits=(2, 0.2),
         clock=clock,

@@ -8,7 +8,7 @@ from proxy.authorization.pod_nodes import NodeResolver
 from proxy.core.errors import UpstreamUnavailable
 from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.modes import BoundPod
-from proxy.core.impersonation.permit import DEFAULT_GUARDS, Permit, permit_self
+from proxy.core.impersonation.permit import DEFAULT_RESTRICTIONS, Permit, permit_self
 from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.userinfo import Caller, UserInfo, make_extra
 
@@ -46,7 +46,7 @@ class Gate:
         request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: object = None,
+        observer: object = None,
     ) -> Permit:
         assert request_info is LIST_PODS
         self.seen.append((caller, wanted_user, is_upgrade))
@@ -55,7 +55,7 @@ class Gate:
     def reusable_decision(
         self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
     ) -> ReusableDecision | None:
-        return ReusableDecision(b"key", DEFAULT_GUARDS, permit_self(caller))
+        return ReusableDecision(b"key", DEFAULT_RESTRICTIONS, permit_self(caller))
 
     def reauthorize(self, known: ReusableDecision) -> Permit | None:
         return known.permit

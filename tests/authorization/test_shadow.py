@@ -20,7 +20,7 @@ from proxy.core.impersonation.checks import Attempt, ImpersonationRules
 from proxy.core.impersonation.evaluation import Allowed
 from proxy.core.impersonation.modes import ImpersonationMode, impersonated_user
 from proxy.core.impersonation.permit import (
-    DEFAULT_GUARDS,
+    DEFAULT_RESTRICTIONS,
     Permit,
     permit_impersonation,
     permit_self,
@@ -61,7 +61,7 @@ class Counts:
     def __init__(self) -> None:
         self.seen: Counter[tuple[str, str]] = Counter()
 
-    def shadowed(self, outcome: str, mode: str, count: int = 1) -> None:
+    def shadow_evaluated(self, outcome: str, mode: str, count: int = 1) -> None:
         self.seen[outcome, mode] += count
 
 
@@ -81,7 +81,7 @@ class House:
             reviewer=self.authorizer,
             counter=self.counts,
             limits=limits or ShadowLimits(),
-            tools=ShadowDependencies(
+            dependencies=ShadowDependencies(
                 self.clock, lambda: self.chances.pop(0), self.breaker, self.tasks
             ),
         )
@@ -255,7 +255,7 @@ class Gate:
         request_info: RequestInfo,
         *,
         is_upgrade: bool = False,
-        witness: object = None,
+        observer: object = None,
     ) -> Permit:
         if self._mode is None:
             raise Forbidden("no")
@@ -268,7 +268,7 @@ class Gate:
     ) -> ReusableDecision | None:
         assert wanted_user is not None
         return ReusableDecision(
-            b"key", DEFAULT_GUARDS, self._admission(caller, wanted_user, request_info)
+            b"key", DEFAULT_RESTRICTIONS, self._admission(caller, wanted_user, request_info)
         )
 
     def reauthorize(self, known: ReusableDecision) -> Permit | None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from bench.contestants import Contestant, Entry
 from bench.measurement import Measurement
 from bench.row import Effort, Pair, Row, Scene, Side, Turn
-from bench.turns import Played, play
+from bench.turns import RowResult, play
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def _nothing() -> Iterator[None]:
 
 
 def entry(name: str, *, is_ours: bool = False) -> Entry:
-    return Entry(name, f"the one called {name}", start_nothing, is_ours=is_ours)
+    return Entry(name, f"the one called {name}", start_nothing, is_proxy=is_ours)
 
 
 SCENE = Scene("nowhere", _nothing, (entry("go"), entry("peer"), entry("us", is_ours=True)))
@@ -39,7 +39,7 @@ def pair(side: str, base: str | None, *, is_aside: bool = False) -> Pair:
     return Pair(Side(side), None if base is None else Side(base), is_aside)
 
 
-def played(costs: Mapping[str, float], *pairs: Pair, name: str = "work") -> Played:
+def played(costs: Mapping[str, float], *pairs: Pair, name: str = "work") -> RowResult:
     """Return one round in which everybody had these costs."""
 
     def measure(side: Side) -> Measurement:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from bench.bars import BARS, Bar, Kind, judge, ratio
+from bench.bars import BARS, Bar, Kind, evaluate_bars, ratio
 from bench.rows.catalogue import ROWS
-from bench.turns import Played
+from bench.turns import RowResult
 from tests.bench.rows import pair, played
 
 
-def _judged(bar: Bar, done: Played) -> str:
-    (judgement,) = judge(done, [bar])
+def _judged(bar: Bar, done: RowResult) -> str:
+    (judgement,) = evaluate_bars(done, [bar])
     return str(judgement)
 
 
@@ -47,7 +47,7 @@ def test_a_bar_tells_what_was_found() -> None:
 def test_a_row_is_judged_by_its_own_bars_only() -> None:
     done = played({"us": 10.0}, pair("us", None))
 
-    assert judge(done, [Bar("other", "us", 1.0)]) == []
+    assert evaluate_bars(done, [Bar("other", "us", 1.0)]) == []
 
 
 @pytest.mark.parametrize("bar", BARS, ids=str)

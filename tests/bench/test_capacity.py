@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.capacity import Costs, Fleet, costs_of, described, main, plan
+from bench.capacity import Costs, Fleet, costs_of, main, plan, plan_table
 
 COSTS = Costs(
     request_microseconds=100,
@@ -120,7 +120,7 @@ def test_the_plan_is_printed_with_the_costs_it_rests_on(
     told = capsys.readouterr().out
     assert code == 0
     assert '"stream_kib": 45' in told
-    assert described(Fleet(), costs_of(RESULTS)) in told
+    assert plan_table(Fleet(), costs_of(RESULTS)) in told
 
 
 def test_a_run_without_a_row_gives_no_plan(

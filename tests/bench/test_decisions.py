@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main
-from bench.bars import BARS, Judgement, below
+from bench.bars import BARS, BarResult, below
 from bench.contestants import Contestant, Entry
 from bench.control_plane import CONTROL_PLANE, counter_total
 from bench.measurement import WrongAnswer
 from bench.ratios import Spread
-from bench.round_trips import Rounds, mode_asked, most_in_one_mode
+from bench.round_trips import Rounds, most_in_one_mode, review_mode
 from bench.rows import decisions
-from bench.walking import Walk, Way, quiet_mean
+from bench.walking import LoadTarget, PersistentGenerator, quiet_mean
 
 HOLD_SECONDS = 0.02
 ON_LIST, BE_ALICE, STAR = (
@@ -34,7 +34,7 @@ ON_LIST, BE_ALICE, STAR = (
     ],
 )
 def test_every_check_belongs_to_a_mode(verb: str, mode: str) -> None:
-    assert mode_asked(verb) == mode
+    assert review_mode(verb) == mode
 
 
 async def test_what_is_asked_together_is_one_round_trip() -> None:
@@ -87,9 +87,9 @@ def test_less_than_native_may_be_less_than_nothing() -> None:
     bar = below("cached-decision", "us [user]", "native [user]")
 
     assert str(bar) == "us [user] below native [user]"
-    assert Judgement(bar, Spread(-0.5, -9, 9)).is_met
-    assert not Judgement(bar, Spread(0.0, -9, 9)).is_met
-    assert not Judgement(bar, None).is_met
+    assert BarResult(bar, Spread(-0.5, -9, 9)).is_met
+    assert not BarResult(bar, Spread(0.0, -9, 9)).is_met
+    assert not BarResult(bar, None).is_met
 
 
 def test_every_decision_row_has_a_bar_for_each_of_ours() -> None:
@@ -127,7 +127,7 @@ def test_a_load_that_gets_no_answer_fails_the_run(tmp_path: Path) -> None:
     program = tmp_path / "load"
     program.write_text("#!/bin/sh\necho nobody listens >&2\nexit 1\n")
     program.chmod(0o700)
-    way = Way(
+    way = LoadTarget(
         address="127.0.0.1:1",
         authority_file=tmp_path,
         token_file=tmp_path,
@@ -136,7 +136,7 @@ def test_a_load_that_gets_no_answer_fails_the_run(tmp_path: Path) -> None:
     )
 
     with pytest.raises(WrongAnswer, match="nobody listens"):
-        Walk(program, way)
+        PersistentGenerator(program, way)
 
 
 @pytest.mark.e2e

@@ -66,7 +66,7 @@ def test_another_kind_of_load_ends_what_was_kept() -> None:
         generators.keep("list", "us", _start)
 
         with pytest.raises(ValueError, match="closed"):
-            first.go_on()
+            first.start_phase()
 
 
 def test_who_idled_for_long_is_connected_anew() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cast import Cast
+from bench.cast import Selection
 from bench.contestants import DIRECT, GO_DEFAULT, GO_POOLED, Entry
 from bench.load import Load, measure, options
 from bench.measurement import WrongAnswer
@@ -163,7 +163,7 @@ def test_kube_rbac_proxy_asks_once_and_remembers(entry: Entry, stage: Stage) -> 
 
 def test_a_wish_that_nobody_may_have_is_found_out(stage: Stage) -> None:
     """What lets a client's headers through arrives as somebody that nobody expects."""
-    entry = replace(DIRECT, wanted=WANTED, acting=WANTED)
+    entry = replace(DIRECT, wanted=WANTED, impersonated_user=WANTED)
 
     with (
         entry.start(entry, stage) as contestant,
@@ -173,7 +173,7 @@ def test_a_wish_that_nobody_may_have_is_found_out(stage: Stage) -> None:
 
 
 def test_a_proxy_that_shows_the_clients_credential_is_found_out(stage: Stage) -> None:
-    entry = replace(DIRECT, acting=OWN_NAME)
+    entry = replace(DIRECT, impersonated_user=OWN_NAME)
 
     with (
         entry.start(entry, stage) as contestant,
@@ -183,7 +183,7 @@ def test_a_proxy_that_shows_the_clients_credential_is_found_out(stage: Stage) ->
 
 
 def test_everybody_that_a_row_names_is_there() -> None:
-    assert Cast().missing(ROWS) == []
+    assert Selection().missing(ROWS) == []
 
 
 def test_tables_name_the_versions_that_are_pinned() -> None:

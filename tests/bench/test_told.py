@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.bars import judge, ratio
+from bench.bars import evaluate_bars, ratio
 from bench.measurement import Measurement
 from bench.results import Outcome, write_results
 from bench.row import Side
@@ -16,7 +16,7 @@ BARS = [ratio("work", "us", 0.5, of="go"), ratio("work", "us", 0.1, of="go")]
 
 
 def test_a_table_has_a_line_for_everybody_and_for_every_bar() -> None:
-    lines = [line.split() for line in table(DONE, judge(DONE, BARS)).splitlines()]
+    lines = [line.split() for line in table(DONE, evaluate_bars(DONE, BARS)).splitlines()]
 
     assert ["us", "10.0", "(10.0-10.0)", "0.50", "(0.50-0.50)"] in lines
     assert ["go", "20.0", "(20.0-20.0)"] in lines
@@ -47,7 +47,7 @@ def test_progress_names_row_and_contestant() -> None:
 
 def test_results_keep_every_turn_and_every_bar(tmp_path: Path) -> None:
     outcome = Outcome(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), is_quick=True)
-    outcome.rows.append((DONE, judge(DONE, BARS)))
+    outcome.rows.append((DONE, evaluate_bars(DONE, BARS)))
 
     file = write_results(outcome, tmp_path / "results")
 

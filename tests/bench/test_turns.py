@@ -7,7 +7,7 @@ import pytest
 from bench.measurement import Measurement
 from bench.ratios import Spread
 from bench.row import Pair, Side
-from bench.turns import Played, play
+from bench.turns import RowResult, play
 from tests.bench.rows import pair, row
 
 
@@ -16,7 +16,7 @@ def _order(*pairs: Pair, rounds: int = 1) -> list[str]:
     return [side.label for side, _ in done.turns]
 
 
-def _with_costs(costs: list[float], *pairs: Pair, rounds: int) -> Played:
+def _with_costs(costs: list[float], *pairs: Pair, rounds: int) -> RowResult:
     coming: Iterator[float] = iter(costs)
     return play(row(*pairs), rounds, lambda _: Measurement(cost=next(coming), requests=1))
 

@@ -13,7 +13,7 @@ from proxy.authentication.ca_bundle import CABundle, PEMBundle, caller_from_cert
 from proxy.core.audit.event import request_text
 from proxy.core.authorization.access_check import AccessCheck, subject_access_review
 from proxy.core.errors import Forbidden, StatusError
-from proxy.core.forwarding import response_headers
+from proxy.core.forwarding import build_response_headers
 from proxy.core.gocompat.duration import parse_duration_error
 from proxy.core.http.front_proxy import FrontProxyHeaderNames, parse_front_proxy_user
 from proxy.core.http.headers import check_header_safe
@@ -90,7 +90,7 @@ def _case(name: str, shape: Shape, use: Use) -> Case:
 def _texts() -> Iterator[Case]:
     uses: dict[str, Use] = {
         "duration": parse_duration_error,
-        "audited target": lambda data: request_text(None, b"GET", b"/" + data, most=16_384),
+        "audited target": lambda data: request_text(None, b"GET", b"/" + data, max_bytes=16_384),
         "denial": lambda data: status_body(_denied(_text(data)), pretty=True),
         "extra key": lambda data: validate_extra(((_text(data), ("a",)),)),
         "extra key with host": lambda data: validate_extra(((f"a.io/{_text(data)}", ("a",)),)),
@@ -124,7 +124,7 @@ def _prefixed(prefix: bytes, shape: Shape) -> Shape:
 
 def _review(target: bytes) -> None:
     # Longer ones are refused before they are read, as the pipeline does it.
-    check_target_length(b"GET", target, most_bytes=BAR_BYTES + _LONGEST_PREFIX)
+    check_target_length(b"GET", target, max_bytes=BAR_BYTES + _LONGEST_PREFIX)
     request_info = parse_request_info(b"GET", target)
     caller = Caller(UserInfo("alice"))
     for attempt in plan_attempts(caller, UserInfo("bob"), request_info, rules=ImpersonationRules()):
@@ -163,7 +163,7 @@ def _denials() -> Iterator[Case]:
 
 def _denial(media_type: str, body: bytes) -> None:
     selfcheck_denial.may_become_denial(media_type, body)
-    denial = selfcheck_denial.read_denial(media_type, body[:65536])  # no longer one is held back
+    denial = selfcheck_denial.parse_denial(media_type, body[:65536])  # no longer one is held back
     if denial is not None:
         selfcheck_denial.missing_permission(denial, ["me", "you"])
 
@@ -192,9 +192,9 @@ def _line(before: bytes, shape: Shape) -> Shape:
 
 def _answer(lines: bytes) -> None:
     head = _ANSWER % lines
-    ResponseHeadCache().read(head, b"an-audit-id")
+    ResponseHeadCache().parse(head, b"an-audit-id")
     answer = read_response_head(head, request_method=b"GET")
-    response_headers(answer.headers, audit_id=b"an-audit-id")
+    build_response_headers(answer.headers, audit_id=b"an-audit-id")
     is_newline_delimited(list(answer.headers))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.core.errors import BadRequest, TargetTooLong
 from proxy.core.http.status import wants_pretty
-from proxy.core.http.websocket import offered_protocols
+from proxy.core.http.websocket import parse_offered_protocols
 from proxy.core.requestinfo.request_info import (
     DEFAULT_TARGET_BYTES,
     check_target_length,
@@ -37,10 +37,10 @@ def assert_is_cheap(use: Use) -> None:
 def is_read(target: bytes) -> bool:
     """Return whether a target is read at all: longer ones are refused at the connection."""
     if len(target) <= DEFAULT_TARGET_BYTES:
-        check_target_length(b"GET", target, most_bytes=DEFAULT_TARGET_BYTES)
+        check_target_length(b"GET", target, max_bytes=DEFAULT_TARGET_BYTES)
         return True
     with pytest.raises(TargetTooLong):
-        check_target_length(b"GET", target, most_bytes=DEFAULT_TARGET_BYTES)
+        check_target_length(b"GET", target, max_bytes=DEFAULT_TARGET_BYTES)
     return False
 
 
@@ -91,7 +91,7 @@ def test_f5_long_selectors_are_not_read_before_authentication(before: bytes, uni
         target = path + unit * ((size - len(path)) // len(unit))
         if is_read(target):
             outline = parse_outline(b"GET", target)
-            assert not outline.is_whole
+            assert not outline.is_complete
             assert outline.request_info.verb == "list"
 
     assert_is_cheap(use)
@@ -110,7 +110,7 @@ def test_f5_timeout_of_many_units_is_refused_unread() -> None:
 def test_f5_web_socket_protocols_have_a_limit_in_number() -> None:
     def use(size: int) -> None:
         headers = [(b"Sec-WebSocket-Protocol", b"," * size)]
-        refused(lambda: offered_protocols(headers))
+        refused(lambda: parse_offered_protocols(headers))
 
     assert_is_cheap(use)
 

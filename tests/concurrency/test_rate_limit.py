@@ -10,7 +10,7 @@ REFUSAL = "too many"
 
 
 def test_a_burst_passes_and_the_next_question_waits() -> None:
-    buckets = KeyedTokenBucket(RateLimit(per_second=1, burst=3), FakeClock(), refusal=REFUSAL)
+    buckets = KeyedTokenBucket(RateLimit(per_second=1, burst=3), FakeClock(), rejection=REFUSAL)
 
     for _ in range(3):
         buckets.take("bob")
@@ -23,7 +23,7 @@ def test_a_burst_passes_and_the_next_question_waits() -> None:
 
 def test_tokens_come_back_at_the_rate() -> None:
     clock = FakeClock()
-    buckets = KeyedTokenBucket(RateLimit(per_second=2, burst=2), clock, refusal=REFUSAL)
+    buckets = KeyedTokenBucket(RateLimit(per_second=2, burst=2), clock, rejection=REFUSAL)
     buckets.take("bob")
     buckets.take("bob")
 
@@ -36,7 +36,7 @@ def test_tokens_come_back_at_the_rate() -> None:
 
 def test_a_quiet_time_fills_no_more_than_the_burst() -> None:
     clock = FakeClock()
-    buckets = KeyedTokenBucket(RateLimit(per_second=10, burst=2), clock, refusal=REFUSAL)
+    buckets = KeyedTokenBucket(RateLimit(per_second=10, burst=2), clock, rejection=REFUSAL)
     buckets.take("bob")
     clock.advance(3600)
 
@@ -48,7 +48,7 @@ def test_a_quiet_time_fills_no_more_than_the_burst() -> None:
 
 
 def test_one_callers_flood_costs_another_nothing() -> None:
-    buckets = KeyedTokenBucket(RateLimit(per_second=1, burst=1), FakeClock(), refusal=REFUSAL)
+    buckets = KeyedTokenBucket(RateLimit(per_second=1, burst=1), FakeClock(), rejection=REFUSAL)
     buckets.take("bob")
     with pytest.raises(TooManyRequests):
         buckets.take("bob")
@@ -57,7 +57,7 @@ def test_one_callers_flood_costs_another_nothing() -> None:
 
 
 def test_what_is_given_back_can_be_spent_again() -> None:
-    buckets = KeyedTokenBucket(RateLimit(per_second=1, burst=1), FakeClock(), refusal=REFUSAL)
+    buckets = KeyedTokenBucket(RateLimit(per_second=1, burst=1), FakeClock(), rejection=REFUSAL)
     buckets.take("bob")
 
     buckets.refund("bob")
@@ -68,7 +68,7 @@ def test_what_is_given_back_can_be_spent_again() -> None:
 
 
 def test_giving_back_fills_no_more_than_the_burst() -> None:
-    buckets = KeyedTokenBucket(RateLimit(per_second=1, burst=1), FakeClock(), refusal=REFUSAL)
+    buckets = KeyedTokenBucket(RateLimit(per_second=1, burst=1), FakeClock(), rejection=REFUSAL)
 
     buckets.refund("bob")
 

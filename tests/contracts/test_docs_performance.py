@@ -6,7 +6,7 @@ import re
 import pytest
 
 from bench.bars import BARS, Bar
-from bench.capacity import Costs, Fleet, described
+from bench.capacity import Costs, Fleet, plan_table
 from bench.row import Row
 from bench.rows.catalogue import ROWS
 from tests.support.doc_references import ROOT
@@ -43,4 +43,4 @@ def test_the_plan_is_what_its_costs_give() -> None:
     block = re.search(r"^```json\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
     assert block is not None
 
-    assert described(Fleet(), Costs(**json.loads(block[1]))) in DOCUMENT
+    assert plan_table(Fleet(), Costs(**json.loads(block[1]))) in DOCUMENT

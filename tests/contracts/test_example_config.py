@@ -18,7 +18,7 @@ from proxy.runtime.config_watcher import ConfigWatcher, load_config
 from proxy.runtime.proxy import run_proxy
 from proxy.settings.loader import load_settings
 from proxy.settings.model import Settings, config_schema
-from proxy.settings.types import DURATION_PATTERN, TIMEOUT_PATTERN, StrictModel, write_duration
+from proxy.settings.types import DURATION_PATTERN, TIMEOUT_PATTERN, StrictModel, format_duration
 from proxy.telemetry.metrics.process import ConfigMetrics
 from tests.scenarios.conftest import settings_document
 from tests.support.certificates import new_certificates
@@ -263,4 +263,4 @@ def test_the_schema_refuses_what_is_no_duration(written: str) -> None:
     [(0.0, "0s"), (10.0, "10s"), (90.0, "90s"), (120.0, "2m"), (3600.0, "1h"), (0.25, "250ms")],
 )
 def test_durations_are_written_as_they_are_read(seconds: float, written: str) -> None:
-    assert write_duration(seconds) == written
+    assert format_duration(seconds) == written

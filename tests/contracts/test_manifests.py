@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from proxy.core.selfcheck.permissions import (
-    FORWARDING,
-    NAMING_ORIGINAL_USERS,
-    REVIEWING,
+    FORWARDING_PERMISSIONS,
+    ORIGINAL_USER_PERMISSIONS,
+    REVIEW_PERMISSIONS,
     Permission,
     token_request_permission,
 )
@@ -84,9 +84,9 @@ def test_a_component_grants_the_forwarder_what_tests_of_it_run_with(component: s
 def test_the_self_check_looks_for_what_the_manifests_grant() -> None:
     token = roles(MANIFESTS / "base")["understudy-forwarder-token"]
 
-    assert rights(REVIEWER_RULES) == set(REVIEWING)
-    assert rights(FORWARDER_RULES) == set(FORWARDING)
-    assert rights(COMPONENTS[ORIGINAL_USER]) == set(NAMING_ORIGINAL_USERS)
+    assert rights(REVIEWER_RULES) == set(REVIEW_PERMISSIONS)
+    assert rights(FORWARDER_RULES) == set(FORWARDING_PERMISSIONS)
+    assert rights(COMPONENTS[ORIGINAL_USER]) == set(ORIGINAL_USER_PERMISSIONS)
     assert rights(token, NAMESPACE) == {token_request_permission(NAMESPACE, "understudy-forwarder")}
 
 

@@ -39,7 +39,7 @@ def test_its_metric_is_served() -> None:
     metrics = ShadowMetrics(registry)
     outcomes = set(re.findall(r"^\| `([a-z-]+)` \|", TEXT, re.MULTILINE))
     for outcome in outcomes:
-        metrics.shadowed(outcome, "")
+        metrics.shadow_evaluated(outcome, "")
 
     name = re.findall(r"`(understudy_\w+)\{", TEXT)[0]
     assert outcomes == {"would-allow", "would-deny", "dropped", "error"}

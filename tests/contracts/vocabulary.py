@@ -15,7 +15,7 @@ from pathlib import Path
 PROSE = re.compile(
     r"\b(rooms?|desks?|doorkeepers?|guests?|goodbye|farewell|overhears?|overheard|natively|mend(?:s|ed)?"
     r"|whoever|whom|somebody|nobody|anybody|(?:is|are|be|was|were|been) told"
-    r"|we|us|our|ours|ourselves)\b",
+    r"|we|us|our|(?<!not-in-)ours|ourselves)\b",
     re.IGNORECASE,
 )
 # In identifiers: parts of snake_case and CamelCase names.
@@ -26,7 +26,7 @@ IDENTIFIER_PARTS = frozenset(
     }
 )  # fmt: skip
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_CODE = re.compile(r"^```.*?^```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
 
 
 def words_in_prose(text: str) -> list[str]:

@@ -6,9 +6,9 @@ from proxy.core.forwarding import (
     IdentityInvariantError,
     assert_one_identity,
     build_outbound_head,
-    response_headers,
+    build_response_headers,
 )
-from proxy.core.http.headers import HeaderList, encoded_extra_key, encoded_lines
+from proxy.core.http.headers import HeaderList, encode_extra_key, encode_header_lines
 from proxy.core.impersonation.headers import parse_impersonation_headers
 from proxy.core.impersonation.permit import Permit, permit_self
 from proxy.core.userinfo import Caller, UserInfo, make_extra
@@ -162,7 +162,7 @@ def test_configured_front_proxy_names_and_host_are_applied() -> None:
     ["acme.com/Project", "a%2fb", "%zz", "authentication.kubernetes.io/node-name", "", "é ", "Ä"],
 )
 def test_an_extra_key_arrives_as_it_was(key: str) -> None:
-    name = b"Impersonate-Extra-" + encoded_extra_key(key)
+    name = b"Impersonate-Extra-" + encode_extra_key(key)
 
     wanted_user = parse_impersonation_headers([(b"Impersonate-User", b"u"), (name, b"v")])
 
@@ -170,11 +170,11 @@ def test_an_extra_key_arrives_as_it_was(key: str) -> None:
 
 
 def test_a_long_extra_key_is_encoded_like_a_short_one() -> None:
-    assert encoded_extra_key("A/" * 100) == b"%41%2F" * 100
+    assert encode_extra_key("A/" * 100) == b"%41%2F" * 100
 
 
 FIRST_LINE = b"GET / HTTP/1.1"
-WHOLE = encoded_lines(IDENTITY_LINES)
+WHOLE = encode_header_lines(IDENTITY_LINES)
 
 
 @pytest.mark.parametrize("authorization", [None, b"Bearer ours"])
@@ -191,8 +191,8 @@ def test_the_identity_we_built_passes_the_last_look(authorization: bytes | None)
     "lines",
     [
         b"",
-        encoded_lines(IDENTITY_LINES[1:]),
-        encoded_lines(IDENTITY_LINES[:-1]),
+        encode_header_lines(IDENTITY_LINES[1:]),
+        encode_header_lines(IDENTITY_LINES[:-1]),
         WHOLE + b"Accept: */*\r\n",
         b"Impersonate-User: \r\n" + WHOLE,
         b"impersonate_group: system:masters\r\n" + WHOLE,
@@ -202,7 +202,7 @@ def test_the_identity_we_built_passes_the_last_look(authorization: bytes | None)
         b"authorization : Bearer stolen\r\n" + WHOLE,
         b"Accept: a\nImpersonate-User: bob\r\n" + WHOLE,
         b"Accept: a\r\n Impersonate-User: bob\r\n" + WHOLE,
-        b"Impersonate-User: bob\r\n" + encoded_lines(IDENTITY_LINES[1:]),
+        b"Impersonate-User: bob\r\n" + encode_header_lines(IDENTITY_LINES[1:]),
     ],
 )
 def test_a_request_without_exactly_the_admitted_identity_is_stopped(lines: bytes) -> None:
@@ -244,7 +244,7 @@ def test_a_response_keeps_everything_but_what_belongs_to_one_hop() -> None:
         (b"Upgrade", b"websocket"), (b"Set-Cookie", b"a"), (b"Content-Encoding", b"gzip"),
     ]  # fmt: skip
 
-    assert response_headers(headers, audit_id=b"audit-1") == [
+    assert build_response_headers(headers, audit_id=b"audit-1") == [
         (b"Date", b"now"),
         (b"Warning", b'299 - "a"'),
         (b"Warning", b'299 - "b"'),
@@ -258,7 +258,7 @@ def test_a_response_keeps_everything_but_what_belongs_to_one_hop() -> None:
 def test_an_accepted_upgrade_is_told_to_the_client() -> None:
     headers = [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"), (b"X-A", b"1")]
 
-    assert response_headers(headers, audit_id=b"id", upgrade=b"websocket") == [
+    assert build_response_headers(headers, audit_id=b"id", upgrade=b"websocket") == [
         (b"X-A", b"1"),
         (b"Audit-Id", b"id"),
         (b"Connection", b"Upgrade"),
@@ -269,7 +269,7 @@ def test_an_accepted_upgrade_is_told_to_the_client() -> None:
 def test_a_warning_of_ours_comes_after_those_of_the_api_server() -> None:
     headers = [(b"Warning", b'299 - "theirs"')]
 
-    returned = response_headers(headers, audit_id=b"id", warning="ours")
+    returned = build_response_headers(headers, audit_id=b"id", warning="ours")
 
     assert [value for name, value in returned if name == b"Warning"] == [
         b'299 - "theirs"',

@@ -18,7 +18,7 @@ LISTED = b"/api/v1/namespaces/n/pods?"
 def test_short_selectors_are_part_of_the_outline() -> None:
     outline = parse_outline(b"GET", LISTED + b"fieldSelector=metadata.name=p")
 
-    assert outline.is_whole
+    assert outline.is_complete
     assert outline.request_info.name == "p"
 
 
@@ -29,7 +29,7 @@ def test_long_selectors_are_read_when_the_caller_is_known(watch: bytes, verb: st
     outline = parse_outline(b"GET", target)
     whole = complete_request_info(outline, b"GET", target)
 
-    assert (outline.is_whole, outline.request_info.verb, outline.request_info.name) == (
+    assert (outline.is_complete, outline.request_info.verb, outline.request_info.name) == (
         False,
         verb,
         "",
@@ -42,15 +42,15 @@ def test_selectors_of_too_many_terms_are_refused_after_the_outline() -> None:
     target = LISTED + b"labelSelector=" + b"a," * 100 + b"a"
     outline = parse_outline(b"GET", target)
 
-    assert len(complete_request_info(outline, b"GET", target, most_terms=101).labels) == 101
+    assert len(complete_request_info(outline, b"GET", target, max_terms=101).labels) == 101
     with pytest.raises(SelectorTooLarge, match="more than 100 terms"):
-        complete_request_info(outline, b"GET", target, most_terms=100)
+        complete_request_info(outline, b"GET", target, max_terms=100)
 
 
 def test_field_selector_that_is_not_text_is_refused_after_the_outline() -> None:
     target = LISTED + b"fieldSelector=a=%ff"
 
-    assert not parse_outline(b"GET", target).is_whole
+    assert not parse_outline(b"GET", target).is_complete
     with pytest.raises(SelectorTooLarge, match="not valid UTF-8"):
         parse_request_info(b"GET", target)
 

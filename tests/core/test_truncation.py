@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.gocompat.json import go_json
-from proxy.core.gocompat.quote import MARKER
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
 from proxy.core.truncation import (
-    Cut,
-    UnreadableCuts,
-    cut_of,
-    cuts_text,
-    is_cut_from,
+    InvalidTruncatedValues,
+    TruncatedValue,
+    format_truncated_values,
+    is_truncated_from,
     json_size,
     longest_prefix,
-    read_cuts,
-    shortened,
+    parse_truncated_values,
+    truncate_to_size,
+    truncated_value,
 )
 
 texts = st.text(
@@ -34,23 +34,23 @@ def test_the_longest_prefix_that_fits_is_kept(text: str, most: int) -> None:
     assert kept == text or json_size(text[: len(kept) + 1]) > most
 
 
-@given(texts, st.integers(len(MARKER), 3000))
+@given(texts, st.integers(len(TRUNCATION_MARKER), 3000))
 def test_a_shortened_text_fits_with_its_marker_and_is_one_json_string(text: str, most: int) -> None:
-    encoded = go_json(shortened(text, most))
+    encoded = go_json(truncate_to_size(text, most))
 
     assert len(encoded.encode()) - 2 <= most
-    assert json.loads(encoded).endswith(MARKER)
+    assert json.loads(encoded).endswith(TRUNCATION_MARKER)
 
 
 def test_a_cut_tells_the_length_and_the_digest_of_the_whole() -> None:
     whole = "/api/v1/pods?" + "é" * 100
 
-    cut = cut_of("requestURI", whole)
+    cut = truncated_value("requestURI", whole)
 
-    assert cut == Cut("requestURI", 213, hashlib.sha256(whole.encode()).hexdigest())
-    assert is_cut_from(cut, whole)
-    assert not is_cut_from(cut, whole + "x")
-    assert not is_cut_from(cut, whole[:-1] + "e")
+    assert cut == TruncatedValue("requestURI", 213, hashlib.sha256(whole.encode()).hexdigest())
+    assert is_truncated_from(cut, whole)
+    assert not is_truncated_from(cut, whole + "x")
+    assert not is_truncated_from(cut, whole[:-1] + "e")
 
 
 def test_what_is_not_text_is_compared_as_the_other_log_has_it() -> None:
@@ -58,13 +58,13 @@ def test_what_is_not_text_is_compared_as_the_other_log_has_it() -> None:
     as_go_writes_it = json.loads(go_json(sent))
 
     assert as_go_writes_it == "/?\ufffd\ufffd\ufffdx"
-    assert is_cut_from(cut_of("requestURI", sent), as_go_writes_it)
+    assert is_truncated_from(truncated_value("requestURI", sent), as_go_writes_it)
 
 
 def test_cuts_are_read_as_they_were_written() -> None:
-    cuts = (cut_of("requestURI", "<a>"), cut_of("user.groups", '["x"]'))
+    cuts = (truncated_value("requestURI", "<a>"), truncated_value("user.groups", '["x"]'))
 
-    assert read_cuts(cuts_text(cuts)) == {cut.path: cut for cut in cuts}
+    assert parse_truncated_values(format_truncated_values(cuts)) == {cut.path: cut for cut in cuts}
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,5 @@ def test_cuts_are_read_as_they_were_written() -> None:
     ["", "{", "[]", '{"a":1}', '{"a":{}}', '{"a":{"bytes":"1","sha256":"x"}}', '{"a":{"bytes":1}}'],
 )
 def test_what_tells_no_cuts_is_refused(text: str) -> None:
-    with pytest.raises(UnreadableCuts):
-        read_cuts(text)
+    with pytest.raises(InvalidTruncatedValues):
+        parse_truncated_values(text)

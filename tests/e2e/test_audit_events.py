@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.core.audit.annotations import DOMAIN, read_event_cuts
-from proxy.core.gocompat.quote import MARKER
-from proxy.core.truncation import is_cut_from, json_size
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
+from proxy.core.truncation import is_truncated_from, json_size
 from proxy.sandbox.api_client import ApiClient, client_context
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
@@ -329,10 +329,10 @@ def test_a_long_value_is_cut_and_the_native_event_has_the_whole_of_it(
     for our, their in zip(ours, native, strict=True):
         cut = read_event_cuts(our["annotations"])
         assert list(cut) == ["requestURI"]
-        assert is_cut_from(cut["requestURI"], their["requestURI"])
+        assert is_truncated_from(cut["requestURI"], their["requestURI"])
         assert our["annotations"].pop("audit.k8s.io/truncated") == "true"
-        kept = our.pop("requestURI").removesuffix(MARKER)
-        assert most - 32 < json_size(kept) + len(MARKER) <= most
+        kept = our.pop("requestURI").removesuffix(TRUNCATION_MARKER)
+        assert most - 32 < json_size(kept) + len(TRUNCATION_MARKER) <= most
         assert their.pop("requestURI").startswith(kept)
         if not our["annotations"].keys() - {f"{DOMAIN}/truncated"}:
             del our["annotations"]

@@ -17,7 +17,7 @@ from tests.support.kubectl import Kubectl
 
 pytestmark = pytest.mark.timeout(90)
 
-OVER = Validity(starts_in=-2 * DAY, lasts=DAY)
+OVER = Validity(start_offset=-2 * DAY, duration=DAY)
 Door = ApiServer | ProxyProcess
 
 

@@ -197,8 +197,8 @@ def ask_all(intent: Intent, callers: Callers, understudy: ProxyProcess) -> Count
         if client is None:
             client = clients[user] = understudy.client(callers.credential(user))
         outcome = ask(trial, client)
-        seen["meant" if trial.is_meant else "not meant", outcome] += 1
-        assert outcome in {"no request", "allowed" if trial.is_meant else "denied"}, trial
+        seen["meant" if trial.is_allowed else "not meant", outcome] += 1
+        assert outcome in {"no request", "allowed" if trial.is_allowed else "denied"}, trial
     return seen
 
 

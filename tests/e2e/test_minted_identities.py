@@ -9,8 +9,8 @@ from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.identities import (
     CLIENT_USAGE,
     DAY,
+    DEFAULT_VALIDITY,
     SERVER_USAGE,
-    USUAL_VALIDITY,
     BearerToken,
     CertificateAuthority,
     Validity,
@@ -100,9 +100,9 @@ def test_a_token_for_another_audience_is_refused(
 @pytest.mark.parametrize(
     ("validity", "usages"),
     [
-        (Validity(starts_in=-2 * DAY, lasts=DAY), (CLIENT_USAGE,)),
-        (Validity(starts_in=DAY), (CLIENT_USAGE,)),
-        (USUAL_VALIDITY, (SERVER_USAGE,)),
+        (Validity(start_offset=-2 * DAY, duration=DAY), (CLIENT_USAGE,)),
+        (Validity(start_offset=DAY), (CLIENT_USAGE,)),
+        (DEFAULT_VALIDITY, (SERVER_USAGE,)),
     ],
     ids=["expired", "not yet valid", "for servers only"],
 )

@@ -115,7 +115,7 @@ def test_the_native_server_tells_the_same_stories(binaries: Binaries) -> None:
     with prepared_environment(print_nothing) as stage:
         chapters = [node_agent(stage, stage.native), deputy(stage, stage.native)]
         narrator = TextPrinter(output, is_coloured=False)
-        steps = run_tour(chapters, admin=stage.plain.admin, narrator=narrator)
+        steps = run_tour(chapters, admin=stage.plain.admin, printer=narrator)
 
     assert steps == 18
     assert "Requests are sent directly to an API server with constrained" in output.getvalue()
@@ -172,19 +172,19 @@ class Scripted:
 
 def refusal(server: ApiServer) -> Step:
     return Step(
-        story="A step.",
+        description="A step.",
         sender=NOBODY,
         request=Scripted(StepOutcome(allowed=False, text="pods is forbidden")),
         target=server,
         allowed=False,
-        shows="pods is forbidden",
+        expected_text="pods is forbidden",
     )
 
 
 def tell(step: Step, server: ApiServer) -> str:
     output = io.StringIO()
     narrator = TextPrinter(output, is_coloured=False)
-    run_tour([Chapter("A chapter", "About a step.", [step])], admin=server.admin, narrator=narrator)
+    run_tour([Chapter("A chapter", "About a step.", [step])], admin=server.admin, printer=narrator)
     return output.getvalue()
 
 

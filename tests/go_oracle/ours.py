@@ -110,7 +110,7 @@ class _Memory:
         script, asked = scripted
         remembered = self._modes.get(caller.user.name)
         attempts = plan_attempts(
-            caller, wanted_user, request_info, rules=self._rules, remembered=remembered
+            caller, wanted_user, request_info, rules=self._rules, preferred_mode=remembered
         )
         evaluation = evaluate(attempts)
         try:
@@ -120,7 +120,7 @@ class _Memory:
                     case Ask(check=check):
                         asked.append(check)
                         result = _scripted_answer(script, check)
-                    case CacheLookup(attempt=attempt, layer=layer):
+                    case CacheLookup(attempt=attempt, scope=layer):
                         result = CheckResult((layer, _KEYS[layer](attempt)) in self._known)
                     case _:
                         assert_never(question)

@@ -58,7 +58,7 @@ from tests.support.fault_injection import put
 
 
 def _targets_have_any_length() -> None:
-    put(serving_connection, "check_target_length", lambda method, target, *, most_bytes: None)
+    put(serving_connection, "check_target_length", lambda method, target, *, max_bytes: None)
 
 
 def _header_lines_have_any_length() -> None:
@@ -108,7 +108,7 @@ def _refused_reviews_are_failures() -> None:
 
 
 def _reviews_have_any_size() -> None:
-    put(access_review, "is_larger_than", lambda check, most_bytes: False)
+    put(access_review, "is_review_larger_than", lambda check, max_bytes: False)
 
 
 def _every_denial_is_the_api_servers() -> None:
@@ -121,7 +121,7 @@ def _new_credentials_are_not_introduced() -> None:
     ) -> None:
         """Let it be used at once."""
 
-    put(IdentityMonitor, "introduce", introduce)
+    put(IdentityMonitor, "resolve_new_credential", introduce)
 
 
 def _interim_heads_are_not_counted() -> None:
@@ -140,12 +140,12 @@ def _any_extension_will_do() -> None:
 
 
 def _any_type_of_text_will_do() -> None:
-    read, universal_string = names.text, 28
+    read, universal_string = names.decode_text, 28
 
     def text(tag: int, value: bytes) -> str:
         return value.decode("utf-32-be") if tag == universal_string else read(tag, value)
 
-    put(names, "text", text)
+    put(names, "decode_text", text)
 
 
 def _any_curve_will_do() -> None:
@@ -222,7 +222,7 @@ def _refusals_nest() -> None:
         while (full := budget._exceeded(holding.origin)) is not None:
             budget._reject(full[0].largest(), full[1])
 
-    put(UnauthenticatedMemoryBudget, "change", change)
+    put(UnauthenticatedMemoryBudget, "resize", change)
 
 
 def _held_handshakes_stay() -> None:

@@ -56,7 +56,7 @@ class Case:
             self.wanted_user,
             self.request_info,
             rules=self.rules,
-            remembered=self.remembered,
+            preferred_mode=self.remembered,
             is_upgrade=True,
         )
 
@@ -251,7 +251,7 @@ class Memory:
         """Return the mode and the identity of an allowed request, or None."""
         name = caller.user.name
         attempts = plan_attempts(
-            caller, wanted_user, request_info, rules=rules, remembered=self._modes.get(name)
+            caller, wanted_user, request_info, rules=rules, preferred_mode=self._modes.get(name)
         )
         decision = run(evaluate(attempts), self._answer)
         if not isinstance(decision, Allowed):
@@ -262,7 +262,7 @@ class Memory:
 
     def _answer(self, question: Question) -> CheckResult:
         if isinstance(question, CacheLookup):
-            is_known = key(question.attempt, question.layer) in self._known
+            is_known = key(question.attempt, question.scope) in self._known
             return YES if self._remembers and is_known else NO
         return YES if strategies.allowed_by(question.check, self._salt) else NO
 

@@ -9,8 +9,8 @@ from proxy.core.forwarding import (
     HopContext,
     assert_one_identity,
     build_outbound_head,
-    normalized_header_name,
-    response_headers,
+    build_response_headers,
+    normalize_header_name,
 )
 from proxy.core.http.headers import HeaderList, check_header_safe, impersonation_header_lines
 from proxy.core.impersonation.headers import parse_impersonation_headers
@@ -82,13 +82,13 @@ def test_no_identity_of_the_client_s_making_reaches_the_api_server(
     assert_one_identity(head, permit, context.authorization)
     sent = lines_of(head)
     assert [line for line in sent if line[1] == EVIL] == []
-    names = [normalized_header_name(name) for name, _ in sent]
+    names = [normalize_header_name(name) for name, _ in sent]
     assert names.count(b"impersonate-user") == 1
     assert names.count(b"authorization") == (context.authorization is not None)
     assert names.count(b"audit-id") == names.count(b"x-forwarded-for") == 1
     kept = {b"host", b"content-length"} if not context.is_chunked else {b"host"}
     for name in kept:
-        assert names.count(name) == [normalized_header_name(n) for n, _ in headers].count(name)
+        assert names.count(name) == [normalize_header_name(n) for n, _ in headers].count(name)
 
 
 safe_texts = st.text(st.sampled_from("%41aA/\u00e9"), min_size=1, max_size=4)
@@ -131,7 +131,7 @@ def test_an_odd_identity_arrives_as_it_was_or_does_not_leave(user: UserInfo) -> 
 
 @given(client_headers)
 def test_a_response_is_never_stripped_of_its_length(headers: list[tuple[bytes, bytes]]) -> None:
-    returned = response_headers(headers, audit_id=b"audit")
+    returned = build_response_headers(headers, audit_id=b"audit")
 
     names = [name.lower() for name, _ in returned]
     assert names.count(b"content-length") == [n.lower() for n, _ in headers].count(

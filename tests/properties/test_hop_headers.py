@@ -8,7 +8,7 @@ from proxy.core.forwarding import (
     HopContext,
     assert_one_identity,
     build_outbound_head,
-    normalized_header_name,
+    normalize_header_name,
 )
 from proxy.core.http.headers import HeaderList
 from proxy.core.impersonation.headers import parse_impersonation_headers
@@ -34,14 +34,14 @@ def test_what_the_proxy_would_read_as_impersonation_never_passes(
         return
 
     assert parse_impersonation_headers(headers) is None
-    assert not any(normalized_header_name(name).startswith(b"impersonate") for name, _ in headers)
+    assert not any(normalize_header_name(name).startswith(b"impersonate") for name, _ in headers)
     context = HopContext(b"audit", b"127.0.0.1", authorization=authorization)
     head = build_outbound_head(b"GET / HTTP/1.1", HeaderList(headers), NODE, context)
     assert_one_identity(head, NODE, authorization)
     sent = lines_of(head)
-    names = [normalized_header_name(name) for name, _ in sent]
-    brought = [normalized_header_name(name) for name, _ in headers].count(b"authorization")
+    names = [normalize_header_name(name) for name, _ in sent]
+    brought = [normalize_header_name(name) for name, _ in headers].count(b"authorization")
     assert names.count(b"authorization") == brought <= 1
-    assert [
-        line for line in sent if normalized_header_name(line[0]).startswith(b"impersonate")
-    ] == [(b"Impersonate-User", b"system:node:n1")]
+    assert [line for line in sent if normalize_header_name(line[0]).startswith(b"impersonate")] == [
+        (b"Impersonate-User", b"system:node:n1")
+    ]

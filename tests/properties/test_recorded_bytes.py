@@ -34,7 +34,7 @@ from proxy.core.errors import (
     Unauthorized,
 )
 from proxy.core.gocompat.json import go_json
-from proxy.core.gocompat.quote import MARKER
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
 from proxy.core.http.headers import HeaderList
 from proxy.core.http.status import status_body
 from proxy.core.impersonation.modes import ImpersonationMode
@@ -236,7 +236,7 @@ def test_what_is_written_for_one_request_is_bounded(exchange: Exchange, rule: Po
         clock=lambda: 0.0,
         when_truncated=truncated,
     )
-    state.limit(LIMITS)
+    state.set_limits(LIMITS)
 
     with restored_logging():
         configure_logs(style="json", level="debug", stream=log)
@@ -280,7 +280,7 @@ def check_marks(event: dict[str, Any]) -> None:
         if name not in {"audit.k8s.io/truncated", f"{DOMAIN}/truncated", f"{DOMAIN}/wanted"}
     }
     for path, text in places.items():
-        assert (MARKER in text) == (path in cuts), path
+        assert (TRUNCATION_MARKER in text) == (path in cuts), path
 
 
 def check_sizes(event: dict[str, Any], limits: ValueLimits) -> None:
@@ -289,7 +289,7 @@ def check_sizes(event: dict[str, Any], limits: ValueLimits) -> None:
         "requestURI": limits.uri,
         "user": limits.user,
         "impersonatedUser": limits.user,
-        "userAgent": WRITTEN_AGENT_BYTES + len(MARKER),
+        "userAgent": WRITTEN_AGENT_BYTES + len(TRUNCATION_MARKER),
         "objectRef": OBJECT_BYTES,
         # A message, and eight names beside it.
         "responseStatus": limits.message + OBJECT_BYTES,

@@ -17,7 +17,7 @@ from proxy.core.rbac.model import (
     Subject,
     implied_groups,
 )
-from proxy.core.rbac.who_can import NATIVE
+from proxy.core.rbac.who_can import KUBE_APISERVER_RULES
 from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.userinfo import (
     NODE_NAME_KEY,
@@ -137,7 +137,7 @@ def attempt_of(
     """Return the attempt of one mode, for somebody in a pod on the node that is asked for."""
     extra = make_extra({NODE_NAME_KEY: ["n1"]})
     caller = Caller(UserInfo(user.name, groups=user.groups, extra=extra))
-    attempts = plan_attempts(caller, wanted_user, request_info, rules=NATIVE)
+    attempts = plan_attempts(caller, wanted_user, request_info, rules=KUBE_APISERVER_RULES)
     return next((one for one in attempts if one.mode is mode), None)
 
 

@@ -43,10 +43,10 @@ class Stage:
             tasks=self.tasks,
         )
 
-    async def apply(self, settings: Settings, *, forgets: bool) -> None:
+    async def apply(self, settings: Settings, *, discard_decisions: bool) -> None:
         if self.fault is not None:
             raise self.fault
-        self.applied.append((settings, forgets))
+        self.applied.append((settings, discard_decisions))
 
     @property
     def levels(self) -> list[str]:
@@ -93,10 +93,13 @@ async def test_what_is_new_is_taken_and_its_hash_is_told(
     assert stage.sample("last_success_timestamp_seconds") == 1234.5
     digest = await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
 
-    await stage.watcher.check(is_told=False)
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
+    await stage.watcher.check(is_triggered=False)
 
-    assert (stage.levels, [forgets for _, forgets in stage.applied]) == (["debug"], [False])
+    assert (stage.levels, [discard_decisions for _, discard_decisions in stage.applied]) == (
+        ["debug"],
+        [False],
+    )
     assert (stage.sample("info", hash=digest), stage.sample("info", hash=before)) == (1.0, None)
     assert stage.sample("reloads_total", outcome="used") == 1.0
     (record,) = caplog.records
@@ -108,12 +111,12 @@ async def test_what_is_new_is_taken_and_its_hash_is_told(
 
 
 async def test_while_nothing_changes_nothing_is_done_unless_we_are_told(stage: Stage) -> None:
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
     assert stage.applied == []
 
-    await stage.watcher.check(is_told=True)
+    await stage.watcher.check(is_triggered=True)
 
-    assert [forgets for _, forgets in stage.applied] == [True]
+    assert [discard_decisions for _, discard_decisions in stage.applied] == [True]
 
 
 async def test_a_bad_file_changes_nothing_is_told_once_with_all_its_problems_and_counted(
@@ -123,7 +126,7 @@ async def test_a_bad_file_changes_nothing_is_told_once_with_all_its_problems_and
     await asyncio.to_thread(write, stage.file, "log: {level: loud}\ncolour: red\n")
 
     for _ in range(3):
-        await stage.watcher.check(is_told=False)
+        await stage.watcher.check(is_triggered=False)
 
     assert stage.applied == []
     assert stage.sample("reloads_total", outcome="refused") == 3.0
@@ -136,7 +139,7 @@ async def test_a_bad_file_changes_nothing_is_told_once_with_all_its_problems_and
         "colour",
     ]
     assert told["hash_in_force"] == before
-    await stage.watcher.check(is_told=True)
+    await stage.watcher.check(is_triggered=True)
     assert len(caplog.records) == 2, "whoever asks is told, though it may be known"
 
 
@@ -144,11 +147,11 @@ async def test_what_cannot_be_used_yet_is_tried_again(stage: Stage) -> None:
     """A certificate may arrive after the config file that names it."""
     await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
     stage.fault = OperatorError("no such file")
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
     assert stage.applied == []
 
     stage.fault = None
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
 
     assert stage.levels == ["debug"]
 
@@ -159,7 +162,7 @@ async def test_what_needs_a_restart_is_told_as_such(
     await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
     stage.fault = RestartRequired(["serving.address"])
 
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
 
     (record,) = caplog.records
     assert record.message == "config reload requires restart"
@@ -174,9 +177,9 @@ async def test_a_file_that_is_gone_changes_nothing_and_one_that_is_back_is_no_ne
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     await asyncio.to_thread(stage.file.unlink)
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
     await asyncio.to_thread(write, stage.file)
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
 
     assert stage.applied == []
     assert [record.message for record in caplog.records] == ["config not reloaded"]
@@ -188,7 +191,7 @@ async def test_half_a_file_is_not_taken_for_a_whole_one(
     """Half of a file may be good settings, too: without the rule that comes last."""
     monkeypatch.setattr(config_watcher, "SETTLING_SECONDS", 0.5)
     await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
-    looking = asyncio.ensure_future(stage.watcher.check(is_told=False))
+    looking = asyncio.ensure_future(stage.watcher.check(is_triggered=False))
     for more in ("", "  success", "  successTTL: 1s\n  legacy: deny\n"):
         await asyncio.sleep(0.3)
         assert not looking.done(), "somebody is writing"
@@ -220,7 +223,7 @@ async def test_a_symbolic_link_may_be_turned(tmp_path: Path) -> None:
     await stage.begin()
 
     await asyncio.to_thread(turn, version("..2", "log: {level: debug}\n"))
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
 
     assert stage.levels == ["debug"]
     assert stage.applied[0][0].serving.certificate_file == tmp_path / "tls.crt"
@@ -232,12 +235,12 @@ async def test_a_new_audit_policy_is_news_as_well(tmp_path: Path, file: Path) ->
     write(file, "audit: {policyFile: policy.yaml}\n")
     stage = Stage(file)
     await stage.begin()
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
     assert stage.applied == []
 
     await asyncio.to_thread(policy.write_text, POLICY.replace("Metadata", "Request"))
-    await stage.watcher.check(is_told=False)
-    await stage.watcher.check(is_told=False)
+    await stage.watcher.check(is_triggered=False)
+    await stage.watcher.check(is_triggered=False)
 
     assert len(stage.applied) == 1
 

@@ -83,7 +83,7 @@ def test_validity_counts_from_now() -> None:
     usual = parse(AUTHORITY.issue_client("alice"))
 
     shifted = parse(
-        AUTHORITY.issue_client("alice", validity=Validity(starts_in=2 * DAY, lasts=3 * DAY))
+        AUTHORITY.issue_client("alice", validity=Validity(start_offset=2 * DAY, duration=3 * DAY))
     )
 
     lead = shifted.not_valid_before_utc - usual.not_valid_before_utc

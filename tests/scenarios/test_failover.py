@@ -24,7 +24,7 @@ REST_SECONDS = 0.3
 
 @pytest.fixture(autouse=True)
 def short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.upstream.endpoints.REST_SECONDS", REST_SECONDS)
+    monkeypatch.setattr("proxy.upstream.endpoints.BACKOFF_SECONDS", REST_SECONDS)
 
 
 @pytest.fixture

@@ -45,12 +45,14 @@ class Stage:
         self.document = document
         self.client = client
 
-    async def reload(self, *, forgets: bool = True, **sections: dict[str, Any]) -> None:
+    async def reload(self, *, discard_decisions: bool = True, **sections: dict[str, Any]) -> None:
         """Serve by these keys of these sections as well; they stay if that was possible."""
         document = self.document | {
             name: self.document.get(name, {}) | section for name, section in sections.items()
         }
-        await self.proxy.reload(Settings.model_validate(document), forgets=forgets)
+        await self.proxy.reload(
+            Settings.model_validate(document), discard_decisions=discard_decisions
+        )
         self.document = document
 
     def sample(self, name: str, **labels: str) -> float | None:
@@ -127,10 +129,10 @@ async def test_new_rules_decide_the_next_request_and_nothing_is_remembered_acros
     assert (await stage.client.request(headers=AS_BOB)).status == 200
     asked = len(api.reviewed_access)
 
-    await stage.reload(impersonation={"successTTL": "1h"}, forgets=False)
+    await stage.reload(impersonation={"successTTL": "1h"}, discard_decisions=False)
     assert (await stage.client.request(headers=AS_BOB)).status == 200
     assert len(api.reviewed_access) > asked, "the new rules were not asked about"
-    await stage.reload(impersonation={"legacy": "deny"}, forgets=False)
+    await stage.reload(impersonation={"legacy": "deny"}, discard_decisions=False)
     api.access_status = {"allowed": False}
 
     assert (await stage.client.request(headers=AS_BOB)).status == 403
@@ -143,16 +145,16 @@ async def test_what_has_nothing_to_do_with_decisions_leaves_them_remembered_unle
     await stage.client.request(headers=AS_BOB)
     asked = len(api.reviewed_access)
 
-    reader = stage.proxy._components.decisions.parse_headers
+    reader = stage.proxy._components.impersonation_stage.parse_headers
     for change in ({"log": {"level": "debug"}}, {"serving": {"limits": {"readsInFlight": 9}}}):
-        await stage.reload(forgets=False, **change)
+        await stage.reload(discard_decisions=False, **change)
         assert (await stage.client.request(headers=AS_BOB)).status == 200
     assert len(api.reviewed_access) == asked
 
-    await stage.reload(forgets=True)
+    await stage.reload(discard_decisions=True)
     assert (await stage.client.request(headers=AS_BOB)).status == 200
     assert len(api.reviewed_access) > asked
-    assert stage.proxy._components.decisions.parse_headers is reader, (
+    assert stage.proxy._components.impersonation_stage.parse_headers is reader, (
         "open connections remember each"
     )
 
@@ -288,7 +290,7 @@ async def test_an_api_server_that_does_not_know_us_changes_nothing(
     async with another_server(certificates, tmp_path) as (server, kubeconfig):
         server.withdraw("the-token-of-the-proxy")
 
-        with pytest.raises(OperatorError, match="authentication to the API server at .* failed"):
+        with pytest.raises(OperatorError, match=r"authentication to the API server at .* failed"):
             await stage.reload(
                 upstream={"kubeconfig": kubeconfig, "reviewer": {"kubeconfig": kubeconfig}},
                 impersonation={"legacy": "deny"},

@@ -40,7 +40,7 @@ async def client(
         run_proxy(Settings.model_validate(document)) as proxy,
         connected(proxy.address, certificates.client_context()) as client,
     ):
-        await eventually(lambda: proxy._upstream.knowledge.usernames)
+        await eventually(lambda: proxy._upstream.identity_monitor.usernames)
         assert (await client.request(headers=bearer("good"))).status == 200
         api.requests.clear()
         yield client

@@ -13,8 +13,8 @@ from OpenSSL import SSL
 from proxy.serving.certificates import (
     CertificateFiles,
     ServingCertificates,
-    load_again,
     load_certificates,
+    load_if_changed,
 )
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
@@ -38,7 +38,7 @@ class Counter:
     def certificate_expires(self, at: float) -> None:
         self.expiries.append(at)
 
-    def certificates_read(self, *, used: bool) -> None:
+    def certificates_reloaded(self, *, used: bool) -> None:
         self.outcomes.append(used)
 
 
@@ -51,7 +51,7 @@ class Stage:
 
     async def choose(self, files: CertificateFiles) -> None:
         current = self.certificates.loaded
-        self.certificates.use(await asyncio.to_thread(load_again, files, current))
+        self.certificates.use(await asyncio.to_thread(load_if_changed, files, current))
 
     def has_used(self, count: int) -> bool:
         return len(self.listening.used) == count

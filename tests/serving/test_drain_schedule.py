@@ -32,9 +32,9 @@ def endings(
 def test_new_clients_are_let_in_for_the_delay_and_no_longer() -> None:
     schedule = DrainSchedule(TIMES, BEGUN)
 
-    assert schedule.is_announced(BEGUN)
-    assert schedule.is_announced(CLOSES - 0.01)
-    assert not schedule.is_announced(CLOSES)
+    assert schedule.is_accepting(BEGUN)
+    assert schedule.is_accepting(CLOSES - 0.01)
+    assert not schedule.is_accepting(CLOSES)
 
 
 @pytest.mark.parametrize("streams", [10, 200, 5000])

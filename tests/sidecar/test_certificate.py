@@ -49,7 +49,7 @@ def _another_name(directory: Path) -> None:
 
 def _nearly_over(directory: Path) -> None:
     authority = CertificateAuthority("old")
-    pair = authority.issue_server(*LOOPBACK_NAMES, validity=Validity(lasts=30 * DAY))
+    pair = authority.issue_server(*LOOPBACK_NAMES, validity=Validity(duration=30 * DAY))
     pair.write(directory, "serving")
     (directory / "ca.crt").write_bytes(authority.certificate_pem)
 

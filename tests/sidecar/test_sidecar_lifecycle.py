@@ -86,7 +86,7 @@ async def test_a_broken_answer_is_seen_as_broken(
 async def test_an_application_goes_on_after_a_restart_if_the_certificate_is_kept(
     settings: SidecarOptions, tmp_path: Path
 ) -> None:
-    kept = replace(settings, kept=tmp_path)
+    kept = replace(settings, certificate_dir=tmp_path)
     async with run_sidecar(kept):
         trusted = await asyncio.to_thread(trusting, tmp_path / "hop.crt")
 

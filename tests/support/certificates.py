@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from OpenSSL import SSL
 
-from proxy.wire.tls_server import server_context
+from proxy.wire.tls_server import build_server_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Certificates:
 
     def listening_context(self, *, asks_for_certificate: bool = True) -> SSL.Context:
         """A listener of ours at 127.0.0.1."""
-        context = server_context(asks_for_certificate=asks_for_certificate)
+        context = build_server_context(requests_client_certificate=asks_for_certificate)
         leaf = self.servers.issue_cert("127.0.0.1")
         context.use_certificate(x509.load_pem_x509_certificate(leaf.cert_chain_pems[0].bytes()))
         key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)

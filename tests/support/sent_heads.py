@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from proxy.core.forwarding import (
-    NO_RULES,
+    DEFAULT_FORWARDING_RULES,
     ForwardingRules,
     HopContext,
     build_outbound_head,
@@ -17,7 +17,7 @@ def outbound_headers(
     permit: Permit,
     context: HopContext,
     *,
-    rules: ForwardingRules = NO_RULES,
+    rules: ForwardingRules = DEFAULT_FORWARDING_RULES,
 ) -> list[Header]:
     """Return the header lines that a request with these headers leaves with."""
     head = build_outbound_head(b"GET / HTTP/1.1", HeaderList(headers), permit, context, rules=rules)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from proxy.core.gocompat.quote import MARKER
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
 from proxy.telemetry.logs import (
     MAX_LINE_BYTES,
     MAX_TRACEBACK_BYTES,
@@ -183,7 +183,7 @@ def test_a_line_has_a_longest_size_whatever_is_in_it(
 
     for line in stream.getvalue().splitlines():
         assert MAX_LINE_BYTES // 4 < len(line) <= MAX_LINE_BYTES
-        assert MARKER in line
+        assert TRUNCATION_MARKER in line
         assert "truncated" in line
 
 
@@ -198,7 +198,7 @@ def test_a_line_that_fits_is_not_cut_and_long_values_share_what_short_ones_leave
     assert first["reason"] == whole
     assert "truncated" not in first
     assert (second["code"], second["user"], second["truncated"]) == (1, "bob", True)
-    assert second["reason"].endswith(MARKER)
+    assert second["reason"].endswith(TRUNCATION_MARKER)
     assert second["listed"].startswith('["yyy')
     assert abs(len(second["reason"]) - len(second["listed"])) < 10
 
@@ -216,7 +216,7 @@ def test_the_end_of_a_long_traceback_is_kept(style: Literal["json", "text"]) -> 
     (line,) = stream.getvalue().splitlines()
     assert len(line) <= MAX_LINE_BYTES + MAX_TRACEBACK_BYTES
     assert "THE END" in line
-    assert MARKER in line
+    assert TRUNCATION_MARKER in line
 
 
 def test_the_members_of_a_repeated_line_leave_room_for_the_rest_of_it() -> None:

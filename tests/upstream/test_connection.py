@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from proxy.core.http.headers import NO_LINES
+from proxy.core.http.headers import NO_HEADERS
 from proxy.upstream import connection as connection_module
 from proxy.upstream.connection import MAX_INTERIM_HEADS, UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
@@ -40,7 +40,7 @@ class Answer:
         self.statuses.append(head.status)
         self.body += payload
 
-    def takes_chunks(self, status: int) -> bool:
+    def accepts_raw_chunks(self, status: int) -> bool:
         assert status not in (401, 403), "which may have to be held back"
         return self.takes_frames
 
@@ -85,7 +85,7 @@ class Line:
 
     def send(self, method: bytes = b"GET", *, length: int | None = None) -> None:
         framing = NO_BODY if length is None else BodyFraming(BodyKind.LENGTH, length)
-        request = RequestHead(method, b"/", 1, NO_LINES, framing, keep_alive=True)
+        request = RequestHead(method, b"/", 1, NO_HEADERS, framing, keep_alive=True)
         head = b"%b / HTTP/1.1\r\n\r\n" % method
         self.connection.send_head(head, b"id", request=request, receiver=self.answer)
 

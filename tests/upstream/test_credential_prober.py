@@ -15,7 +15,7 @@ from tests.upstream.denials import no_denials
 
 ACCEPTED, REFUSED, UNKNOWN = (
     CredentialStatus.ACCEPTED,
-    CredentialStatus.REFUSED,
+    CredentialStatus.REJECTED,
     CredentialStatus.UNKNOWN,
 )
 CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from proxy.upstream.endpoints import REST_SECONDS, Endpoint, EndpointSet
+from proxy.upstream.endpoints import BACKOFF_SECONDS, Endpoint, EndpointSet
 from tests.support.clock import FakeClock
 
 GONE = ConnectionRefusedError()
@@ -47,27 +47,27 @@ def test_the_first_is_the_first(endpoints: EndpointSet) -> None:
 def test_one_that_failed_comes_last_until_it_has_rested(
     endpoints: EndpointSet, clock: FakeClock
 ) -> None:
-    endpoints.failed(endpoints.all[0], GONE)
+    endpoints.mark_unreachable(endpoints.all[0], GONE)
 
     assert hosts(endpoints) == "bca"
-    clock.advance(REST_SECONDS - 0.1)
+    clock.advance(BACKOFF_SECONDS - 0.1)
     assert hosts(endpoints) == "bca"
     clock.advance(0.1)
     assert hosts(endpoints) == "abc"
 
 
 def test_only_one_at_a_time_tries_what_has_rested(endpoints: EndpointSet, clock: FakeClock) -> None:
-    endpoints.failed(endpoints.all[0], GONE)
-    clock.advance(REST_SECONDS)
+    endpoints.mark_unreachable(endpoints.all[0], GONE)
+    clock.advance(BACKOFF_SECONDS)
 
     assert [hosts(endpoints) for _ in range(3)] == ["abc", "bca", "bca"]
-    endpoints.reached(endpoints.all[0])
+    endpoints.mark_reachable(endpoints.all[0])
     assert hosts(endpoints) == "abc"
 
 
 def test_if_all_failed_all_are_tried(endpoints: EndpointSet) -> None:
     for endpoint in endpoints.all:
-        endpoints.failed(endpoint, GONE)
+        endpoints.mark_unreachable(endpoint, GONE)
 
     assert hosts(endpoints) == "abc"
 
@@ -76,7 +76,7 @@ def test_what_failed_rests_though_our_certificate_is_new(
     endpoints: EndpointSet, known: Known
 ) -> None:
     old = endpoints.all[0]
-    endpoints.failed(old, GONE)
+    endpoints.mark_unreachable(old, GONE)
 
     known.endpoints = known.new()
 
@@ -98,9 +98,9 @@ def test_a_failure_is_told_once_and_its_end_too(
 ) -> None:
     caplog.set_level("INFO")
     for _ in range(3):
-        endpoints.failed(endpoints.all[0], GONE)
+        endpoints.mark_unreachable(endpoints.all[0], GONE)
     for _ in range(3):
-        endpoints.reached(endpoints.all[0])
+        endpoints.mark_reachable(endpoints.all[0])
 
     assert [record.message for record in caplog.records] == [
         "API server endpoint failed",

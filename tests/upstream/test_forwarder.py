@@ -120,7 +120,7 @@ class Proxy:
                 permit_self(Caller(UserInfo("alice"))),
                 audit_id=b"id",
                 is_long_running=True,
-                refuse=lambda error: self.reject(exchange, error),
+                reject=lambda error: self.reject(exchange, error),
             )
         except (Forbidden, UpstreamUnavailable) as refusal:
             self.reject(exchange, refusal)

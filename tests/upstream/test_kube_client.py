@@ -39,7 +39,7 @@ async def ask_twice(api: ScriptedApiServer, certificates: Certificates, director
     credentials = await load(kubeconfig)
     endpoints = EndpointSet(credentials, asyncio.get_running_loop().time)
     async with open_client(
-        endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=refused
+        endpoints, credentials.configuration, connect_timeout_seconds=5, when_rejected=refused
     ) as client:
         for _ in range(2):
             assert await whoami(client, credentials, client) == ProxyUser(OWN_NAME)

@@ -103,7 +103,7 @@ async def connections(certificates: Certificates, server: Server) -> AsyncIterat
 async def test_a_new_connection_is_ready_for_use(connections: Connections) -> None:
     connection = await connections.pool.connect()
 
-    assert connection.is_open
+    assert connection.has_started_legacy
     assert not connection.is_reused
     assert connections.pool.acquire_idle() is None
 
@@ -150,7 +150,7 @@ async def test_bytes_nobody_asked_for_end_an_idle_connection(
     await eventually(lambda: server.accepted)
 
     server.accepted[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-    await eventually(lambda: not connection.is_open)
+    await eventually(lambda: not connection.has_started_legacy)
 
     assert connections.pool.acquire_idle() is None
     await eventually(lambda: server.open == 0)
@@ -165,7 +165,7 @@ async def test_a_connection_idle_for_too_long_is_closed(
     connections.pool.release(young)
     connections.clock.advance(IDLE_SECONDS / 2 + 1)
 
-    connections.pool.close_old()
+    connections.pool.close_expired()
 
     await eventually(lambda: server.open == 1)
     assert connections.pool.acquire_idle() is young

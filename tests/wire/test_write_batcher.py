@@ -72,10 +72,10 @@ async def test_after_some_turns_with_one_sender_another_one_alone_is_expected() 
     batcher = WriteBatcher()
 
     await take_turns(batcher, 3)
-    before = batcher.expect_write
+    before = batcher.expects_single_writer
     await take_turns(batcher, 1)
 
-    assert (before, batcher.expect_write) == (False, True)
+    assert (before, batcher.expects_single_writer) == (False, True)
 
 
 async def test_a_turn_with_two_senders_ends_that() -> None:
@@ -86,7 +86,7 @@ async def test_a_turn_with_two_senders_ends_that() -> None:
     await asyncio.sleep(0)
     await take_turns(batcher, 3)
 
-    assert not batcher.expect_write
+    assert not batcher.expects_single_writer
 
 
 def test_who_asks_just_after_another_is_not_alone() -> None:

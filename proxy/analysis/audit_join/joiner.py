@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import generate_latest
 
 from proxy.analysis.audit_join.records import AuditRecord
-from proxy.core.truncation import Cut
+from proxy.core.truncation import TruncatedValue
 
 _FIRST_FAILURE = 300
 _MAX_UNDECIDED = 100_000
@@ -28,15 +28,15 @@ class JoinFlag(StrEnum):
     """Several requests have this id, which a client chose."""
     NOT_IN_CLUSTER = "not-in-cluster"
     """The request succeeded, but the cluster's log has no event of it."""
-    NOT_IN_OURS = "not-in-ours"
+    NOT_IN_PROXY = "not-in-ours"
     """The proxy's credential was used, and the proxy's log has no event of it."""
     TARGET_DIFFERS = "TARGET-DIFFERS"
     """The cluster executed the request as another user than the proxy's log says."""
-    ALONE = "NOT-IMPERSONATED"
+    NOT_IMPERSONATED = "NOT-IMPERSONATED"
     """The proxy's credential was used without impersonation."""
 
 
-LOUD = frozenset((JoinFlag.TARGET_DIFFERS, JoinFlag.ALONE))
+SEVERE_FLAGS = frozenset((JoinFlag.TARGET_DIFFERS, JoinFlag.NOT_IMPERSONATED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,7 @@ class _Group:
 class AuditLogJoiner:
     """Joins the events of both logs, and yields requests once they are complete."""
 
-    def __init__(
-        self, *, proxy_user: str | None, window_seconds: float, remembered_ids: int
-    ) -> None:
+    def __init__(self, *, proxy_user: str | None, window_seconds: float, max_seen_ids: int) -> None:
         """`proxy_user` is the proxy's own user name. If it is None, it is detected."""
         self.proxy_user = proxy_user
         self._window_seconds = window_seconds
@@ -77,16 +75,16 @@ class AuditLogJoiner:
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._undecided: list[AuditRecord] = []
         self._seen_ids: OrderedDict[int, None] = OrderedDict()
-        self._max_seen_ids = remembered_ids
+        self._max_seen_ids = max_seen_ids
         self._now = 0.0
 
     def add(
-        self, record: AuditRecord, timestamp: float, *, is_ours: bool
+        self, record: AuditRecord, timestamp: float, *, is_from_proxy: bool
     ) -> Iterator[JoinedRequest]:
         """Add one event, and yield the requests that are complete at its time."""
         self._now = max(self._now, timestamp)
-        if is_ours or self.proxy_user in {None, record.user}:
-            self._add(record, is_ours=is_ours)
+        if is_from_proxy or self.proxy_user in {None, record.user}:
+            self._add(record, is_ours=is_from_proxy)
         yield from self._completed_requests()
 
     def finish(self) -> Iterator[JoinedRequest]:
@@ -171,9 +169,9 @@ class AuditLogJoiner:
         if record.user != self.proxy_user or not record.is_decided:
             return
         if record.target is not None:
-            yield JoinedRequest(None, record, (JoinFlag.NOT_IN_OURS,))
+            yield JoinedRequest(None, record, (JoinFlag.NOT_IN_PROXY,))
         elif is_known_id or not record.is_review:
-            yield JoinedRequest(None, record, (JoinFlag.ALONE,))
+            yield JoinedRequest(None, record, (JoinFlag.NOT_IMPERSONATED,))
 
     def _evaluate_undecided(self) -> Iterator[JoinedRequest]:
         """Evaluate the records from before the proxy's user name was known."""
@@ -198,7 +196,7 @@ def _flags(proxy: AuditRecord, cluster: AuditRecord | None) -> tuple[JoinFlag, .
         return (JoinFlag.NOT_IN_CLUSTER,) if succeeded else ()
     if not cluster.is_decided or proxy.acts_as(cluster.target):
         return ()
-    return (JoinFlag.ALONE,) if cluster.target is None else (JoinFlag.TARGET_DIFFERS,)
+    return (JoinFlag.NOT_IMPERSONATED,) if cluster.target is None else (JoinFlag.TARGET_DIFFERS,)
 
 
 def _matches_exactly(proxy: AuditRecord, cluster: AuditRecord) -> bool:
@@ -216,8 +214,8 @@ def _matches_except_target(proxy: AuditRecord, cluster: AuditRecord) -> bool:
     return is_same and proxy.has_uri_of(cluster)
 
 
-def _arrival(record: AuditRecord) -> tuple[str, str, Cut | None]:
-    return record.received_at, record.uri, record.cut_uri
+def _arrival(record: AuditRecord) -> tuple[str, str, TruncatedValue | None]:
+    return record.received_at, record.uri, record.truncated_uri
 
 
 @dataclass(slots=True)
@@ -227,7 +225,7 @@ class JoinSummary:
     requests: int = 0
     in_both: int = 0
     flagged: int = 0
-    loud: int = 0
+    severe: int = 0
     by_flag: Counter[JoinFlag] = field(default_factory=Counter)
 
     def count(self, request: JoinedRequest) -> None:
@@ -235,10 +233,10 @@ class JoinSummary:
         self.requests += 1
         self.in_both += request.proxy_record is not None and request.cluster_record is not None
         self.flagged += bool(request.flags)
-        self.loud += not LOUD.isdisjoint(request.flags)
+        self.severe += not SEVERE_FLAGS.isdisjoint(request.flags)
         self.by_flag.update(request.flags)
 
-    def page(self, now: float) -> bytes:
+    def metrics_text(self, now: float) -> bytes:
         """Return the counts as metrics of a join that ended at `now`, in seconds since 1970.
 
         Each flag has a series, found or not: an alert must distinguish none from unknown.

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from proxy.core.audit.annotations import read_event_cuts
-from proxy.core.truncation import Cut, UnreadableCuts, is_cut_from
+from proxy.core.audit.event import InvalidAuditEvent
+from proxy.core.truncation import InvalidTruncatedValues, TruncatedValue, is_truncated_from
 
 Event = Mapping[str, object]
 
@@ -26,10 +27,6 @@ _OWN_REVIEWS = frozenset(
 _OWN_REQUEST = ("get", "/version")
 
 
-class InvalidAuditEvent(Exception):
-    """A line is not an audit event of a request."""
-
-
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
     """Record of a request. Timestamps are kept as text in UTC, which sorts correctly."""
@@ -42,7 +39,7 @@ class AuditRecord:
     constraint: str | None
     verb: str
     uri: str
-    thing: str
+    object_text: str
     """The object for display: `pods/log web/hello`, or the path."""
     code: int | None
     is_decided: bool
@@ -50,9 +47,9 @@ class AuditRecord:
     is_complete: bool
     is_review: bool
     """A review that the proxy creates as itself."""
-    cut_uri: Cut | None = None
+    truncated_uri: TruncatedValue | None = None
     """The truncation of the URI, if any. Only the proxy's log truncates."""
-    truncated_impersonated_user: Cut | None = None
+    truncated_impersonated_user: TruncatedValue | None = None
     """The truncation of the name of the effective user, if any."""
 
     @property
@@ -67,14 +64,14 @@ class AuditRecord:
 
     def has_uri_of(self, cluster: "AuditRecord") -> bool:
         """Return whether both records have the same URI. This one may have only its digest."""
-        if self.cut_uri is not None:
-            return is_cut_from(self.cut_uri, cluster.uri)
+        if self.truncated_uri is not None:
+            return is_truncated_from(self.truncated_uri, cluster.uri)
         return self.uri == cluster.uri
 
     def acts_as(self, name: str | None) -> bool:
         """Return whether a name is the effective user of this record."""
         if self.truncated_impersonated_user is not None:
-            return name is not None and is_cut_from(self.truncated_impersonated_user, name)
+            return name is not None and is_truncated_from(self.truncated_impersonated_user, name)
         return self.impersonated_user == name
 
     def merge(self, later: "AuditRecord") -> "AuditRecord":
@@ -103,7 +100,7 @@ def read_record(event: object) -> AuditRecord:
         raise InvalidAuditEvent
     try:
         cuts = read_event_cuts(_mapping(event, "annotations"))
-    except UnreadableCuts as error:
+    except InvalidTruncatedValues as error:
         raise InvalidAuditEvent from error
     impersonated = _mapping(event, "impersonatedUser")
     metadata = _mapping(event, "authenticationMetadata")
@@ -118,13 +115,13 @@ def read_record(event: object) -> AuditRecord:
         constraint=_text(metadata, "impersonationConstraint") or None,
         verb=verb,
         uri=_text(event, "requestURI"),
-        thing=_object_text(reference) or _text(event, "requestURI").partition("?")[0],
+        object_text=_object_text(reference) or _text(event, "requestURI").partition("?")[0],
         code=code if isinstance(code, int) else None,
         is_decided=stage != _FIRST_STAGE,
         is_complete=stage in _LAST_STAGES,
         is_review=(verb == "create" and reference.get("resource") in _OWN_REVIEWS)
         or (verb, _text(event, "requestURI")) == _OWN_REQUEST,
-        cut_uri=cuts.get("requestURI"),
+        truncated_uri=cuts.get("requestURI"),
         truncated_impersonated_user=cuts.get(
             f"{'impersonatedUser' if impersonated else 'user'}.username"
         ),

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from proxy.analysis.usage.events import (
     ImpersonationEvent,
     ImpersonationReader,
-    InvalidAuditEvent,
     TruncatedEvent,
     UsedRequest,
     caller_groups,
 )
+from proxy.core.audit.event import InvalidAuditEvent
 from proxy.core.userinfo import UserInfo
 
 _MAX_TIMESTAMP_LENGTH = 40
@@ -30,13 +30,13 @@ class UsageCount:
     constrained: int = 0
     forbidden: int = 0
     """Legacy requests for which the target itself lacked permission."""
-    is_open: bool = False
+    has_started_legacy: bool = False
     """A legacy request has started, whether or not its end was recorded."""
 
     @property
     def needs_grant(self) -> bool:
         """Return whether something would fail without legacy, unless it is granted."""
-        return self.is_open or self.legacy > self.forbidden
+        return self.has_started_legacy or self.legacy > self.forbidden
 
     def add(self, seen: ImpersonationEvent) -> None:
         """Count one event."""
@@ -46,14 +46,14 @@ class UsageCount:
             self.legacy += 1
             self.forbidden += seen.is_forbidden
         elif not seen.is_forbidden:
-            self.is_open = True
+            self.has_started_legacy = True
 
     def merge(self, other: "UsageCount") -> None:
         """Add the counts of another instance."""
         self.legacy += other.legacy
         self.constrained += other.constrained
         self.forbidden += other.forbidden
-        self.is_open = self.is_open or other.is_open
+        self.has_started_legacy = self.has_started_legacy or other.has_started_legacy
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class ImpersonatorUsage:
     """The groups in its first event."""
     requests: UsageCount = field(default_factory=UsageCount)
     modes: dict[str, ModeUsage] = field(default_factory=dict)
-    beyond: int = 0
+    over_limit: int = 0
     """Requests with a new identity or action beyond the limit."""
 
 
@@ -115,16 +115,16 @@ class UsageCollector:
         limits: UsageLimits | None = None,
         *,
         only: frozenset[str] = frozenset(),
-        left_out: frozenset[str] = frozenset(),
+        excluded: frozenset[str] = frozenset(),
     ) -> None:
         """`only` and `left_out` are names of impersonators. An empty `only` means all of them."""
         self.limits = limits or UsageLimits()
         self._only = only
-        self._left_out = left_out
+        self._left_out = excluded
         self._free_entries = self.limits.entries
         self._reader = ImpersonationReader()
         self.impersonators: dict[str, ImpersonatorUsage] = {}
-        self.beyond = 0
+        self.over_limit = 0
         """Requests of impersonators beyond the limit."""
         self.truncated = 0
         """Events with a truncated user, object or path."""
@@ -146,7 +146,7 @@ class UsageCollector:
         impersonator = self.impersonators.get(seen.caller)
         if impersonator is None:
             if not self._reserve(len(seen.caller) + sum(map(len, caller_groups(event)))):
-                self.beyond += seen.is_over
+                self.over_limit += seen.is_over
                 return
             groups = caller_groups(event)
             impersonator = self.impersonators[seen.caller] = ImpersonatorUsage(groups)
@@ -157,7 +157,7 @@ class UsageCollector:
         has_identity = self._count_identity(use, seen)
         has_action = self._count_action(use, seen)
         if seen.is_over and not (has_identity and has_action):
-            impersonator.beyond += 1
+            impersonator.over_limit += 1
 
     def _is_selected(self, caller: str) -> bool:
         return caller not in self._left_out and (not self._only or caller in self._only)

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from proxy.core.audit.annotations import read_event_cuts
+from proxy.core.audit.event import InvalidAuditEvent
 from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import unsatisfiable_reason
 from proxy.core.impersonation.modes import ImpersonationMode, applicable_modes
 from proxy.core.impersonation.permit import is_reserved_key
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
 from proxy.core.requestinfo.request_info import RequestInfo
-from proxy.core.truncation import UnreadableCuts
+from proxy.core.truncation import InvalidTruncatedValues
 from proxy.core.userinfo import (
     ANONYMOUS,
     AUTHENTICATED,
@@ -44,10 +45,6 @@ _MAX_ENTRIES = 10_000
 _MAX_CACHED_LENGTH = 1024
 
 
-class InvalidAuditEvent(ValueError):
-    """The input is not an audit event."""
-
-
 class TruncatedEvent(InvalidAuditEvent):
     """An event is truncated in a part that a grant would have to name."""
 
@@ -64,7 +61,7 @@ class UsedRequest(NamedTuple):
     subresource: str = ""
     path: str = ""
 
-    def within(self, namespace: str) -> RequestInfo:
+    def request_info(self, namespace: str) -> RequestInfo:
         """Return the request info in one namespace, or in all of them if it is empty."""
         return RequestInfo(
             self.verb,
@@ -150,7 +147,7 @@ def _require_whole(event: Event) -> None:
     """Raise TruncatedEvent if a user, object or path is truncated: it would be another one."""
     try:
         cuts = read_event_cuts(_mapping(event, "annotations"))
-    except UnreadableCuts as error:
+    except InvalidTruncatedValues as error:
         raise InvalidAuditEvent from error
     # If the remaining URI has a query, the truncation is after the path.
     is_path_cut = "requestURI" in cuts and "?" not in _text(event, "requestURI")

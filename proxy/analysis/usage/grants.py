@@ -14,7 +14,7 @@ from proxy.analysis.usage.events import (
     reason_without_legacy,
 )
 from proxy.core.authorization.access_check import AccessCheck
-from proxy.core.impersonation.evaluation import NO_MODE as NO_MODE_REASON
+from proxy.core.impersonation.evaluation import NO_CONSTRAINED_MODE as NO_MODE_REASON
 from proxy.core.impersonation.evaluation import check_summary
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.grants import (
@@ -79,9 +79,9 @@ def plan_migration(
         checks = dict.fromkeys(check for grant in needed for check in grant.checks)
         plan.missing = [check_summary(check) for check in checks if check not in granted]
     plan.grants = grant_objects(grant.need for grant in needed)
-    if impersonator.beyond:
+    if impersonator.over_limit:
         plan.notes.append(
-            f"{impersonator.beyond} requests exceed the number of entries (--most): they are "
+            f"{impersonator.over_limit} requests exceed the number of entries (--most): they are "
             "counted, but not in the grants"
         )
     return plan
@@ -191,11 +191,11 @@ def _actions(use: ModeUsage) -> Iterator[tuple[RequestInfo, UsedRequest, int]]:
         for namespace, count in namespaces.counts.items():
             if not count.needs_grant:
                 continue
-            yield used.within(namespace), used, count.legacy
+            yield used.request_info(namespace), used, count.legacy
             if _is_streaming(used):
                 # Clients use either verb, and another version of a client uses the other one.
                 other = used._replace(verb=_STREAM_VERBS[used.verb])
-                yield other.within(namespace), used, count.legacy
+                yield other.request_info(namespace), used, count.legacy
 
 
 def _is_streaming(used: UsedRequest) -> bool:

@@ -36,7 +36,7 @@ class UsageReport:
     granted: Granted | None = None
     """Existing grants by impersonator, or None if the cluster was not queried."""
 
-    def outlooks(self) -> Iterator[tuple[str, ImpersonatorUsage, MigrationPlan]]:
+    def plans(self) -> Iterator[tuple[str, ImpersonatorUsage, MigrationPlan]]:
         """Yield each impersonator with its migration plan, most legacy requests first.
 
         Plans are computed one by one, so that only one is in memory.
@@ -58,7 +58,7 @@ def report_head(report: UsageReport) -> dict[str, object]:
             "events": report.lines,
             "unreadable": report.unreadable,
             "truncated": report.usage.truncated,
-            "requestsBeyondTheBound": usage.beyond,
+            "requestsBeyondTheBound": usage.over_limit,
         },
         "impersonators": [],
     }
@@ -67,7 +67,7 @@ def report_head(report: UsageReport) -> dict[str, object]:
 def report_texts(report: UsageReport, colors: Colors) -> Iterator[str]:
     """Yield the report as text, one impersonator at a time."""
     is_empty = True
-    for name, impersonator, plan in report.outlooks():
+    for name, impersonator, plan in report.plans():
         is_empty = False
         yield "\n".join([*_impersonator_lines(name, impersonator, plan, colors), "", ""])
     if is_empty:
@@ -255,8 +255,8 @@ def _summary(report: UsageReport) -> Iterator[str]:
             f"{report.usage.truncated} events are left out: a name in them was truncated because "
             "it exceeds audit.limits"
         )
-    if usage.beyond:
-        yield f"{usage.beyond} requests of further impersonators are not reported (--most)"
+    if usage.over_limit:
+        yield f"{usage.over_limit} requests of further impersonators are not reported (--most)"
 
 
 def _shortened(lines: list[str]) -> list[str]:

@@ -77,7 +77,7 @@ class EventBuffer:
         return self._added - self._removed
 
     @property
-    def waiting(self) -> int:
+    def queued(self) -> int:
         """Return the number of events that the backend has not taken yet."""
         return len(self._queued)
 
@@ -97,7 +97,7 @@ class EventBuffer:
             return 0
         return (self._limits.events + 1) // 2 - len(self)
 
-    def limit(self, limits: BufferLimits) -> None:
+    def set_limits(self, limits: BufferLimits) -> None:
         """Apply these limits to all later events; to be called by the event loop only."""
         self.mode = limits.mode
         self._limits = limits
@@ -126,7 +126,7 @@ class EventBuffer:
             self._is_dropping = True
             log.error("audit event dropped", extra=fields(backend=self.name, reason=reason))
 
-    def becomes_idle(self) -> bool:
+    def mark_idle(self) -> bool:
         """Return whether the backend may sleep until it is woken; for the backend only."""
         # The flag is set before the check: an event added in between then wakes the backend.
         self._is_idle = True
@@ -150,7 +150,7 @@ class EventBuffer:
             taken.append(self._queued.popleft())
         return taken
 
-    def stored(self, count: int, size: int, *, works: bool = True) -> None:
+    def mark_stored(self, count: int, size: int, *, works: bool = True) -> None:
         """Called when events were stored; `works` is False if the backend failed on others."""
         self._remove(count, size)
         self._counter.events_stored(self.name, count)
@@ -169,7 +169,7 @@ class EventBuffer:
         if count := len(self):
             self.discard(reason, count, self._added_bytes - self._removed_bytes)
 
-    def failed(self, reason: str, why: str) -> None:
+    def mark_failed(self, reason: str, why: str) -> None:
         """Called when an attempt failed; the backend keeps its events and retries."""
         self._counter.backend_failed(self.name, reason)
         if not self.is_failing:

@@ -31,7 +31,7 @@ class LogBackend:
         self._wake_event = threading.Event()
         self._closing = threading.Event()
         self._deadline = 0.0
-        self.backlog = EventBuffer("log", limits, counter, self._wake_event.set)
+        self.buffer = EventBuffer("log", limits, counter, self._wake_event.set)
         self._writer: threading.Thread | None = None
 
     def start(self) -> None:
@@ -55,7 +55,7 @@ class LogBackend:
             self._writer.join(_CLOSING_RETRY_SECONDS)
             if time.monotonic() > self._deadline + 2 * _CLOSING_RETRY_SECONDS:
                 break
-        self.backlog.discard_all("shutdown")
+        self.buffer.discard_all("shutdown")
 
     def skip_flush(self) -> None:
         """End the wait of `close`."""
@@ -64,7 +64,7 @@ class LogBackend:
     def _run(self, file: RotatingLogFile) -> None:
         is_writable = True
         while is_writable and not self._closing.is_set():
-            if self.backlog.becomes_idle():
+            if self.buffer.mark_idle():
                 self._wake_event.wait()
                 self._wake_event.clear()
             self._closing.wait(_COLLECTING_SECONDS)
@@ -76,18 +76,18 @@ class LogBackend:
 
     def _write_all(self, file: RotatingLogFile) -> bool:
         """Write all buffered events; return False if the backend is closing and they cannot be."""
-        while lines := self.backlog.take(events=_EVENTS_PER_WRITE, size=_BYTES_PER_WRITE):
+        while lines := self.buffer.take(events=_EVENTS_PER_WRITE, size=_BYTES_PER_WRITE):
             count, size = len(lines), sum(map(len, lines))
             while lines:
                 try:
                     file.write(lines)
                 except OSError as error:
-                    self.backlog.failed("write", error.strerror or str(error))
+                    self.buffer.mark_failed("write", error.strerror or str(error))
                     if not self._may_retry():
                         rest = sum(map(len, lines))
-                        self.backlog.stored(count - len(lines), size - rest, works=False)
+                        self.buffer.mark_stored(count - len(lines), size - rest, works=False)
                         return False
-            self.backlog.stored(count, size)
+            self.buffer.mark_stored(count, size)
         return True
 
     def _may_retry(self) -> bool:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proxy.audit.backends.log_rotation import (
-    ALONE,
+    EXCLUSIVE,
     SHARED,
     is_current_file,
     lock,
@@ -45,13 +45,13 @@ class RotatingLogFile:
         self,
         path: Path,
         *,
-        most_bytes: int = 0,
-        when_put_aside: Callable[[], None] = lambda: None,
+        max_bytes: int = 0,
+        when_rotated: Callable[[], None] = lambda: None,
         when_rotation_fails: Callable[[OSError], None] = lambda _error: None,
     ) -> None:
         self._path = path
-        self._max_bytes = most_bytes
-        self._when_rotated = when_put_aside
+        self._max_bytes = max_bytes
+        self._when_rotated = when_rotated
         self._when_rotation_fails = when_rotation_fails
         self._next_rotation = 0.0
         self._is_mid_line = False
@@ -128,7 +128,7 @@ class RotatingLogFile:
         if not is_current_file(self._descriptor, self._path):
             # Another process has rotated it: the new file exists, or is created here.
             return _open(self._path, 0o600)
-        if not lock(self._descriptor, ALONE):
+        if not lock(self._descriptor, EXCLUSIVE):
             # Another process would continue to write to a file that is compressed or deleted.
             raise BlockingIOError(None, "another process is writing to it")
         rotated = rotated_name(self._path, datetime.now(UTC))

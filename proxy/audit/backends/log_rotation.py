@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 SHARED = fcntl.LOCK_SH
-ALONE = fcntl.LOCK_EX
+EXCLUSIVE = fcntl.LOCK_EX
 
 
 def lock(descriptor: int, kind: int) -> bool:
@@ -86,7 +86,7 @@ class LogRetention:
             self._requested.wait()
             self._requested.clear()
             try:
-                tidy(self._path, self._policy, now=datetime.now(UTC))
+                apply_retention(self._path, self._policy, now=datetime.now(UTC))
             except OSError as error:
                 self._when_failed(error)
 
@@ -102,7 +102,7 @@ def rotated_name(path: Path, now: datetime) -> Path:
         timestamp += timedelta(milliseconds=1)
 
 
-def tidy(path: Path, policy: RetentionPolicy, *, now: datetime) -> None:
+def apply_retention(path: Path, policy: RetentionPolicy, *, now: datetime) -> None:
     """Delete rotated files that are too old or too many; compress the rest if configured."""
     rotated = sorted(_rotated_files(path).items(), reverse=True)
     oldest = now - timedelta(days=policy.days)
@@ -142,7 +142,7 @@ def _compress(file: Path) -> None:
     """Replace a plain file with a compressed one; a complete file exists at any time."""
     with contextlib.suppress(FileNotFoundError), file.open("rb") as plain:
         # Another process may be compressing it, may still write to it, or may have replaced it.
-        if not lock(plain.fileno(), ALONE) or not is_current_file(plain.fileno(), file):
+        if not lock(plain.fileno(), EXCLUSIVE) or not is_current_file(plain.fileno(), file):
             return
         unfinished = file.with_name(file.name + _UNFINISHED)
         try:

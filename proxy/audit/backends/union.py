@@ -102,19 +102,19 @@ class AuditBackends:
     ) -> None:
         self.log = log
         self.webhook = webhook
-        self.backlogs: Sequence[EventBuffer] = [backend.backlog for backend in self.all]
+        self.buffers: Sequence[EventBuffer] = [backend.buffer for backend in self.backends]
         self._when_refused = when_refused
         self._is_closed = False
 
     @property
-    def all(self) -> list[Backend]:
+    def backends(self) -> list[Backend]:
         """Return all configured backends."""
         return [backend for backend in (self.log, self.webhook) if backend is not None]
 
     @property
     def sink(self) -> "EventBuffer | AuditBackends | None":
         """Return the sink for events; None if there is no backend."""
-        match self.backlogs:
+        match self.buffers:
             case []:
                 return None
             case [alone]:
@@ -125,34 +125,34 @@ class AuditBackends:
     @property
     def backpressure(self) -> AuditBackpressure | None:
         """Return the backpressure applied to requests; None if no backend is in a blocking mode."""
-        if all(backlog.mode is BackendMode.BATCH for backlog in self.backlogs):
+        if all(backlog.mode is BackendMode.BATCH for backlog in self.buffers):
             return None
-        return AuditBackpressure(self.backlogs, self._when_refused)
+        return AuditBackpressure(self.buffers, self._when_refused)
 
     def health_error(self) -> str | None:
         """Return why requests are rejected; None if they are not."""
-        for backlog in self.backlogs:
+        for backlog in self.buffers:
             if backlog.mode is BackendMode.BLOCKING_STRICT and backlog.is_failing:
                 return f"{backlog.name} cannot store events"
         return None
 
     def write(self, line: bytes) -> None:
         """Accept one event as a line; never blocks."""
-        for backlog in self.backlogs:
+        for backlog in self.buffers:
             backlog.write(line)
 
-    async def start(self, *, beside: "AuditBackends | None" = None) -> None:
+    async def start(self, *, shared_with: "AuditBackends | None" = None) -> None:
         """Start the backends; raise OperatorError if one cannot be used.
 
         Backends that are also part of `beside` are already running, and are skipped.
         """
-        for backend in self._except_shared_with(beside):
+        for backend in self._except_shared_with(shared_with):
             if isinstance(backend, LogBackend):
                 await asyncio.to_thread(backend.start)
             else:
                 await backend.start()
 
-    async def close(self, seconds: float, *, beside: "AuditBackends | None" = None) -> None:
+    async def close(self, seconds: float, *, shared_with: "AuditBackends | None" = None) -> None:
         """Store the buffered events within `seconds`, and stop; call it after the last request.
 
         Backends that are also part of `beside` keep running.
@@ -161,7 +161,7 @@ class AuditBackends:
             return
         self._is_closed = True
         async with asyncio.TaskGroup() as group:
-            for backend in self._except_shared_with(beside):
+            for backend in self._except_shared_with(shared_with):
                 if isinstance(backend, LogBackend):
                     group.create_task(asyncio.to_thread(backend.close, seconds))
                 else:
@@ -169,9 +169,9 @@ class AuditBackends:
 
     def skip_flush(self) -> None:
         """End the wait of `close`, if it is in progress."""
-        for backend in self.all:
+        for backend in self.backends:
             backend.skip_flush()
 
     def _except_shared_with(self, others: "AuditBackends | None") -> list[Backend]:
-        shared = others.all if others is not None else []
-        return [backend for backend in self.all if backend not in shared]
+        shared = others.backends if others is not None else []
+        return [backend for backend in self.backends if backend not in shared]

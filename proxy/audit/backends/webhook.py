@@ -54,7 +54,7 @@ class BatchConfig:
     """How events are batched, and the rate of calls."""
 
     max_events: int
-    longest_wait_seconds: float
+    max_wait_seconds: float
     calls_per_second: float
     burst: int
     initial_backoff_seconds: float
@@ -80,13 +80,13 @@ class WebhookBackend:
         self._throttle = CallPacer(batching.calls_per_second, batching.burst, self._clock)
         self._endpoint_loaded_at = self._clock()
         self._sending: asyncio.Task[None] | None = None
-        self.backlog = EventBuffer("webhook", limits, counter, self._wake_event.set)
+        self.buffer = EventBuffer("webhook", limits, counter, self._wake_event.set)
 
     async def start(self) -> None:
         """Load the configuration and start sending; raise WebhookConfigError if it is invalid."""
         self._endpoint: WebhookEndpoint = await self._loader.read()
         self._session = bounded_session(
-            answer_bytes=_MAX_RESPONSE_BYTES,
+            response_bytes=_MAX_RESPONSE_BYTES,
             connections=1,
             timeout=aiohttp.ClientTimeout(total=_CALL_SECONDS),
         )
@@ -100,7 +100,7 @@ class WebhookBackend:
             await asyncio.wait([self._sending], timeout=seconds)
             await self._tasks.stop()
             await self._session.close()
-        self.backlog.discard_all("shutdown")
+        self.buffer.discard_all("shutdown")
 
     def skip_flush(self) -> None:
         """End the wait of `close`."""
@@ -115,17 +115,17 @@ class WebhookBackend:
 
     async def _next_batch(self) -> list[bytes]:
         """Return the next events; empty when the backend is closing and none are left."""
-        while self.backlog.becomes_idle() and not self._closing.is_set():
+        while self.buffer.mark_idle() and not self._closing.is_set():
             await self._wake_event.wait()
             self._wake_event.clear()
-        deadline = self._clock() + self._batching.longest_wait_seconds
+        deadline = self._clock() + self._batching.max_wait_seconds
         max_events = self._batching.max_events
-        while self.backlog.waiting < max_events and not self._closing.is_set():
+        while self.buffer.queued < max_events and not self._closing.is_set():
             left = deadline - self._clock()
             if left <= 0:
                 break
             await self._pause(min(left, _CHECK_SECONDS))
-        return list(self.backlog.take(events=max_events, size=_MAX_BATCH_BYTES))
+        return list(self.buffer.take(events=max_events, size=_MAX_BATCH_BYTES))
 
     async def _deliver(self, batch: Sequence[bytes]) -> None:
         """Repeat the call until the webhook accepts it, or has rejected it for good."""
@@ -140,12 +140,12 @@ class WebhookBackend:
                 return
             bad_requests += status in _BAD_REQUESTS
             if bad_requests >= _MAX_BAD_REQUESTS:
-                self.backlog.discard("refused", len(batch), size)
+                self.buffer.discard("refused", len(batch), size)
                 return
             await self._pause(delay * random.uniform(1, 1 + _JITTER))  # noqa: S311 - not a secret
             delay = min(delay * _BACKOFF_FACTOR, _MAX_BACKOFF_SECONDS)
             await self._reload_endpoint()
-        self.backlog.stored(len(batch), size)
+        self.buffer.mark_stored(len(batch), size)
 
     async def _call(self, batch: Sequence[bytes]) -> int:
         """Make one call; return the response status, or 0 if there was no response."""
@@ -166,10 +166,10 @@ class WebhookBackend:
             ) as response:
                 status = response.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self.backlog.failed("send", _reason(error))
+            self.buffer.mark_failed("send", _reason(error))
             return 0
         if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-            self.backlog.failed("send", f"the webhook returned status {status}")
+            self.buffer.mark_failed("send", f"the webhook returned status {status}")
         return status
 
     async def _reload_endpoint(self) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from kubernetes_asyncio.config import ConfigException
 
 from proxy.core.errors import OperatorError
-from proxy.wire.tls_client import client_context
+from proxy.wire.tls_client import build_client_context
 
 _TOKEN = "BearerToken"  # noqa: S105 - the library's key for the token
 _LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
@@ -90,7 +90,7 @@ def _endpoint(configuration: Any) -> WebhookEndpoint:
 
 def _tls_context(url: SplitResult, configuration: Any) -> ssl.SSLContext | None:
     if url.scheme == "https" and url.hostname:
-        return client_context(
+        return build_client_context(
             configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
         )
     # Events contain user names and actions. Unencrypted, they may only go to the same host.

@@ -1,7 +1,7 @@
 """A certificate, parsed by the rules of Go's crypto/x509.
 
-A certificate that Go does not parse raises CertificateError, because Go aborts the handshake of a
-client that presents one. Nothing is verified in this module.
+A certificate that Go does not parse raises CertificateParseError, because Go aborts the handshake
+of a client that presents one. Nothing is verified in this module.
 """
 
 import re
@@ -45,7 +45,7 @@ _NO_FORM = re.compile("(?!)")
 _MIN_TIME, _MAX_TIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-class CertificateError(ValueError):
+class CertificateParseError(ValueError):
     """Raised for a certificate that Go does not parse."""
 
 
@@ -76,14 +76,14 @@ class Certificate:
 
 
 def read_certificate(der: bytes, budget: Budget | None = None) -> Certificate:
-    """Parse a certificate or raise CertificateError.
+    """Parse a certificate or raise CertificateParseError.
 
     The budget covers the items of all certificates that are read with it.
     """
     try:
         return _read(der, budget or Budget(_UNBOUNDED_ITEMS))
     except DerError as error:
-        raise CertificateError(str(error)) from error
+        raise CertificateParseError(str(error)) from error
 
 
 def _read(der: bytes, budget: Budget) -> Certificate:

@@ -125,7 +125,7 @@ class DerReader:
 
     def read_integer(self, tag: int = INTEGER) -> int:
         """Return an INTEGER of any size, in the fewest bytes."""
-        return integer(self.read_bytes(tag))
+        return parse_integer(self.read_bytes(tag))
 
     def read_object_identifier(self) -> bytes:
         """Return the contents of an object identifier that Go can parse."""
@@ -179,7 +179,7 @@ class DerReader:
         return tag, start, stop
 
 
-def integer(contents: bytes) -> int:
+def parse_integer(contents: bytes) -> int:
     """Return the value of an INTEGER's contents."""
     if not contents:
         raise DerError("empty INTEGER")

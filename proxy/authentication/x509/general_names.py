@@ -9,7 +9,7 @@ from proxy.authentication.x509.der import (
     DerError,
     DerReader,
 )
-from proxy.authentication.x509.name_forms import is_address, is_domain, mailbox, read_host
+from proxy.authentication.x509.name_forms import is_address, is_domain, parse_mailbox, read_host
 
 _EMAIL, _DNS, _URI, _IP = CONTEXT + 1, CONTEXT + 2, CONTEXT + 6, CONTEXT + 7
 _IP_BYTES = (4, 16)
@@ -146,7 +146,7 @@ def _email_constraint(constraint: str, budget: Budget) -> str:
     if "@" not in constraint:
         return _domain_constraint(constraint)
     budget.take()  # parsing a mailbox costs as much as another item
-    if mailbox(constraint) is None:
+    if parse_mailbox(constraint) is None:
         raise DerError("constraint that is not an email address")
     return constraint
 

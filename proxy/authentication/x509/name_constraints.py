@@ -11,7 +11,7 @@ from proxy.authentication.x509.certificate import Certificate
 from proxy.authentication.x509.extensions import NameConstraints
 from proxy.authentication.x509.general_names import GeneralNames
 from proxy.authentication.x509.name_forms import is_domain
-from proxy.authentication.x509.sorted_subtrees import Mailbox, order, read_mailbox
+from proxy.authentication.x509.sorted_subtrees import Mailbox, read_mailbox, sort_form
 
 _MAX_COMPARISONS = 8192
 _BYTES_PER_COMPARISON = 32
@@ -32,7 +32,7 @@ class ComparisonBudget:
     def __init__(self) -> None:
         self._left = _MAX_COMPARISONS
 
-    def take(self, path: Sequence[Certificate]) -> None:
+    def charge(self, path: Sequence[Certificate]) -> None:
         """Take the cost of a path from the budget; raise ConstraintError if it is exceeded."""
         for position, certificate in enumerate(path):
             constraints = certificate.extensions.name_constraints
@@ -84,8 +84,8 @@ class _Names:
         if not all(is_domain(name, is_constraint=False) for name in names.dns):
             raise ConstraintError("name that cannot be compared")
         self._ips = names.ips
-        self._dns = [order(name) for name in names.dns]
-        self._hosts = [order(_comparable_host(host)) for host in names.hosts]
+        self._dns = [sort_form(name) for name in names.dns]
+        self._hosts = [sort_form(_comparable_host(host)) for host in names.hosts]
         self._mailboxes = [_comparable_mailbox(address) for address in names.emails]
 
     def are_within(self, constraints: NameConstraints) -> bool:
@@ -98,15 +98,15 @@ class _Names:
         ]
         domains = [domain for _, domain in self._mailboxes]
         return (
-            permitted.networks.have_each(self._ips)
-            and excluded.networks.have_none(self._ips)
-            and permitted.dns.have_each(self._dns)
-            and excluded.dns.have_none(self._dns)
-            and permitted.hosts.have_each(self._hosts)
-            and excluded.hosts.have_none(self._hosts)
-            and permitted.mail_domains.have_each(unknown)
+            permitted.networks.contain_all(self._ips)
+            and excluded.networks.contain_none(self._ips)
+            and permitted.dns.contain_all(self._dns)
+            and excluded.dns.contain_none(self._dns)
+            and permitted.hosts.contain_all(self._hosts)
+            and excluded.hosts.contain_none(self._hosts)
+            and permitted.mail_domains.contain_all(unknown)
             and excluded.mailboxes.isdisjoint(self._mailboxes)
-            and excluded.mail_domains.have_none(domains)
+            and excluded.mail_domains.contain_none(domains)
         )
 
 

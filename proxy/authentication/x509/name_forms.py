@@ -58,7 +58,7 @@ def is_domain(name: str, *, is_constraint: bool) -> bool:
     return not has_empty_label and _PRINTABLE.fullmatch(name) is not None
 
 
-def mailbox(address: str) -> tuple[str, str] | None:
+def parse_mailbox(address: str) -> tuple[str, str] | None:
     """Return local part and domain of an email address, None if Go does not accept it."""
     parts = _MAILBOX.fullmatch(address)
     if parts is None or not is_domain(parts["domain"], is_constraint=False):

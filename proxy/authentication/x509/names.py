@@ -38,11 +38,11 @@ def read_name(name: bytes, budget: Budget) -> tuple[Attribute, ...]:
             budget.take()
             attribute = part.read(SEQUENCE)
             kind = attribute.read_object_identifier()
-            attributes.append((kind, text(*attribute.read_value())))
+            attributes.append((kind, decode_text(*attribute.read_value())))
     return tuple(attributes)
 
 
-def text(tag: int, value: bytes) -> str:
+def decode_text(tag: int, value: bytes) -> str:
     """Return the text of a string type that Go parses; raise DerError for any other."""
     if tag == UTF8_STRING:
         return _decode(value, "utf-8")

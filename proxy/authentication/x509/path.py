@@ -161,7 +161,7 @@ def _is_within_rules(path: Sequence[Certificate], budget: ComparisonBudget) -> b
     if any(certificate.extensions.has_policy_rules for certificate in path[:-1]):
         return False
     try:
-        budget.take(path)
+        budget.charge(path)
         check_name_constraints(path)
     except ConstraintError:
         return False

@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Sequence
 
 from proxy.authentication.x509.general_names import Network, Subtrees
-from proxy.authentication.x509.name_forms import mailbox
+from proxy.authentication.x509.name_forms import parse_mailbox
 
 # Sorts before every other character of a name, so that all names below a domain are adjacent.
 _REVERSED_ORDER = str.maketrans({".": "\0"})
@@ -43,18 +43,18 @@ class SortedDomains:
     def __init__(self, domains: Sequence[str], *, without_any: bool) -> None:
         self._contains_all = "" in domains or (without_any and not domains)
         self._sorted: list[str] = []
-        ordered = sorted(map(order, domains))
+        ordered = sorted(map(sort_form, domains))
         for domain in ordered:
             if not self._sorted or not _is_below(domain, self._sorted[-1]):
                 self._sorted.append(domain)
         # Only excluded subtrees need this: an excluded name may be matched by a wildcard.
         self._parents = set() if without_any else {_parent(domain) for domain in ordered} - {""}
 
-    def have_each(self, names: Sequence[str]) -> bool:
+    def contain_all(self, names: Sequence[str]) -> bool:
         """Return whether each name is one of the domains or below one."""
         return self._contains_all or all(map(self._contains, names))
 
-    def have_none(self, names: Sequence[str]) -> bool:
+    def contain_none(self, names: Sequence[str]) -> bool:
         """Return whether no name is one of the domains or below one, nor may be by a wildcard."""
         if self._contains_all:
             return not names
@@ -83,11 +83,11 @@ class SortedNetworks:
             known = self._masked.setdefault((len(network.mask), mask), set())
             known.add(int.from_bytes(network.address) & mask)
 
-    def have_each(self, addresses: Sequence[bytes]) -> bool:
+    def contain_all(self, addresses: Sequence[bytes]) -> bool:
         """Return whether each address is in the network that sorts next to it."""
         return self._contains_all or all(map(self._nearest_contains, addresses))
 
-    def have_none(self, addresses: Sequence[bytes]) -> bool:
+    def contain_none(self, addresses: Sequence[bytes]) -> bool:
         """Return whether no network contains any of the addresses, IPv4-mapped or not."""
         numbers = {
             size: [int.from_bytes(address) for address in addresses if len(address) == size]
@@ -113,7 +113,7 @@ def _is_subnet(network: Network, whole: Network) -> bool:
     return whole.contains(network.address) and whole.contains(last.to_bytes(len(network.mask)))
 
 
-def order(name: str) -> str:
+def sort_form(name: str) -> str:
     """Return a name reversed, in lower case, and with a separator that sorts first."""
     return name.lower()[::-1].translate(_REVERSED_ORDER)
 
@@ -135,5 +135,5 @@ def _parent(name: str) -> str:
 
 def read_mailbox(address: str) -> Mailbox | None:
     """Return an email address in the form in which it is compared, None if Go rejects it."""
-    parts = mailbox(address)
-    return None if parts is None else (parts[0], order(parts[1]))
+    parts = parse_mailbox(address)
+    return None if parts is None else (parts[0], sort_form(parts[1]))

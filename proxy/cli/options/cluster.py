@@ -28,7 +28,7 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=OUTPUTS, default=OUTPUTS[0])
 
 
-def chosen_cluster(options: argparse.Namespace) -> AbstractAsyncContextManager[Cluster]:
+def open_selected_cluster(options: argparse.Namespace) -> AbstractAsyncContextManager[Cluster]:
     """Return a context manager for the selected cluster; OperatorError if there is none."""
     try:
         found = find_context(options.context, options.kubeconfig)

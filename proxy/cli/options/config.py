@@ -8,7 +8,7 @@ from proxy.core.errors import OperatorError
 from proxy.settings.types import parse_address, parse_server
 
 
-def listen_address(text: str) -> tuple[str, int]:
+def parse_listen_address(text: str) -> tuple[str, int]:
     """Return host and port of ADDRESS:PORT."""
     try:
         return parse_address(text)
@@ -16,7 +16,7 @@ def listen_address(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def server_address(text: str) -> tuple[str, int]:
+def parse_server_address(text: str) -> tuple[str, int]:
     """Return host and port of https://HOST[:PORT]."""
     try:
         return parse_server(text)
@@ -24,9 +24,9 @@ def server_address(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def server_url(text: str) -> str:
+def parse_server_url(text: str) -> str:
     """Return a URL of the form https://HOST[:PORT], without a trailing slash."""
-    server_address(text)
+    parse_server_address(text)
     return text.rstrip("/")
 
 

@@ -43,7 +43,7 @@ def add_impersonation_options(parser: argparse.ArgumentParser, *, required: bool
         "--as-user-extra",
         action="append",
         default=[],
-        type=extra_pair,
+        type=parse_extra,
         metavar="KEY=VALUE",
         help="extra to impersonate; may be repeated, also for one key",
     )
@@ -51,23 +51,23 @@ def add_impersonation_options(parser: argparse.ArgumentParser, *, required: bool
 
 def wanted_user_from(options: argparse.Namespace) -> UserInfo | None:
     """Return the user that the options name, or None; ImpersonationOptionError if invalid."""
-    wanted_user = named_user(options)
+    wanted_user = unchecked_user_from(options)
     if wanted_user is not None:
         _check_user(wanted_user)
     return wanted_user
 
 
-def named_user(options: argparse.Namespace) -> UserInfo | None:
+def unchecked_user_from(options: argparse.Namespace) -> UserInfo | None:
     """Return the user that the options name, or None, without validating it."""
     if options.as_user is None:
         if options.as_group or options.as_uid or options.as_user_extra:
             raise ImpersonationOptionError("--as-group, --as-uid and --as-user-extra need --as")
         return None
-    extra = collected_extra(options.as_user_extra)
+    extra = collect_extra(options.as_user_extra)
     return UserInfo(options.as_user, options.as_uid, tuple(options.as_group), extra)
 
 
-def collected_extra(pairs: Iterable[tuple[str, str]]) -> Extra:
+def collect_extra(pairs: Iterable[tuple[str, str]]) -> Extra:
     """Return the extra of an option that was given once per value."""
     extra: dict[str, list[str]] = {}
     for key, value in pairs:
@@ -97,7 +97,7 @@ def _check_user(wanted_user: UserInfo) -> None:
         raise ImpersonationOptionError(f"--as {wanted_user.name}: not a valid service account name")
 
 
-def extra_pair(text: str) -> tuple[str, str]:
+def parse_extra(text: str) -> tuple[str, str]:
     """Return key and value of KEY=VALUE."""
     key, separator, value = text.partition("=")
     if not key or not separator:

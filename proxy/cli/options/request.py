@@ -11,9 +11,9 @@ from proxy.analysis.discovery import find_resource, resource_from_name
 from proxy.analysis.explain import DecisionSettings
 from proxy.cli.options.impersonation import (
     add_impersonation_options,
-    collected_extra,
-    extra_pair,
-    named_user,
+    collect_extra,
+    parse_extra,
+    unchecked_user_from,
 )
 from proxy.core.errors import OperatorError, StatusError
 from proxy.core.explain.explanation import ExplainRequest
@@ -85,7 +85,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         "--extra",
         action="append",
         default=[],
-        type=extra_pair,
+        type=parse_extra,
         metavar="KEY=VALUE",
         help="extra of the caller, such as authentication.kubernetes.io/node-name=NODE; may be"
         " repeated",
@@ -99,7 +99,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def fail_on_usage(options: argparse.Namespace, error: UsageError) -> NoReturn:
+def exit_with_usage(options: argparse.Namespace, error: UsageError) -> NoReturn:
     """Exit as argparse does: usage, message, exit code 2."""
     options.fail(str(error))
     raise error
@@ -124,10 +124,10 @@ def check_request_usage(options: argparse.Namespace) -> None:
         raise UsageError("use either --namespace or --all-namespaces")
 
 
-async def described_request(options: argparse.Namespace, cluster: Cluster) -> ExplainRequest:
+async def explain_request_from(options: argparse.Namespace, cluster: Cluster) -> ExplainRequest:
     """Return the request that the options describe."""
     return ExplainRequest(
-        _caller(options), named_user(options), await request_info_from(options, cluster)
+        _caller(options), unchecked_user_from(options), await request_info_from(options, cluster)
     )
 
 
@@ -146,7 +146,7 @@ def decision_settings(options: argparse.Namespace) -> DecisionSettings:
     return DecisionSettings(decision_rules(settings.impersonation), base_restrictions(settings))
 
 
-def notes_on(request: ExplainRequest) -> list[str]:
+def request_hints(request: ExplainRequest) -> list[str]:
     """Return hints about likely mistakes in a request."""
     request_info = request.request_info
     if (
@@ -166,7 +166,7 @@ def _caller(options: argparse.Namespace) -> Caller:
     account = service_account(options.user)
     if account is not None and not groups:
         groups = service_account_groups(account.namespace)
-    extra = collected_extra(options.extra)
+    extra = collect_extra(options.extra)
     groups = authenticated_groups(options.user, groups)
     return Caller(UserInfo(options.user, options.uid, groups, extra))
 

@@ -15,21 +15,21 @@ from proxy.core.errors import BadRequest, StatusError
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.permit import Permit
 from proxy.core.truncation import (
-    NO_CUTS,
+    NO_TRUNCATED_VALUES,
     BoundedText,
-    Cut,
-    Cuts,
-    cut_of,
-    cuts_text,
+    TruncatedValue,
+    TruncatedValues,
+    format_truncated_values,
     json_size,
-    read_cuts,
-    shortened,
+    parse_truncated_values,
+    truncate_to_size,
+    truncated_value,
 )
 from proxy.core.userinfo import UserInfo
 
 DOMAIN = "kube-understudy.io"
 _LATENCY = "apiserver.latency.k8s.io"
-LONG = timedelta(milliseconds=500)
+SLOW_REQUEST = timedelta(milliseconds=500)
 """Requests that take longer than this get latency annotations."""
 _SECOND = timedelta(seconds=1)
 _TRUNCATED = '"audit.k8s.io/truncated":"true"'
@@ -43,11 +43,11 @@ class ResponseOutcome(NamedTuple):
 
     upstream_code: int
     body_bytes: int
-    broken_off: str = ""
+    incomplete_reason: str = ""
     """Why the response is incomplete, or empty."""
-    lost_request: str = ""
+    request_body_omitted_reason: str = ""
     """Why the request body is not recorded although the policy demands it, or empty."""
-    lost_response: str = ""
+    response_body_omitted_reason: str = ""
     """The same for the response body."""
     latencies: str = ""
 
@@ -65,9 +65,9 @@ def format_annotations(
     error: StatusError | None,
     *,
     reviews: int,
-    ending: ResponseOutcome | None,
+    outcome: ResponseOutcome | None,
     wanted_user: UserInfo | None = None,
-    cuts: Cuts = NO_CUTS,
+    cuts: TruncatedValues = NO_TRUNCATED_VALUES,
 ) -> BoundedText:
     """Return the annotations as a member of an event, sorted by key, and all truncations.
 
@@ -87,41 +87,41 @@ def format_annotations(
         members.add("warning", permit.warning)
     if wanted_user is not None:
         members.add_identity("wanted", wanted_user)
-    if ending is not None:
-        _add_outcome(members, ending)
+    if outcome is not None:
+        _add_outcome(members, outcome)
     return members.piece()
 
 
-def read_event_cuts(annotations: Mapping[str, object]) -> Mapping[str, Cut]:
-    """Return the truncations of an event of the proxy by path, or raise UnreadableCuts."""
+def read_event_cuts(annotations: Mapping[str, object]) -> Mapping[str, TruncatedValue]:
+    """Return the truncations of an event of the proxy by path, or raise InvalidTruncatedValues."""
     value = annotations.get(_CUTS)
-    return read_cuts(value) if isinstance(value, str) else {}
+    return parse_truncated_values(value) if isinstance(value, str) else {}
 
 
 class _Annotations:
     """The annotations of one event, and its truncations."""
 
-    def __init__(self, cuts: Cuts) -> None:
+    def __init__(self, cuts: TruncatedValues) -> None:
         self.texts: list[str] = []
         self._cuts = cuts
 
     def add(self, name: str, value: str) -> None:
         """Add an annotation whose value may be untrusted, and truncate it if it is too long."""
         if json_size(value) > ANNOTATION_BYTES:
-            self._cuts += (cut_of(f"annotations.{name}", value),)
-            value = shortened(value, ANNOTATION_BYTES)
+            self._cuts += (truncated_value(f"annotations.{name}", value),)
+            value = truncate_to_size(value, ANNOTATION_BYTES)
         self.texts.append(f'"{DOMAIN}/{name}":{quoted(value)}')
 
     def add_identity(self, name: str, user: UserInfo) -> None:
         """Add a user as JSON. The value is valid JSON even when it is truncated."""
-        text, cuts = user_text(user, path=f"annotations.{name}", most=WANTED_USER_BYTES)
+        text, cuts = user_text(user, path=f"annotations.{name}", max_bytes=WANTED_USER_BYTES)
         self._cuts += cuts
         self.texts.append(f'"{DOMAIN}/{name}":{quoted(text)}')
 
     def piece(self) -> BoundedText:
         """Return all annotations, sorted by key."""
         if self._cuts:
-            self.texts += [_TRUNCATED, f'"{_CUTS}":{quoted(cuts_text(self._cuts))}']
+            self.texts += [_TRUNCATED, f'"{_CUTS}":{quoted(format_truncated_values(self._cuts))}']
         # This sorts by key: each text begins with its key, and no key is a prefix of another.
         self.texts.sort()
         text = f',"annotations":{{{",".join(self.texts)}}}' if self.texts else ""
@@ -132,12 +132,12 @@ def _add_outcome(members: _Annotations, outcome: ResponseOutcome) -> None:
     members.texts.append(f'"{DOMAIN}/response-bytes":"{outcome.body_bytes}"')
     if outcome.upstream_code:
         members.texts.append(f'"{DOMAIN}/upstream-code":"{outcome.upstream_code}"')
-    if outcome.broken_off:
-        members.add("incomplete", outcome.broken_off)
-    if outcome.lost_request:
-        members.add("request-body", f"not recorded: {outcome.lost_request}")
-    if outcome.lost_response:
-        members.add("response-body", f"not recorded: {outcome.lost_response}")
+    if outcome.incomplete_reason:
+        members.add("incomplete", outcome.incomplete_reason)
+    if outcome.request_body_omitted_reason:
+        members.add("request-body", f"not recorded: {outcome.request_body_omitted_reason}")
+    if outcome.response_body_omitted_reason:
+        members.add("response-body", f"not recorded: {outcome.response_body_omitted_reason}")
     if outcome.latencies:
         members.texts.append(outcome.latencies)
 
@@ -145,7 +145,7 @@ def _add_outcome(members: _Annotations, outcome: ResponseOutcome) -> None:
 def format_latencies(latencies: Latencies, *, verb: str) -> str:
     """Return the latency annotations of a slow request. A watch gets none."""
     total, authentication, impersonation = latencies
-    if total <= LONG or verb == "watch":
+    if total <= SLOW_REQUEST or verb == "watch":
         return ""
     spent = {
         "authentication": authentication,
@@ -165,7 +165,7 @@ def annotations_template(permit: Permit) -> str:
     Its two `%d` are the size of the response body and the API server's status code, in this order.
     """
     code, size = 111222333, 444555666
-    text = format_annotations(permit, None, reviews=0, ending=ResponseOutcome(code, size)).text
+    text = format_annotations(permit, None, reviews=0, outcome=ResponseOutcome(code, size)).text
     return text.replace("%", "%%").replace(str(size), "%d").replace(str(code), "%d")
 
 

@@ -19,19 +19,19 @@ from proxy.core.audit.limits import (
 from proxy.core.audit.users import user_text
 from proxy.core.errors import StatusError
 from proxy.core.gocompat.json import go_json
-from proxy.core.gocompat.quote import MARKER
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
 from proxy.core.gocompat.url import request_uri
 from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import RequestInfo
-from proxy.core.timestamps import SECOND, SecondFormatter
+from proxy.core.timestamps import NANOSECONDS_PER_SECOND, SecondFormatter
 from proxy.core.truncation import (
-    NO_CUTS,
+    NO_TRUNCATED_VALUES,
     BoundedText,
-    cut_of,
     encoded_size,
     json_size,
     longest_prefix,
-    shortened,
+    truncate_to_size,
+    truncated_value,
 )
 
 _MAX_ADDRESS_LENGTH = 64
@@ -43,6 +43,10 @@ _STATUS_MEMBERS = ("status", "message", "reason", "details")
 _DETAILS_MEMBERS = ("name", "group", "kind", "uid")
 _MAX_RETRY_SECONDS = 1 << 31
 _QUOTES = 2
+
+
+class InvalidAuditEvent(ValueError):
+    """An input is not an audit event, or has no request that can be evaluated."""
 
 
 class Stage(StrEnum):
@@ -107,23 +111,23 @@ PLAIN_LINE = _LINE % EventFields(
 
 
 def request_text(
-    request_info: RequestInfo | None, method: bytes, target: bytes, *, most: int
+    request_info: RequestInfo | None, method: bytes, target: bytes, *, max_bytes: int
 ) -> BoundedText:
     """Return the request URI as Go formats it, truncated to `most` bytes, and the verb."""
-    return _request_members(request_info, method, request_uri(target), most)
+    return _request_members(request_info, method, request_uri(target), max_bytes)
 
 
 def unauthenticated_request_text(
-    request_info: RequestInfo | None, method: bytes, target: bytes, *, most: int
+    request_info: RequestInfo | None, method: bytes, target: bytes, *, max_bytes: int
 ) -> BoundedText:
     """Return the same for an unauthenticated request.
 
     The path of a truncated target is not escaped again. No other log has it for comparison, and
     escaping is the most expensive step for such a request.
     """
-    is_long = len(target) > most
+    is_long = len(target) > max_bytes
     uri = target.decode("utf-8", "surrogateescape") if is_long else request_uri(target)
-    return _request_members(request_info, method, uri, most)
+    return _request_members(request_info, method, uri, max_bytes)
 
 
 def _request_members(
@@ -134,15 +138,17 @@ def _request_members(
         text = go_json(uri)
         if encoded_size(text) <= most + _QUOTES:
             return BoundedText(f'"requestURI":{text},"verb":{quoted(verb)}')
-    text = go_json(shortened(uri, most))
-    return BoundedText(f'"requestURI":{text},"verb":{quoted(verb)}', (cut_of("requestURI", uri),))
+    text = go_json(truncate_to_size(uri, most))
+    return BoundedText(
+        f'"requestURI":{text},"verb":{quoted(verb)}', (truncated_value("requestURI", uri),)
+    )
 
 
-def decision_text(permit: Permit | None, *, most: int) -> BoundedText:
+def decision_text(permit: Permit | None, *, max_bytes: int) -> BoundedText:
     """Return the impersonated user and the constraint, or nothing without impersonation."""
     if permit is None or permit.mode is None:
         return BoundedText("")
-    user, cuts = user_text(permit.user, path="impersonatedUser", most=most)
+    user, cuts = user_text(permit.user, path="impersonatedUser", max_bytes=max_bytes)
     text = f',"impersonatedUser":{user}'
     if permit.constraint is None:
         return BoundedText(text, cuts)
@@ -179,7 +185,7 @@ def object_text(
     if encoded_size(text) <= OBJECT_BYTES:
         return BoundedText(f',"objectRef":{text}')
     short = go_json({name: _truncate_name(value) for name, value in reference.items() if value})
-    return BoundedText(f',"objectRef":{short}', (cut_of("objectRef", text),))
+    return BoundedText(f',"objectRef":{short}', (truncated_value("objectRef", text),))
 
 
 def response_text(
@@ -187,7 +193,7 @@ def response_text(
     error: StatusError | None = None,
     status: Mapping[str, object] | None = None,
     *,
-    most: int,
+    max_bytes: int,
 ) -> BoundedText:
     """Return the response status: the proxy's error, the API server's Status, or the code alone.
 
@@ -204,18 +210,20 @@ def response_text(
             details["retryAfterSeconds"] = error.retry_after_seconds
         if details or error.details is not None:
             members["details"] = details
-        return _response(code or error.code, members, most)
+        return _response(code or error.code, members, max_bytes)
     if code == 0:
-        return _response(_OK, _NOTHING_SENT, most)
+        return _response(_OK, _NOTHING_SENT, max_bytes)
     if status is None:
         return BoundedText(f',"responseStatus":{{"metadata":{{}},"code":{code}}}')
-    return _response(code, {name: status[name] for name in _STATUS_MEMBERS if name in status}, most)
+    return _response(
+        code, {name: status[name] for name in _STATUS_MEMBERS if name in status}, max_bytes
+    )
 
 
 def _response(code: int, members: Mapping[str, object], most: int) -> BoundedText:
-    text, cuts = _encode({"metadata": {}, **members, "code": code}), NO_CUTS
+    text, cuts = _encode({"metadata": {}, **members, "code": code}), NO_TRUNCATED_VALUES
     if not text or encoded_size(text) > most:
-        cuts = (cut_of("responseStatus", text),)
+        cuts = (truncated_value("responseStatus", text),)
         text = go_json({"metadata": {}, **_short_status(members, most), "code": code})
     return BoundedText(f',"responseStatus":{text}', cuts)
 
@@ -234,7 +242,7 @@ def _short_status(members: Mapping[str, object], most: int) -> dict[str, object]
     for name, value in members.items():
         if isinstance(value, str):
             longest = most if name == "message" else NAME_BYTES
-            kept[name] = value if json_size(value) <= longest else shortened(value, longest)
+            kept[name] = value if json_size(value) <= longest else truncate_to_size(value, longest)
         elif name == "details" and isinstance(value, Mapping):
             kept[name] = _short_details(value)
     return kept
@@ -253,7 +261,7 @@ def _short_details(details: Mapping[str, object]) -> dict[str, object]:
 
 
 def _truncate_name(text: str) -> str:
-    return text if json_size(text) <= NAME_BYTES else shortened(text, NAME_BYTES)
+    return text if json_size(text) <= NAME_BYTES else truncate_to_size(text, NAME_BYTES)
 
 
 def quoted(text: str) -> str:
@@ -273,12 +281,12 @@ class TimestampFormatter:
     def format_pair(self, earlier: int, later: int) -> tuple[str, str]:
         """Return two points in time of one request as timestamps."""
         # An f-string takes twice as long to format digits.
-        second, rest = divmod(earlier, SECOND)
-        text = self._seconds.of(second)
+        second, rest = divmod(earlier, NANOSECONDS_PER_SECOND)
+        text = self._seconds.format_second(second)
         first = "%s.%06dZ" % (text, rest // 1000)  # noqa: UP031
-        last_second, rest = divmod(later, SECOND)
+        last_second, rest = divmod(later, NANOSECONDS_PER_SECOND)
         if last_second != second:
-            text = self._seconds.of(last_second)
+            text = self._seconds.format_second(last_second)
         return first, "%s.%06dZ" % (text, rest // 1000)  # noqa: UP031
 
 
@@ -326,7 +334,7 @@ def _user_agent(raw: bytes) -> str:
     agent = raw[:AGENT_BYTES].decode("utf-8", "surrogateescape")
     fitting = longest_prefix(agent, WRITTEN_AGENT_BYTES, json_size)
     is_whole = len(raw) <= AGENT_BYTES and len(fitting) == len(agent)
-    return fitting if is_whole else fitting + MARKER
+    return fitting if is_whole else fitting + TRUNCATION_MARKER
 
 
 def _first_value(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> str:

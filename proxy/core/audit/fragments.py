@@ -21,7 +21,7 @@ from proxy.core.audit.limits import EventLimits
 from proxy.core.audit.users import user_text
 from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import RequestInfo
-from proxy.core.truncation import NO_CUTS, BoundedText, Cuts
+from proxy.core.truncation import NO_TRUNCATED_VALUES, BoundedText, TruncatedValues
 from proxy.core.userinfo import Caller
 
 _MAX_ENTRIES = 4096
@@ -42,7 +42,7 @@ class RequestFragments(NamedTuple):
     request: str
     object_reference: str
     is_long_running: bool
-    cuts: Cuts = NO_CUTS
+    cuts: TruncatedValues = NO_TRUNCATED_VALUES
 
 
 class UserFragments(NamedTuple):
@@ -52,7 +52,7 @@ class UserFragments(NamedTuple):
     decision: str
     annotations: str
     """A format string, see `annotations_template`. Empty before a decision."""
-    cuts: Cuts = NO_CUTS
+    cuts: TruncatedValues = NO_TRUNCATED_VALUES
 
 
 class EventFragmentCache:
@@ -75,7 +75,9 @@ class EventFragmentCache:
         key = (method, target)
         known = self._requests.get(key)
         if known is None or request_info is None:
-            uri_and_verb = request_text(request_info, method, target, most=self.limits.uri_bytes)
+            uri_and_verb = request_text(
+                request_info, method, target, max_bytes=self.limits.uri_bytes
+            )
             known = _request_fragments(request_info, uri_and_verb)
             if request_info is not None and len(target) <= _MAX_CACHED_BYTES:
                 _evict(self._requests)
@@ -93,36 +95,41 @@ class EventFragmentCache:
         most = self.limits.unauthenticated.uri
         if _MAX_ESCAPED_BYTES * len(target) <= most:
             return _request_fragments(
-                request_info, request_text(request_info, method, target, most=most)
+                request_info, request_text(request_info, method, target, max_bytes=most)
             )
         return _request_fragments(
-            request_info, unauthenticated_request_text(request_info, method, target, most=most)
+            request_info, unauthenticated_request_text(request_info, method, target, max_bytes=most)
         )
 
-    def people(self, known_by: Permit | Caller) -> UserFragments:
+    def users(self, decided: Permit | Caller) -> UserFragments:
         """Return the fragments of the caller, and of the impersonated user once it is decided.
 
         The cache key is the object's `id`, because comparing whole values is slower. The entry
         keeps the object alive, so that no other object can get the same id meanwhile.
         """
-        known = self._users.get(id(known_by))
-        if known is not None and known[0] is known_by:
+        known = self._users.get(id(decided))
+        if known is not None and known[0] is decided:
             return known[1]
-        fragments = self._user_fragments(known_by)
+        fragments = self._user_fragments(decided)
         if len(fragments.user) + len(fragments.decision) <= 4 * _MAX_CACHED_BYTES:
             _evict(self._users)
-            self._users[id(known_by)] = (known_by, fragments)
+            self._users[id(decided)] = (decided, fragments)
         return fragments
 
     def _user_fragments(self, known_by: Permit | Caller) -> UserFragments:
         most = self.limits.user_bytes
         if isinstance(known_by, Permit):
-            user = user_text(known_by.caller.user, path="user", most=most)
-            decision = decision_text(known_by, most=most)
+            user = user_text(known_by.caller.user, path="user", max_bytes=most)
+            decision = decision_text(known_by, max_bytes=most)
             annotations = annotations_template(known_by)
-            return UserFragments(user.text, decision.text, annotations, user.cuts + decision.cuts)
-        user = user_text(known_by.user, path="user", most=most)
-        return UserFragments(user.text, "", "", user.cuts)
+            return UserFragments(
+                user.text,
+                decision.text,
+                annotations,
+                user.truncated_values + decision.truncated_values,
+            )
+        user = user_text(known_by.user, path="user", max_bytes=most)
+        return UserFragments(user.text, "", "", user.truncated_values)
 
     def origin(self, headers: Sequence[tuple[bytes, bytes]], address: str) -> str:
         """Return the fragment of the source addresses and the user agent."""
@@ -145,7 +152,10 @@ def _request_fragments(request_info: RequestInfo | None, request: BoundedText) -
     reference = object_text(request_info)
     is_long_running = request_info is not None and request_info.is_long_running
     return RequestFragments(
-        request.text, reference.text, is_long_running, request.cuts + reference.cuts
+        request.text,
+        reference.text,
+        is_long_running,
+        request.truncated_values + reference.truncated_values,
     )
 
 

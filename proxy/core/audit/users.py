@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from proxy.core.gocompat.json import go_json
-from proxy.core.gocompat.quote import MARKER
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
 from proxy.core.truncation import (
     BoundedText,
-    cut_of,
     encoded_size,
     json_size,
-    shortened,
+    truncate_to_size,
+    truncated_value,
 )
 from proxy.core.userinfo import Extra, UserInfo
 
@@ -19,7 +19,7 @@ _ITEM_BYTES = 3
 """Two quotes and a comma."""
 
 
-def user_text(user: UserInfo | None, *, path: str, most: int) -> BoundedText:
+def user_text(user: UserInfo | None, *, path: str, max_bytes: int) -> BoundedText:
     """Return a user as JSON of at most `most` bytes. No user is an empty object.
 
     A longer user is truncated: name, uid, groups and extras get a quarter each. Each group and
@@ -28,9 +28,9 @@ def user_text(user: UserInfo | None, *, path: str, most: int) -> BoundedText:
     if user is None:
         return BoundedText("{}")
     text = go_json(_user_members(user))
-    if encoded_size(text) <= most:
+    if encoded_size(text) <= max_bytes:
         return BoundedText(text)
-    return _truncate_user(user, path, (most - _MEMBER_BYTES) // 4)
+    return _truncate_user(user, path, (max_bytes - _MEMBER_BYTES) // 4)
 
 
 def _user_members(user_info: UserInfo) -> dict[str, object]:
@@ -53,7 +53,7 @@ def _truncate_user(user: UserInfo, path: str, most: int) -> BoundedText:
     }
     kept = {name: value for name, value in kept.items() if value}
     cuts = tuple(
-        cut_of(f"{path}.{name}", value if isinstance(value, str) else go_json(value))
+        truncated_value(f"{path}.{name}", value if isinstance(value, str) else go_json(value))
         for name, value in whole.items()
         if kept[name] != value
     )
@@ -62,7 +62,7 @@ def _truncate_user(user: UserInfo, path: str, most: int) -> BoundedText:
 
 def _truncate_text(text: str, most: int) -> str:
     most -= _ITEM_BYTES
-    return text if json_size(text) <= most else shortened(text, most)
+    return text if json_size(text) <= most else truncate_to_size(text, most)
 
 
 def _first_groups(groups: Sequence[str], most: int) -> list[str]:
@@ -70,8 +70,8 @@ def _first_groups(groups: Sequence[str], most: int) -> list[str]:
     kept: list[str] = []
     for group in groups:
         most -= json_size(group) + _ITEM_BYTES
-        if most < len(MARKER) + _ITEM_BYTES:
-            return [*kept, MARKER]
+        if most < len(TRUNCATION_MARKER) + _ITEM_BYTES:
+            return [*kept, TRUNCATION_MARKER]
         kept.append(group)
     return kept
 
@@ -81,7 +81,7 @@ def _first_extras(extra: Extra, most: int) -> dict[str, list[str]]:
     kept: dict[str, list[str]] = {}
     for key, values in extra:
         most -= encoded_size(go_json({key: list(values)}))
-        if most < 2 * (len(MARKER) + _ITEM_BYTES):
-            return {**kept, MARKER: [MARKER]}
+        if most < 2 * (len(TRUNCATION_MARKER) + _ITEM_BYTES):
+            return {**kept, TRUNCATION_MARKER: [TRUNCATION_MARKER]}
         kept[key] = list(values)
     return kept

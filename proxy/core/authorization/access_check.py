@@ -124,13 +124,13 @@ def subject_access_review(check: AccessCheck) -> dict[str, object]:
     }
 
 
-def is_larger_than(check: AccessCheck, most_bytes: int) -> bool:
+def is_review_larger_than(check: AccessCheck, max_bytes: int) -> bool:
     """Return whether the review of a check exceeds a size, not counting JSON escapes.
 
     The document itself has at most `ESCAPED_BYTES` times as many bytes. It is not built here. No
     more texts are measured than fit into the bound, because a caller chooses their number.
     """
-    return any(size > most_bytes for size in accumulate(_size_parts(check)))
+    return any(size > max_bytes for size in accumulate(_size_parts(check)))
 
 
 def _size_parts(check: AccessCheck) -> Iterator[int]:

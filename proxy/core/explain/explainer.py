@@ -17,8 +17,8 @@ from proxy.core.explain.explanation import (
     Explanation,
     ModeAttempt,
     ModeOutcome,
-    why_it_applies,
-    why_it_does_not,
+    applicable_reason,
+    inapplicable_reason,
 )
 from proxy.core.impersonation.checks import (
     Attempt,
@@ -61,7 +61,7 @@ def explain(request: ExplainRequest, context: DecisionContext) -> ExplainSteps:
     own = yield from _check_target(state.impersonated_user, request.request_info, context)
     return Explanation(
         request,
-        trials=state.trials(request.wanted_user),
+        attempts=state.trials(request.wanted_user),
         mode=state.mode,
         impersonated_user=state.impersonated_user,
         target_check=own,
@@ -81,7 +81,7 @@ def _explain_self(request: ExplainRequest, context: DecisionContext) -> ExplainS
     own = yield from _check_target(user, request.request_info, context)
     response = error_response or _server_response(own)
     return Explanation(
-        request, trials=(), mode=None, impersonated_user=user, target_check=own, response=response
+        request, attempts=(), mode=None, impersonated_user=user, target_check=own, response=response
     )
 
 
@@ -164,7 +164,7 @@ class _ExplainState:
         attempt = next((planned for planned in self._attempts if planned.mode is mode), None)
         if attempt is None:
             caller, rules = self._request.caller, self._context.rules
-            reason = why_it_does_not(mode, caller, wanted_user, rules)
+            reason = inapplicable_reason(mode, caller, wanted_user, rules)
             return ModeAttempt(mode, ModeOutcome.NOT_APPLICABLE, reason)
         forbidden = _forbidden_step(attempt)
         outcomes = tuple(self._checked.get(mode, ()))
@@ -173,7 +173,7 @@ class _ExplainState:
             outcome = ModeOutcome.ALLOWED
         elif self.mode is not None and not outcomes and forbidden is None:
             outcome = ModeOutcome.NOT_NEEDED
-        reason = why_it_applies(mode, wanted_user)
+        reason = applicable_reason(mode, wanted_user)
         beyond = tuple(self._beyond) if mode is self.grant_mode else ()
         return ModeAttempt(
             mode, outcome, reason, outcomes, beyond, forbidden.reason if forbidden else ""

@@ -7,7 +7,7 @@ from typing import NamedTuple, assert_never
 from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.impersonation.checks import ImpersonationRules
 from proxy.core.impersonation.modes import ImpersonationMode, pod_bound_without_node
-from proxy.core.impersonation.permit import DEFAULT_GUARDS, IdentityRestrictions
+from proxy.core.impersonation.permit import DEFAULT_RESTRICTIONS, IdentityRestrictions
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import (
     NODE_NAME_KEY,
@@ -32,7 +32,7 @@ class DecisionContext:
     """The proxy's configuration, and what the API server requires for streams by GET."""
 
     rules: ImpersonationRules
-    restrictions: IdentityRestrictions = DEFAULT_GUARDS
+    restrictions: IdentityRestrictions = DEFAULT_RESTRICTIONS
     streams_need_create: bool = True
     """Since 1.35, kube-apiserver requires create for exec, attach and port-forward by GET."""
 
@@ -61,9 +61,9 @@ class ModeAttempt(NamedTuple):
     outcome: ModeOutcome
     reason: str
     checks: tuple[CheckOutcome, ...] = ()
-    beyond: tuple[CheckOutcome, ...] = ()
+    unreached_checks: tuple[CheckOutcome, ...] = ()
     """Checks that serving does not reach, and that a grant must allow as well."""
-    forbidden: str = ""
+    forbidden_reason: str = ""
     """Why no permission can allow the request in this mode, or empty."""
 
 
@@ -85,7 +85,7 @@ class Explanation:
     """
 
     request: ExplainRequest
-    trials: tuple[ModeAttempt, ...]
+    attempts: tuple[ModeAttempt, ...]
     mode: ImpersonationMode | None
     impersonated_user: UserInfo
     target_check: tuple[CheckOutcome, ...]
@@ -96,26 +96,26 @@ class Explanation:
     unsatisfiable_reason: str = ""
 
     @property
-    def may_act(self) -> bool:
+    def is_impersonation_allowed(self) -> bool:
         """Return whether the proxy forwards the request."""
         return self.response is None or not self.response.is_from_proxy
 
     @property
-    def may_do(self) -> bool:
+    def is_target_allowed(self) -> bool:
         """Return whether the target itself has permission for the request."""
         return all(result.allowed for _, result in self.target_check)
 
     @property
     def is_allowed(self) -> bool:
         """Return whether the request succeeds."""
-        return self.may_act and self.may_do
+        return self.is_impersonation_allowed and self.is_target_allowed
 
 
 _ONLY_BARE = "only legacy impersonation accepts a {kind} together with {parts}"
 _SWITCHED_OFF = "constrained impersonation is switched off (impersonation.constrained)"
 
 
-def why_it_applies(mode: ImpersonationMode, wanted_user: UserInfo) -> str:
+def applicable_reason(mode: ImpersonationMode, wanted_user: UserInfo) -> str:
     """Return why an applicable mode applies."""
     match mode:
         case ImpersonationMode.ASSOCIATED_NODE:
@@ -132,7 +132,7 @@ def why_it_applies(mode: ImpersonationMode, wanted_user: UserInfo) -> str:
             assert_never(mode)
 
 
-def why_it_does_not(
+def inapplicable_reason(
     mode: ImpersonationMode, caller: Caller, wanted_user: UserInfo, rules: ImpersonationRules
 ) -> str:
     """Return why an inapplicable mode does not apply."""
@@ -177,11 +177,11 @@ def _other_node(caller: Caller, node: str) -> str:
     if service_account(user.name) is None:
         return "the caller is not a service account, so it runs on no node"
     named = dict(user.extra).get(NODE_NAME_KEY)
-    if named is None and caller.found_node is None:
+    if named is None and caller.looked_up_node is None:
         reason = f"the caller's token names no node (its extra {NODE_NAME_KEY})"
         if pod_bound_without_node(user) is not None:
             reason += "; its pod's node counts if impersonation.boundPodLookup is on"
         return reason
     if named is not None and len(named) != 1:
         return f"the caller's token does not name exactly one node (its extra {NODE_NAME_KEY})"
-    return f"the caller runs on {named[0] if named else caller.found_node}, not on {node}"
+    return f"the caller runs on {named[0] if named else caller.looked_up_node}, not on {node}"

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.core.audit.annotations import DOMAIN, read_event_cuts
+from proxy.core.audit.event import InvalidAuditEvent
 from proxy.core.errors import StatusError
 from proxy.core.explain.explanation import ExplainRequest
 from proxy.core.impersonation.permit import is_reserved_key
 from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
-from proxy.core.truncation import UnreadableCuts
+from proxy.core.truncation import InvalidTruncatedValues
 from proxy.core.userinfo import (
     ANONYMOUS,
     AUTHENTICATED,
@@ -29,10 +30,6 @@ _FORBIDDEN = 403
 _METHODS = (b"GET", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"HEAD")
 
 Event = Mapping[str, object]
-
-
-class InvalidAuditEvent(ValueError):
-    """An event has no request that can be evaluated. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ def read_request(event: Event) -> ExplainRequest:
 def _cut_paths(event: Event) -> list[str]:
     try:
         return list(read_event_cuts(_mapping(event, "annotations")))
-    except UnreadableCuts as error:
+    except InvalidTruncatedValues as error:
         raise InvalidAuditEvent(f"its annotation {DOMAIN}/truncated cannot be read") from error
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from proxy.core.gocompat.quote import LONGEST_SHOWN, MARKER
+from proxy.core.gocompat.quote import MAX_SHOWN_LENGTH, TRUNCATION_MARKER
 
 _NANOSECONDS = {
     b"ns": 1,
@@ -94,5 +94,5 @@ def _parse_fraction(digits: bytes, unit: int) -> int:
 
 def _quoted(text: bytes) -> str:
     """Quote as Go's `time` does: byte for byte, unlike `%q`. A long text is truncated."""
-    quoted = "".join([_QUOTED_BYTES[byte] for byte in text[:LONGEST_SHOWN]])
-    return f'"{quoted}"' if len(text) <= LONGEST_SHOWN else f'"{quoted}{MARKER}"'
+    quoted = "".join([_QUOTED_BYTES[byte] for byte in text[:MAX_SHOWN_LENGTH]])
+    return f'"{quoted}"' if len(text) <= MAX_SHOWN_LENGTH else f'"{quoted}{TRUNCATION_MARKER}"'

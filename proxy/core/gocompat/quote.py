@@ -79,18 +79,18 @@ fffc-fffd 10000-1000b 1000d-10026 10028-1003a 1003c-1003d 1003f-1004d 10050-1005
 """
 
 
-LONGEST_SHOWN = 1024
-MARKER = "...TRUNCATED"
+MAX_SHOWN_LENGTH = 1024
+TRUNCATION_MARKER = "...TRUNCATED"
 """The end of a truncated text; kube-apiserver marks a long user agent in this way."""
 
 
-def cut_text(text: str, *, longest: int = LONGEST_SHOWN) -> str:
+def truncate_text(text: str, *, max_length: int = MAX_SHOWN_LENGTH) -> str:
     """Truncate a text to a number of characters, and append a marker if it was longer.
 
     Texts are truncated before they are quoted or escaped, so that the cost of an error response
     does not grow with the size of the request.
     """
-    return text if len(text) <= longest else text[:longest] + MARKER
+    return text if len(text) <= max_length else text[:max_length] + TRUNCATION_MARKER
 
 
 _SHORT_ESCAPES = {
@@ -135,9 +135,9 @@ def go_quote(text: str) -> str:
     return f'"{text.translate(escapes)}"'
 
 
-def shown_quote(text: str) -> str:
+def quote_truncated(text: str) -> str:
     """Return a text in quotes for a message, truncated first, because each escape costs time."""
-    return go_quote(cut_text(text))
+    return go_quote(truncate_text(text))
 
 
 def _escape(character: str) -> str:

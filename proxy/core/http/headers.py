@@ -45,10 +45,10 @@ class HeaderList(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have slo
         self._results.clear()
 
 
-NO_LINES = HeaderList()
+NO_HEADERS = HeaderList()
 
 
-def header_lines(head: bytes) -> list[Header]:
+def parse_header_lines(head: bytes) -> list[Header]:
     """Return the header lines of a head that the proxy built or verified as plain."""
     lines = []
     for line in head.split(b"\r\n")[1:-1]:
@@ -57,7 +57,7 @@ def header_lines(head: bytes) -> list[Header]:
     return lines
 
 
-def encoded_lines(lines: Sequence[Header]) -> bytes:
+def encode_header_lines(lines: Sequence[Header]) -> bytes:
     """Return header lines encoded for the wire."""
     return b"".join([b"%b: %b\r\n" % line for line in lines])
 
@@ -84,7 +84,7 @@ def unsafe_key_reason(key: str) -> str | None:
     return unsafe_text_reason(key.replace(" ", "_"))
 
 
-def check_caller(user: UserInfo) -> None:
+def check_caller_forwardable(user: UserInfo) -> None:
     """Reject a caller that the API server would read as another user or put into other groups."""
     if user.name == ANONYMOUS and UNAUTHENTICATED not in user.groups:
         # The API server adds the group to every impersonated user of this name.
@@ -142,12 +142,12 @@ def impersonation_header_lines(user: UserInfo) -> list[Header]:
         lines.append((b"Impersonate-Uid", user.uid.encode()))
     lines += [(b"Impersonate-Group", group.encode()) for group in user.groups]
     for key, values in user.extra:
-        name = b"Impersonate-Extra-" + encoded_extra_key(key)
+        name = b"Impersonate-Extra-" + encode_extra_key(key)
         lines += [(name, value.encode()) for value in values]
     return lines
 
 
-def encoded_extra_key(key: str) -> bytes:
+def encode_extra_key(key: str) -> bytes:
     """Return an extra key encoded for a header name, with upper-case letters escaped.
 
     The API server lower-cases before it decodes, so an unescaped letter would lose its case.

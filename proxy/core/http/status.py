@@ -135,10 +135,10 @@ def status_response(
     """Return the headers (without framing) and the body of an error response."""
     headers = [(b"Audit-Id", audit_id)]
     if error.is_plain_text:
-        body = f"{without_html(error.message)}\n".encode("utf-8", "surrogateescape")
+        body = f"{escape_html(error.message)}\n".encode("utf-8", "surrogateescape")
         return [*headers, _TEXT, _NO_SNIFF], body
     headers += [_NO_CACHE, _JSON]
-    if error.forbids_guessing:
+    if error.sends_nosniff:
         headers.append(_NO_SNIFF)
     if error.retry_after_seconds is not None:
         headers.append((b"Retry-After", b"%d" % error.retry_after_seconds))
@@ -166,6 +166,6 @@ def status_body(error: StatusError, *, pretty: bool = False) -> bytes:
     return text.encode() if pretty else text.encode() + b"\n"
 
 
-def without_html(text: str) -> str:
+def escape_html(text: str) -> str:
     """Return a text with HTML characters escaped, as kube-apiserver does."""
     return text.translate(_HTML_ESCAPES)

@@ -23,7 +23,7 @@ class OfferedProtocols(NamedTuple):
     protocols: tuple[bytes, ...]
 
 
-def offered_protocols(headers: Sequence[Header]) -> OfferedProtocols:
+def parse_offered_protocols(headers: Sequence[Header]) -> OfferedProtocols:
     """Return the offered subprotocols; any that contains the token prefix counts as a token.
 
     The prefix counts anywhere in it and in any letter case. Otherwise unknown whitespace or a
@@ -40,13 +40,13 @@ def offered_protocols(headers: Sequence[Header]) -> OfferedProtocols:
     )
 
 
-def without_tokens(headers: Sequence[Header]) -> Sequence[Header]:
+def remove_tokens(headers: Sequence[Header]) -> Sequence[Header]:
     """Return the headers with every token removed from the subprotocols.
 
     The remaining subprotocols of all lines are joined into one line, as kube-apiserver does.
     Without a token the lines are unchanged.
     """
-    offered = offered_protocols(headers)
+    offered = parse_offered_protocols(headers)
     if not offered.tokens:
         return headers
     positions = [index for index, line in enumerate(headers) if line[0].lower() == PROTOCOL_HEADER]

@@ -98,7 +98,7 @@ def plan_attempts(
     request_info: RequestInfo,
     *,
     rules: ImpersonationRules,
-    remembered: ImpersonationMode | None = None,
+    preferred_mode: ImpersonationMode | None = None,
     is_upgrade: bool = False,
 ) -> Iterator[Attempt]:
     """Yield the attempts in order of evaluation, the last successful mode of the caller first.
@@ -106,7 +106,7 @@ def plan_attempts(
     Yields nothing if the configuration allows none of the applicable modes.
     """
     requires_create = rules.upgrade_needs_create and is_upgrade and is_pod_stream_get(request_info)
-    for mode in _modes_in_order(caller, wanted_user, rules, remembered):
+    for mode in _modes_in_order(caller, wanted_user, rules, preferred_mode):
         reviewed = _reviewed_caller(mode, caller.user)
         yield Attempt(mode, reviewed, wanted_user, request_info, rules, requires_create)
 

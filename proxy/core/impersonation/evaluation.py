@@ -10,8 +10,8 @@ from typing import NamedTuple, assert_never
 
 from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.errors import Forbidden
-from proxy.core.gocompat.quote import cut_text, shown_quote
-from proxy.core.http.status import without_html
+from proxy.core.gocompat.quote import quote_truncated, truncate_text
+from proxy.core.http.status import escape_html
 from proxy.core.impersonation.checks import (
     Attempt,
     ForbiddenStep,
@@ -51,7 +51,7 @@ class CacheLookup(NamedTuple):
     """A request for a cached result of this part of the attempt. A miss is always safe."""
 
     attempt: Attempt
-    layer: CacheScope
+    scope: CacheScope
 
 
 Question = Ask | CacheLookup
@@ -186,7 +186,7 @@ def forbidden_error(denied: Denied) -> Forbidden:
     details = {"name": check.name, "group": check.group, "kind": check.resource}
     error = Forbidden(
         forbidden_message(check, denied.reason),
-        details={key: cut_text(value) for key, value in details.items() if value},
+        details={key: truncate_text(value) for key, value in details.items() if value},
     )
     error.failed_check = check_summary(check)
     return error
@@ -209,8 +209,8 @@ def forbidden_message(check: AccessCheck, reason: str) -> str:
     HTML is escaped only in the middle part, not in the prefix and the reason, as kube-apiserver
     does.
     """
-    denial = without_html(
-        f"User {shown_quote(check.user.name)} cannot {check.verb} {_object(check)}"
+    denial = escape_html(
+        f"User {quote_truncated(check.user.name)} cannot {check.verb} {_object(check)}"
     )
     suffix = f": {reason}" if reason else ""
     return f"{_prefix(check)}forbidden: {denial}{suffix}"
@@ -220,23 +220,25 @@ def _prefix(check: AccessCheck) -> str:
     if not check.resource and not check.group:
         return ""
     resource = f"{check.resource}.{check.group}" if check.group else check.resource
-    resource = cut_text(resource)
-    return f"{resource} {shown_quote(check.name)} is " if check.name else f"{resource} is "
+    resource = truncate_text(resource)
+    return f"{resource} {quote_truncated(check.name)} is " if check.name else f"{resource} is "
 
 
 def _object(check: AccessCheck) -> str:
     if not check.is_resource:
-        return f"path {shown_quote(check.path)}"
+        return f"path {quote_truncated(check.path)}"
     resource = check.resource
     if check.subresource:
         resource = f"{resource}/{check.subresource}"
     scope = "at the cluster scope"
     if check.namespace:
-        scope = f"in the namespace {shown_quote(check.namespace)}"
-    return f"resource {shown_quote(resource)} in API group {shown_quote(check.group)} {scope}"
+        scope = f"in the namespace {quote_truncated(check.namespace)}"
+    return (
+        f"resource {quote_truncated(resource)} in API group {quote_truncated(check.group)} {scope}"
+    )
 
 
-NO_MODE = (
+NO_CONSTRAINED_MODE = (
     "no constrained mode can impersonate a node or a service account with groups, a uid or extras"
 )
 
@@ -246,7 +248,7 @@ def unsatisfiable_reason(attempts: Iterable[Attempt]) -> str | None:
 
     The attempts must be those of rules without legacy. The absence of any attempt is a reason, too.
     """
-    reason: str | None = NO_MODE
+    reason: str | None = NO_CONSTRAINED_MODE
     for attempt in attempts:
         reason = _forbidden_reason(attempt)
         if reason is None:

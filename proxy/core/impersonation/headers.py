@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from proxy.core.errors import BadRequest
-from proxy.core.gocompat.quote import MARKER, cut_text, go_quote, shown_quote
+from proxy.core.gocompat.quote import TRUNCATION_MARKER, go_quote, quote_truncated, truncate_text
 from proxy.core.gocompat.url import path_unescape
 from proxy.core.http.headers import Header, unsafe_key_reason, unsafe_text_reason
 from proxy.core.impersonation.permit import is_reserved_key
@@ -152,18 +152,18 @@ def _without_user(reading: _Reading) -> str:
     extra = "map[string][]string(nil)"
     if reading.extra:
         entries = (
-            f"{shown_quote(key)}:{_strings(values)}" for key, values in _shown_extra(reading)
+            f"{quote_truncated(key)}:{_strings(values)}" for key, values in _shown_extra(reading)
         )
         extra = f"map[string][]string{{{', '.join(entries)}}}"
     return (
-        f'requested &user.DefaultInfo{{Name:"", UID:{shown_quote(reading.uid or "")}, '
+        f'requested &user.DefaultInfo{{Name:"", UID:{quote_truncated(reading.uid or "")}, '
         f"Groups:{groups}, Extra:{extra}}} without impersonating a user name"
     )
 
 
 def _strings(values: Sequence[str]) -> str:
-    mark = f", {MARKER}" if len(values) > _MAX_SHOWN_ITEMS else ""
-    return f"[]string{{{', '.join(map(shown_quote, values[:_MAX_SHOWN_ITEMS]))}{mark}}}"
+    mark = f", {TRUNCATION_MARKER}" if len(values) > _MAX_SHOWN_ITEMS else ""
+    return f"[]string{{{', '.join(map(quote_truncated, values[:_MAX_SHOWN_ITEMS]))}{mark}}}"
 
 
 def _shown_extra(reading: _Reading) -> Extra:
@@ -174,13 +174,13 @@ def _without_user_former(reading: _Reading) -> str:
     """Return the text of the pre-1.35 impersonation filter: object references, in its order."""
     version = "authentication.k8s.io/v1"
     references = [
-        f"{{Group  {cut_text(group)}    }}" for group in reading.groups[:_MAX_SHOWN_ITEMS]
+        f"{{Group  {truncate_text(group)}    }}" for group in reading.groups[:_MAX_SHOWN_ITEMS]
     ]
     for key, values in _shown_extra(reading):
-        end = f"{version}  {cut_text(key)}}}"
+        end = f"{version}  {truncate_text(key)}}}"
         references += [
-            f"{{UserExtra  {cut_text(value)}  {end}" for value in values[:_MAX_SHOWN_ITEMS]
+            f"{{UserExtra  {truncate_text(value)}  {end}" for value in values[:_MAX_SHOWN_ITEMS]
         ]
     if reading.uid:
-        references.append(f"{{UID  {cut_text(reading.uid)}  {version}  }}")
+        references.append(f"{{UID  {truncate_text(reading.uid)}  {version}  }}")
     return f"requested [{' '.join(references)}] without impersonating a user"

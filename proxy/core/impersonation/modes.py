@@ -135,4 +135,4 @@ def _is_associated_with_node(caller: Caller, node: str) -> bool:
         # Exactly one value: a caller that claims two nodes is not known to run on either.
         return named == [(node,)]
     # The token names no node, so the node of its pod counts, if that was looked up.
-    return caller.found_node == node
+    return caller.looked_up_node == node

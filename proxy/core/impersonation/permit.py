@@ -8,7 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from proxy.core.errors import Forbidden
-from proxy.core.http.headers import check_header_safe, encoded_lines, impersonation_header_lines
+from proxy.core.http.headers import (
+    check_header_safe,
+    encode_header_lines,
+    impersonation_header_lines,
+)
 from proxy.core.impersonation.evaluation import Allowed
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.policy import ExtraPolicy, LegacyAction
@@ -64,7 +68,7 @@ class IdentityRestrictions:
     supports_uid: bool = True
 
 
-DEFAULT_GUARDS = IdentityRestrictions()
+DEFAULT_RESTRICTIONS = IdentityRestrictions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +91,22 @@ class Permit:
     def __post_init__(self) -> None:
         # Encoded here and not per request, because a permit is used for many requests.
         object.__setattr__(
-            self, "impersonation_headers", encoded_lines(impersonation_header_lines(self.user))
+            self,
+            "impersonation_headers",
+            encode_header_lines(impersonation_header_lines(self.user)),
         )
 
 
-def permit_self(caller: Caller, *, restrictions: IdentityRestrictions = DEFAULT_GUARDS) -> Permit:
+def permit_self(
+    caller: Caller, *, restrictions: IdentityRestrictions = DEFAULT_RESTRICTIONS
+) -> Permit:
     """Return the permit of a caller that impersonates no other user, with its full user info."""
     # The same callers recur with every request, and the authenticator bounds their size.
     return _cached_permit(caller, caller.user, None, None, restrictions)
 
 
 def permit_impersonation(
-    caller: Caller, allowed: Allowed, *, restrictions: IdentityRestrictions = DEFAULT_GUARDS
+    caller: Caller, allowed: Allowed, *, restrictions: IdentityRestrictions = DEFAULT_RESTRICTIONS
 ) -> Permit:
     """Return the permit of a caller for the impersonated user of an allowed decision."""
     warning = _legacy_warning(caller, allowed)

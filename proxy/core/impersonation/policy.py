@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from proxy.core.errors import Forbidden
-from proxy.core.gocompat.quote import shown_quote
-from proxy.core.userinfo import LONGEST_SUBDOMAIN, SUBDOMAIN, Extra, UserInfo, service_account
+from proxy.core.gocompat.quote import quote_truncated
+from proxy.core.userinfo import MAX_SUBDOMAIN_LENGTH, SUBDOMAIN, Extra, UserInfo, service_account
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ExtraPolicy:
 
 _PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _NOT_A_PATH = 'must be a domain-prefixed path (such as "acme.io/foo")'
-_TOO_LONG = f"must be no more than {LONGEST_SUBDOMAIN} characters"
+_TOO_LONG = f"must be no more than {MAX_SUBDOMAIN_LENGTH} characters"
 _BAD_HOST = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or"
     " '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used"
@@ -58,7 +58,7 @@ def _key_error(key: str) -> str | None:
         text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
         return f"impersonating an invalid key in extra is not allowed: {text}"
     if key != key.lower():
-        return f"impersonating a non-lowercase key in extra is not allowed: {shown_quote(key)}"
+        return f"impersonating a non-lowercase key in extra is not allowed: {quote_truncated(key)}"
     return None
 
 
@@ -75,7 +75,7 @@ def _path_errors(key: str) -> list[str]:
     if not host or not path:
         return [_invalid(key, _NOT_A_PATH)]
     errors = []
-    if len(host.encode()) > LONGEST_SUBDOMAIN:
+    if len(host.encode()) > MAX_SUBDOMAIN_LENGTH:
         errors.append(_invalid(host, _TOO_LONG))
     if SUBDOMAIN.fullmatch(host) is None:
         errors.append(_invalid(host, _BAD_HOST))
@@ -85,7 +85,7 @@ def _path_errors(key: str) -> list[str]:
 
 
 def _invalid(value: str, detail: str) -> str:
-    return f"extra.key: Invalid value: {shown_quote(value)}: {detail}"
+    return f"extra.key: Invalid value: {quote_truncated(value)}: {detail}"
 
 
 class LegacyAction(StrEnum):

@@ -77,7 +77,7 @@ class GrantRequirement:
     subject: Subject
     mode: ImpersonationMode
     wanted_user: UserInfo
-    actions: tuple[RequestInfo, ...]
+    request_infos: tuple[RequestInfo, ...]
     rules: ImpersonationRules = field(default_factory=ImpersonationRules)
     is_upgrade: bool = False
     has_patterns: bool = False
@@ -131,7 +131,7 @@ def _objects(
 def needed_checks(need: GrantRequirement) -> tuple[AccessCheck, ...]:
     """Return every check that must be allowed, without duplicates. Raises UngrantableError."""
     checks: dict[AccessCheck, None] = {}
-    for request_info in need.actions:
+    for request_info in need.request_infos:
         checks.update(dict.fromkeys(checks_of(_attempt(need, request_info))))
     for check in checks:
         _require_nameable(check, has_patterns=need.has_patterns)

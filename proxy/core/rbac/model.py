@@ -109,7 +109,7 @@ class RBACSnapshot:
             binding.allows(check) and binding.applies_to(check.user) for binding in self.bindings
         )
 
-    def first_allowing(self, check: AccessCheck) -> Iterator[tuple[Binding, Subject]]:
+    def subjects_allowing(self, check: AccessCheck) -> Iterator[tuple[Binding, Subject]]:
         """Yield every binding and subject that allow a check, regardless of its user."""
         for binding in self.bindings:
             if binding.allows(check):

@@ -45,7 +45,7 @@ from proxy.core.userinfo import (
     service_account,
 )
 
-NATIVE = ImpersonationRules(protected_groups=frozenset())
+KUBE_APISERVER_RULES = ImpersonationRules(protected_groups=frozenset())
 """Rules of kube-apiserver for direct requests. The proxy may be stricter."""
 
 ANY_NODE = ANY
@@ -72,7 +72,7 @@ class Holder:
     roles: tuple[str, ...] = ()
 
 
-Found = tuple[UserInfo, Holder]
+ImpersonationHolder = tuple[UserInfo, Holder]
 """The wanted user, and a holder of the permission to impersonate it."""
 
 
@@ -110,7 +110,7 @@ def holders(
 
 def identity_holders(
     rbac: RBACSnapshot, wanted_user: UserInfo, request_info: RequestInfo
-) -> list[Found]:
+) -> list[ImpersonationHolder]:
     """Return the holders that may impersonate a user, in any mode."""
     extra = make_extra({NODE_NAME_KEY: [node_name(wanted_user.name) or ""]})
     # A caller to which every mode applies that can apply to some caller.
@@ -122,7 +122,7 @@ def identity_holders(
     ]
 
 
-def node_holders(rbac: RBACSnapshot, request_info: RequestInfo) -> list[Found]:
+def node_holders(rbac: RBACSnapshot, request_info: RequestInfo) -> list[ImpersonationHolder]:
     """Return the holders that may impersonate any node, or their associated node."""
     node = UserInfo(f"system:node:{ANY_NODE}")
     # A node without its group has no permissions of a node. Only legacy has to name the group.
@@ -133,11 +133,11 @@ def node_holders(rbac: RBACSnapshot, request_info: RequestInfo) -> list[Found]:
     return [*constrained, *identity_holders(rbac, with_group, request_info)]
 
 
-def masters_impersonators(rbac: RBACSnapshot) -> list[Found]:
+def masters_impersonators(rbac: RBACSnapshot) -> list[ImpersonationHolder]:
     """Return the holders that may impersonate `system:masters` by legacy, and with which user."""
     users = {name for binding in rbac.bindings for name in _legacy_users(binding)}
     any_request = RequestInfo("get", "/")
-    found: dict[tuple[str, tuple[str, ...]], Found] = {}
+    found: dict[tuple[str, tuple[str, ...]], ImpersonationHolder] = {}
     for user in (UNNAMED_USER, *sorted(users)):
         wanted_user = UserInfo(user, groups=(MASTERS,))
         for holder in holders(rbac, ImpersonationMode.LEGACY, wanted_user, any_request):
@@ -146,7 +146,7 @@ def masters_impersonators(rbac: RBACSnapshot) -> list[Found]:
     return list(found.values())
 
 
-def _is_constrained(found: Found) -> bool:
+def _is_constrained(found: ImpersonationHolder) -> bool:
     return found[1].mode is not ImpersonationMode.LEGACY
 
 
@@ -165,7 +165,7 @@ def requirements(
     mode: ImpersonationMode, wanted_user: UserInfo, request_info: RequestInfo
 ) -> list[Requirement] | None:
     """Return the checks that must be allowed, for a placeholder user. None if no rule can help."""
-    attempt = Attempt(mode, _PLACEHOLDER_USER, wanted_user, request_info, NATIVE)
+    attempt = Attempt(mode, _PLACEHOLDER_USER, wanted_user, request_info, KUBE_APISERVER_RULES)
     needed: list[Requirement] = [(check,) for check in request_checks(attempt)]
     for step in identity_steps(attempt):
         if isinstance(step, ForbiddenStep):
@@ -205,7 +205,7 @@ def _met_by(
     # system:masters is authorized without any rule.
     names, groups = set(), set() if mode is ImpersonationMode.ASSOCIATED_NODE else {MASTERS}
     for check in requirement:
-        for _, subject in rbac.first_allowing(check):
+        for _, subject in rbac.subjects_allowing(check):
             if subject.kind == GROUP:
                 groups.add(subject.name)
             elif (name := _username(subject)) is not None:

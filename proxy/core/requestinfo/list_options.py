@@ -37,7 +37,7 @@ class ListOptions:
     labels: tuple[LabelRequirement, ...] | None = ()
 
 
-NO_OPTIONS = ListOptions()
+DEFAULT_LIST_OPTIONS = ListOptions()
 DEFAULT_SELECTOR_TERMS = 1000
 """The maximum total number of requirements and values in the selectors of one request."""
 
@@ -46,15 +46,15 @@ class SelectorTooLarge(BadRequest):
     """The selector is too long, or no review could carry it unchanged."""
 
 
-def read_list_options(query: bytes, *, most_terms: int = DEFAULT_SELECTOR_TERMS) -> ListOptions:
+def parse_list_options(query: bytes, *, max_terms: int = DEFAULT_SELECTOR_TERMS) -> ListOptions:
     """Parse the options of a query; raise SelectorTooLarge if its selectors are rejected."""
     values = first_values(query, _PARAMETERS) if query else {}
     if not values:
-        return NO_OPTIONS
+        return DEFAULT_LIST_OPTIONS
     selector, label_selector = values.get("fieldSelector", ""), values.get("labelSelector", "")
     # Terms are separated by commas, so the commas bound the number of terms.
-    if selector.count(",") + label_selector.count(",") >= most_terms:
-        raise SelectorTooLarge(f"the selectors have more than {most_terms} terms")
+    if selector.count(",") + label_selector.count(",") >= max_terms:
+        raise SelectorTooLarge(f"the selectors have more than {max_terms} terms")
     _reject_invalid_utf8(selector)
     fields, labels = parse_field_selector(selector), parse_label_selector(label_selector)
     if fields is None or labels is None or not _are_integers(values):
@@ -62,7 +62,7 @@ def read_list_options(query: bytes, *, most_terms: int = DEFAULT_SELECTOR_TERMS)
     return ListOptions(_is_true(values, _FOLDED_FALSE), _required_name(fields), fields, labels)
 
 
-def read_without_selectors(query: bytes) -> ListOptions:
+def parse_watch_option(query: bytes) -> ListOptions:
     """Parse only the watch option of a query, and leave its selectors unparsed."""
     values = first_values(query, _WATCH)
     return ListOptions(_is_true(values, _FOLDED_FALSE), "", None, None)

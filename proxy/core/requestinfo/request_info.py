@@ -6,16 +6,16 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from proxy.core.errors import BadRequest, RequestInfoError, TargetTooLong
-from proxy.core.gocompat.quote import LONGEST_SHOWN, MARKER, cut_text, go_quote
+from proxy.core.gocompat.quote import MAX_SHOWN_LENGTH, TRUNCATION_MARKER, go_quote, truncate_text
 from proxy.core.gocompat.url import first_values, request_uri, split_target
 from proxy.core.http.headers import Header
 from proxy.core.requestinfo.list_options import (
+    DEFAULT_LIST_OPTIONS,
     DEFAULT_SELECTOR_TERMS,
-    NO_OPTIONS,
     ListOptions,
     SelectorTooLarge,
-    read_list_options,
-    read_without_selectors,
+    parse_list_options,
+    parse_watch_option,
 )
 from proxy.core.requestinfo.selectors import FieldRequirement, LabelRequirement
 
@@ -91,32 +91,32 @@ class RequestInfo:
         return self.path.startswith("/debug/pprof/")
 
 
-class Outline(NamedTuple):
+class RequestOutline(NamedTuple):
     """The request info as far as it is parsed before authentication.
 
     Unless it `is_whole`, selectors were not parsed, and neither was the name they may require.
     """
 
     request_info: RequestInfo
-    is_whole: bool
+    is_complete: bool
 
 
-def check_target_length(method: bytes, target: bytes, *, most_bytes: int) -> None:
+def check_target_length(method: bytes, target: bytes, *, max_bytes: int) -> None:
     """Raise TargetTooLong for a long target, before anything parses all of it.
 
     An exec carries its command in the query, so the query of a connect request may have any length.
     """
-    if len(target) <= most_bytes:
+    if len(target) <= max_bytes:
         return
     path = target.partition(b"?")[0]
-    if len(path) <= most_bytes:
+    if len(path) <= max_bytes:
         request_info = _parse_target(method, path, most_terms=None)
         if request_info.verb == "proxy" or request_info.subresource in _CONNECT_SUBRESOURCES:
             return
-    raise TargetTooLong(f"the request target is longer than {most_bytes} bytes")
+    raise TargetTooLong(f"the request target is longer than {max_bytes} bytes")
 
 
-def parse_outline(method: bytes, target: bytes) -> Outline:
+def parse_outline(method: bytes, target: bytes) -> RequestOutline:
     """Parse the request info from a raw target, except for long selectors.
 
     Raises BadRequest for targets that the proxy never forwards. Raises kube-apiserver's own 500
@@ -129,16 +129,20 @@ def parse_outline(method: bytes, target: bytes) -> Outline:
             return _cached_outline(method, target)
         return _parse_outline(method, target)
     except SelectorTooLarge:
-        return Outline(_parse_target(method, target, most_terms=None), is_whole=False)
+        return RequestOutline(_parse_target(method, target, most_terms=None), is_complete=False)
 
 
 def complete_request_info(
-    outline: Outline, method: bytes, target: bytes, *, most_terms: int = DEFAULT_SELECTOR_TERMS
+    outline: RequestOutline,
+    method: bytes,
+    target: bytes,
+    *,
+    max_terms: int = DEFAULT_SELECTOR_TERMS,
 ) -> RequestInfo:
     """Return the complete request info; SelectorTooLarge if a selector exceeds the limit."""
-    if outline.is_whole:
+    if outline.is_complete:
         return outline.request_info
-    return _parse_target(method, target, most_terms=most_terms)
+    return _parse_target(method, target, most_terms=max_terms)
 
 
 def parse_request_info(method: bytes, target: bytes) -> RequestInfo:
@@ -146,8 +150,10 @@ def parse_request_info(method: bytes, target: bytes) -> RequestInfo:
     return complete_request_info(parse_outline(method, target), method, target)
 
 
-def _parse_outline(method: bytes, target: bytes) -> Outline:
-    return Outline(_parse_target(method, target, most_terms=_OUTLINE_MAX_TERMS), is_whole=True)
+def _parse_outline(method: bytes, target: bytes) -> RequestOutline:
+    return RequestOutline(
+        _parse_target(method, target, most_terms=_OUTLINE_MAX_TERMS), is_complete=True
+    )
 
 
 _cached_outline = lru_cache(maxsize=4096)(_parse_outline)
@@ -168,7 +174,7 @@ def _parse_target(method: bytes, target: bytes, *, most_terms: int | None) -> Re
             raise _unparsable_target(target)
     namespace, rest = _split_namespace(rest)
     resource, name, subresource = (*rest, "", "")[:3]
-    options = NO_OPTIONS
+    options = DEFAULT_LIST_OPTIONS
     if not name and verb in _COLLECTION_VERBS:
         options = _list_options(query, most_terms)
         verb, name = _collection_verb(verb, options)
@@ -190,8 +196,8 @@ def _parse_target(method: bytes, target: bytes, *, most_terms: int | None) -> Re
 
 def _list_options(query: bytes, most_terms: int | None) -> ListOptions:
     if most_terms is None:
-        return read_without_selectors(query)
-    return read_list_options(query, most_terms=most_terms)
+        return parse_watch_option(query)
+    return parse_list_options(query, max_terms=most_terms)
 
 
 def _is_resource(parts: list[str]) -> bool:
@@ -226,10 +232,10 @@ def _collection_verb(verb: str, options: ListOptions) -> tuple[str, str]:
 
 
 def _unparsable_target(target: bytes) -> RequestInfoError:
-    raw = go_quote(cut_text(target.decode("utf-8", "surrogateescape")))
-    uri = request_uri(target[:LONGEST_SHOWN])
-    if len(target) > LONGEST_SHOWN:
-        uri += MARKER
+    raw = go_quote(truncate_text(target.decode("utf-8", "surrogateescape")))
+    uri = request_uri(target[:MAX_SHOWN_LENGTH])
+    if len(target) > MAX_SHOWN_LENGTH:
+        uri += TRUNCATION_MARKER
     return RequestInfoError(
         f"Internal Server Error: {raw}: failed to create RequestInfo: "
         f"unable to determine kind and namespace from url, {uri}"
@@ -293,16 +299,16 @@ class ObjectRef:
     subresource: str = ""
 
 
-def request_info_for(verb: str, kind: ResourceKind, place: ObjectRef) -> RequestInfo:
+def request_info_for(verb: str, kind: ResourceKind, object_ref: ObjectRef) -> RequestInfo:
     """Return the request info as kube-apiserver parses it from the corresponding request.
 
     A verb that no request has (such as `use`) is kept unchanged.
     """
-    target = _target(kind, place)
-    if place.name and verb in _COLLECTION_REQUEST_VERBS:
+    target = _target(kind, object_ref)
+    if object_ref.name and verb in _COLLECTION_REQUEST_VERBS:
         # A list of one object selects it by name, as `kubectl get pod NAME --watch` does.
-        query = quote(f"metadata.name={place.name}", safe="")
-        target = f"{_target(kind, replace(place, name=''))}?fieldSelector={query}"
+        query = quote(f"metadata.name={object_ref.name}", safe="")
+        target = f"{_target(kind, replace(object_ref, name=''))}?fieldSelector={query}"
     request_info = parse_request_info(_METHODS.get(verb, b"GET"), target.encode())
     return replace(request_info, verb=verb)
 

@@ -16,7 +16,7 @@ _TIMEOUT_PARAMETER = frozenset({"timeout"})
 class InvalidTimeout(BadRequest):
     """The timeout is invalid. kube-apiserver sends only this 400 without `nosniff`."""
 
-    forbids_guessing: ClassVar[bool] = False
+    sends_nosniff: ClassVar[bool] = False
 
 
 def check_timeout(request_info: RequestInfo, target: bytes) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from proxy.core.gocompat.quote import go_quote
-from proxy.core.http.status import without_html
+from proxy.core.http.status import escape_html
 from proxy.core.requestinfo.request_info import RequestInfo
 
 JSON = "application/json"
@@ -61,7 +61,7 @@ _BUILT_IN_GROUPS = frozenset(
 # Subresources to which a kubelet or a proxied application responds.
 _CONNECTED_SUBRESOURCES = frozenset(("attach", "exec", "log", "portforward", "proxy"))
 _PLAIN_KIND = re.compile(r"[a-z0-9.-]*")
-LONGEST_START = 64
+MAX_START_BYTES = 64
 _NO_MATCH = "\n"
 _DENIAL_TEXT = "forbidden: User "
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -95,7 +95,7 @@ class ForbiddenStatus:
     is_parsed: bool = True
 
 
-def read_denial(media_type: str, body: bytes) -> ForbiddenStatus | None:
+def parse_denial(media_type: str, body: bytes) -> ForbiddenStatus | None:
     """Parse a complete body as a denial, or return None if it is none."""
     try:
         if media_type == JSON:
@@ -110,7 +110,7 @@ def read_denial(media_type: str, body: bytes) -> ForbiddenStatus | None:
 def may_become_denial(media_type: str, start: bytes) -> bool:
     """Return whether a body with this start may be the API server's own Status."""
     expected = _STATUS_STARTS[media_type]
-    return expected.startswith(b"".join(start[:LONGEST_START].split())[: len(expected)])
+    return expected.startswith(b"".join(start[:MAX_START_BYTES].split())[: len(expected)])
 
 
 def is_from_api_server(request_info: RequestInfo, *, is_upgrade: bool) -> bool:
@@ -127,14 +127,14 @@ def is_from_api_server(request_info: RequestInfo, *, is_upgrade: bool) -> bool:
     )
 
 
-def missing_permission(denial: ForbiddenStatus, own_names: Collection[str]) -> str | None:
+def missing_permission(denial: ForbiddenStatus, proxy_usernames: Collection[str]) -> str | None:
     """Return the missing permission, in the API server's text, if a denial names a proxy user.
 
     The message must be exactly the one that the API server builds from the details. So no text
     that a client can choose (such as an object name) is mistaken for the name of the denied user.
     """
-    for own_name in own_names:
-        user = without_html(f"User {go_quote(own_name)} ")
+    for own_name in proxy_usernames:
+        user = escape_html(f"User {go_quote(own_name)} ")
         start = f"{_prefix(denial)}forbidden: {user}"
         if denial.message.startswith(start):
             permission = _PERMISSION.match(denial.message, len(start))

@@ -44,7 +44,7 @@ def token_request_permission(namespace: str, name: str) -> Permission:
     return Permission("create", "serviceaccounts", "", "token", namespace, name)
 
 
-def impersonating(user: UserInfo) -> list[tuple[Permission, list[Permission]]]:
+def impersonation_permissions(user: UserInfo) -> list[tuple[Permission, list[Permission]]]:
     """Return the permissions to impersonate a user: per kind, one for all, or these."""
     account = service_account(user.name)
     if account is None:
@@ -67,19 +67,19 @@ def impersonating(user: UserInfo) -> list[tuple[Permission, list[Permission]]]:
     return needed
 
 
-IMPERSONATING = tuple(
+IMPERSONATION_PERMISSIONS = tuple(
     Permission("impersonate", resource) for resource in ("users", "groups", "serviceaccounts")
 )
-REVIEWING = (
+REVIEW_PERMISSIONS = (
     Permission("create", "tokenreviews", _AUTHENTICATION),
     Permission("create", "subjectaccessreviews", _AUTHORIZATION),
 )
-FORWARDING = (
-    *IMPERSONATING,
+FORWARDING_PERMISSIONS = (
+    *IMPERSONATION_PERMISSIONS,
     Permission("impersonate", "uids", _AUTHENTICATION),
     *(_extra_permission(key) for key in _STANDARD_EXTRAS),
 )
-NAMING_ORIGINAL_USERS = tuple(_extra_permission(key) for key in (NAME_KEY, UID_KEY, GROUPS_KEY))
+ORIGINAL_USER_PERMISSIONS = tuple(_extra_permission(key) for key in (NAME_KEY, UID_KEY, GROUPS_KEY))
 # Each of these alone gives access to the whole cluster, or to its secrets.
 FORBIDDEN_PERMISSIONS = (
     Permission("*", "*", "*"),

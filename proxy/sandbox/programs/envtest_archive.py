@@ -30,7 +30,7 @@ OFFICIAL_INDEX = (
 )
 INDEX_DEADLINE_SECONDS = 4.0
 READ_TIMEOUT_SECONDS = 10.0
-LARGEST_INDEX_BYTES = 8 * 1024 * 1024
+MAX_INDEX_BYTES = 8 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -122,7 +122,7 @@ def _write_program(content: IO[bytes], path: Path) -> None:
 
 def _fetch(url: str) -> bytes:
     with _open(url) as source:
-        return source.read(LARGEST_INDEX_BYTES)
+        return source.read(MAX_INDEX_BYTES)
 
 
 def _open(url: str) -> IO[bytes]:

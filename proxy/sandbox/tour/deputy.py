@@ -28,26 +28,26 @@ def deputy(environment: TourEnvironment, target: TourServer) -> Chapter:
         "Story 2: a deputy opens virtual machine consoles for its users",
         "The deputy may impersonate any user, but only to get consoles in the namespace default. "
         "It cannot do anything that the impersonated user may not do. "
-        f"Requests are sent {environment.place(target)}.",
+        f"Requests are sent {environment.describe_target(target)}.",
         [
             *_within_the_grant(as_alice, denied),
-            *_beyond_the_user(denied, environment.people.bob),
-            *_beyond_the_action(denied, environment.people.alice),
+            *_beyond_the_user(denied, environment.users.bob),
+            *_beyond_the_action(denied, environment.users.alice),
             *_beyond_the_identity(denied),
         ],
     )
 
 
 def _console_for_alice(environment: TourEnvironment, target: TourServer) -> Step:
-    sender, alice = environment.people.deputy, environment.people.alice
+    sender, alice = environment.users.deputy, environment.users.alice
     return Step(
-        story="The deputy, impersonating alice, gets a console.",
+        description="The deputy, impersonating alice, gets a console.",
         sender=sender,
         request=environment.kubectl("get", "--raw", CONSOLE.format("default")),
         impersonation=ImpersonationRequest("alice"),
         target=target,
         allowed=True,
-        shows='"x-remote-user": ["alice"]',
+        expected_text='"x-remote-user": ["alice"]',
         granted=(
             _console(sender, ON_GET),
             _impersonates(sender, "users", "alice"),
@@ -60,17 +60,17 @@ def _within_the_grant(as_alice: Step, denied: Step) -> list[Step]:
     return [
         replace(
             denied,
-            story="The deputy gets a console without impersonation.",
+            description="The deputy gets a console without impersonation.",
             impersonation=None,
-            shows='cannot get resource "virtualmachines/console"',
+            expected_text='cannot get resource "virtualmachines/console"',
             missing=(_console(denied.sender, "get"),),
         ),
         as_alice,
         replace(
             as_alice,
-            story="The deputy, impersonating alice, opens the console and sends a command.",
+            description="The deputy, impersonating alice, opens the console and sends a command.",
             request=ConsoleRequest(CONSOLE.format("default")),
-            shows='"echo": "uname -a"',
+            expected_text='"echo": "uname -a"',
         ),
     ]
 
@@ -79,9 +79,9 @@ def _beyond_the_user(denied: Step, bob: TourUser) -> list[Step]:
     return [
         replace(
             denied,
-            story="The deputy, impersonating bob, gets a console.",
+            description="The deputy, impersonating bob, gets a console.",
             impersonation=ImpersonationRequest("bob"),
-            shows='User "bob" cannot get resource "virtualmachines/console"',
+            expected_text='User "bob" cannot get resource "virtualmachines/console"',
             granted=(_console(denied.sender, ON_GET), _impersonates(denied.sender, "users", "bob")),
             missing=(_console(bob, "get"),),
         )
@@ -93,17 +93,17 @@ def _beyond_the_action(denied: Step, alice: TourUser) -> list[Step]:
     return [
         replace(
             denied,
-            story="The deputy, impersonating alice, lists pods.",
+            description="The deputy, impersonating alice, lists pods.",
             request=HttpRequest(PODS),
-            shows=f'cannot {ON_LIST} resource "pods"',
+            expected_text=f'cannot {ON_LIST} resource "pods"',
             granted=(ReviewedPermission(alice, "list", "pods", namespace="default"),),
             missing=(ReviewedPermission(sender, ON_LIST, "pods", namespace="default"),),
         ),
         replace(
             denied,
-            story="The deputy, impersonating alice, gets a console in another namespace.",
+            description="The deputy, impersonating alice, gets a console in another namespace.",
             request=HttpRequest(CONSOLE.format(OTHER_NAMESPACE)),
-            shows=f'cannot {ON_GET} resource "virtualmachines/console"',
+            expected_text=f'cannot {ON_GET} resource "virtualmachines/console"',
             granted=(_console(alice, "get", OTHER_NAMESPACE),),
             missing=(_console(sender, ON_GET, OTHER_NAMESPACE),),
         ),
@@ -115,23 +115,23 @@ def _beyond_the_identity(denied: Step) -> list[Step]:
     return [
         replace(
             denied,
-            story="The deputy impersonates alice and adds a group.",
+            description="The deputy impersonates alice and adds a group.",
             impersonation=ImpersonationRequest("alice", ("dev",)),
-            shows='groups.authentication.k8s.io "dev" is forbidden',
+            expected_text='groups.authentication.k8s.io "dev" is forbidden',
             missing=(_impersonates(sender, "groups", "dev"),),
         ),
         replace(
             denied,
-            story="The deputy impersonates alice and adds the group system:masters.",
+            description="The deputy impersonates alice and adds the group system:masters.",
             impersonation=ImpersonationRequest("alice", ("system:masters",)),
-            shows="impersonating the system:masters group is not allowed",
+            expected_text="impersonating the system:masters group is not allowed",
             note="no constrained grant includes this group, not even the resource name *",
         ),
         replace(
             denied,
-            story="The deputy impersonates a service account.",
+            description="The deputy impersonates a service account.",
             impersonation=ImpersonationRequest("system:serviceaccount:default:robot"),
-            shows="cannot impersonate-on:serviceaccount:get",
+            expected_text="cannot impersonate-on:serviceaccount:get",
             missing=(_console(sender, "impersonate-on:serviceaccount:get"),),
             note="the mode user-info covers users; service accounts and nodes have other modes",
         ),

@@ -70,9 +70,9 @@ class TourEnvironment:
     """An API server without constrained impersonation."""
     understudy: ProxyProcess
     """The proxy in front of the plain server."""
-    people: TourUsers
+    users: TourUsers
 
-    def place(self, target: TourServer) -> str:
+    def describe_target(self, target: TourServer) -> str:
         """Return a description of where requests are sent."""
         if target is self.understudy:
             return "through Understudy, to an API server without constrained impersonation"

@@ -27,26 +27,26 @@ def node_agent(environment: TourEnvironment, target: TourServer) -> Chapter:
         "Story 1: a node agent impersonates its own node",
         "A DaemonSet's pods share one service account. It may impersonate the node it runs on, to "
         "get and list pods, and has no other permission. "
-        f"Requests are sent {environment.place(target)}.",
+        f"Requests are sent {environment.describe_target(target)}.",
         [
             *_within_the_grant(list_as_node, denied),
             *_beyond_the_action(denied),
-            *_beyond_the_node(denied, environment.people.other_agent),
+            *_beyond_the_node(denied, environment.users.other_agent),
             *_legacy_only(denied, environment),
         ],
     )
 
 
 def _list_as_node(environment: TourEnvironment, target: TourServer) -> Step:
-    agent = environment.people.agent
+    agent = environment.users.agent
     return Step(
-        story="The agent, impersonating its node, lists the pods of the node.",
+        description="The agent, impersonating its node, lists the pods of the node.",
         sender=agent,
         request=environment.kubectl("get", "--raw", PODS_OF_NODE_1),
         impersonation=ImpersonationRequest(NODE_1.username),
         target=target,
         allowed=True,
-        shows='"name":"web-1"',
+        expected_text='"name":"web-1"',
         granted=(
             ReviewedPermission(agent, "impersonate-on:associated-node:list", "pods"),
             _impersonates_its_node(agent),
@@ -61,15 +61,15 @@ def _within_the_grant(list_as_node: Step, denied: Step) -> list[Step]:
     return [
         replace(
             denied,
-            story="The agent lists the pods of its node without impersonation.",
+            description="The agent lists the pods of its node without impersonation.",
             impersonation=None,
-            shows='cannot list resource "pods"',
+            expected_text='cannot list resource "pods"',
             missing=(ReviewedPermission(agent, "list", "pods"),),
         ),
         list_as_node,
         replace(
             list_as_node,
-            story="The agent, impersonating its node, gets one pod of the node.",
+            description="The agent, impersonating its node, gets one pod of the node.",
             request=HttpRequest(f"{PODS}/web-1"),
             granted=(
                 ReviewedPermission(agent, get, "pods", namespace="default"),
@@ -85,17 +85,17 @@ def _beyond_the_action(denied: Step) -> list[Step]:
     return [
         replace(
             denied,
-            story="The agent, impersonating its node, gets a pod of another node.",
+            description="The agent, impersonating its node, gets a pod of another node.",
             request=HttpRequest(f"{PODS}/web-2"),
-            shows='User "system:node:node-1" cannot get resource "pods"',
+            expected_text='User "system:node:node-1" cannot get resource "pods"',
             granted=(_impersonates_its_node(denied.sender),),
             missing=(ReviewedPermission(NODE_1, "get", "pods", namespace="default", name="web-2"),),
         ),
         replace(
             denied,
-            story="The agent, impersonating its node, deletes a pod of the node.",
+            description="The agent, impersonating its node, deletes a pod of the node.",
             request=HttpRequest(f"{PODS}/web-1", method="DELETE"),
-            shows=f'cannot {delete} resource "pods"',
+            expected_text=f'cannot {delete} resource "pods"',
             granted=(
                 ReviewedPermission(NODE_1, "delete", "pods", namespace="default", name="web-1"),
             ),
@@ -108,17 +108,17 @@ def _beyond_the_node(denied: Step, other_agent: TourUser) -> list[Step]:
     return [
         replace(
             denied,
-            story="The agent impersonates another node.",
+            description="The agent impersonates another node.",
             impersonation=ImpersonationRequest("system:node:node-2"),
-            shows=f'cannot {ARBITRARY_LIST} resource "pods"',
+            expected_text=f'cannot {ARBITRARY_LIST} resource "pods"',
             missing=(ReviewedPermission(denied.sender, ARBITRARY_LIST, "pods"),),
             note="the agent does not run on node-2, so it needs a grant for arbitrary nodes",
         ),
         replace(
             denied,
-            story="Another pod of the same service account, on node-2, impersonates node-1.",
+            description="Another pod of the same service account, on node-2, impersonates node-1.",
             sender=other_agent,
-            shows=f'cannot {ARBITRARY_LIST} resource "pods"',
+            expected_text=f'cannot {ARBITRARY_LIST} resource "pods"',
             missing=(ReviewedPermission(other_agent, ARBITRARY_LIST, "pods"),),
             note="the token of this pod states that it runs on node-2",
         ),
@@ -130,17 +130,17 @@ def _legacy_only(denied: Step, environment: TourEnvironment) -> list[Step]:
     return [
         replace(
             denied,
-            story="The agent impersonates its node and adds a group.",
+            description="The agent impersonates its node and adds a group.",
             impersonation=ImpersonationRequest(NODE_1.username, ("dev",)),
-            shows='cannot impersonate resource "users"',
+            expected_text='cannot impersonate resource "users"',
             missing=(legacy,),
             note="constrained modes allow no groups for a node; only legacy impersonation remains",
         ),
         replace(
             denied,
-            story="The first list again, sent to the API server without constrained impersonation.",
+            description="The first list again, sent to the API server without the feature.",
             target=environment.plain,
-            shows='cannot impersonate resource "users"',
+            expected_text='cannot impersonate resource "users"',
             missing=(legacy,),
             note="that API server supports unrestricted impersonation only",
         ),

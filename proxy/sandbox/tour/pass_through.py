@@ -11,26 +11,26 @@ from proxy.sandbox.tour.runner import (
     TourUser,
 )
 
-WHO_AM_I = HttpRequest(
+SELF_SUBJECT_REVIEW = HttpRequest(
     "/apis/authentication.k8s.io/v1/selfsubjectreviews",
     method="POST",
     body={"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
 )
 
 
-def first_light(environment: TourEnvironment) -> Chapter:
+def pass_through(environment: TourEnvironment) -> Chapter:
     """Return the chapter about requests that are forwarded as their caller."""
-    alice, robot = environment.people.alice, environment.people.robot
+    alice, robot = environment.users.alice, environment.users.robot
     steps = [
         *_requests_of(environment, alice, "a client certificate"),
         *_requests_of(environment, robot, "a service account token"),
         Step(
-            story="The robot creates a SelfSubjectReview: it contains nothing of the proxy.",
+            description="The robot creates a SelfSubjectReview: it contains nothing of the proxy.",
             sender=robot,
-            request=WHO_AM_I,
+            request=SELF_SUBJECT_REVIEW,
             target=environment.understudy,
             allowed=True,
-            shows=f'"username":"{robot.username}"',
+            expected_text=f'"username":"{robot.username}"',
             note="the proxy impersonates the authenticated caller, with every group and extra",
         ),
     ]
@@ -44,30 +44,30 @@ def first_light(environment: TourEnvironment) -> Chapter:
 
 def _requests_of(environment: TourEnvironment, user: TourUser, credential: str) -> list[Step]:
     version = Step(
-        story=f"{_capitalized_title(user)}, with {credential}, gets the version.",
+        description=f"{_capitalized_title(user)}, with {credential}, gets the version.",
         sender=user,
         request=environment.kubectl("get", "--raw", "/version"),
         target=environment.understudy,
         allowed=True,
-        shows='"gitVersion"',
+        expected_text='"gitVersion"',
         note="every authenticated user may",
     )
     return [
         version,
         replace(
             version,
-            story=f"{_capitalized_title(user)} lists pods.",
+            description=f"{_capitalized_title(user)} lists pods.",
             request=environment.kubectl("get", "pods"),
-            shows="web-1",
+            expected_text="web-1",
             granted=(ReviewedPermission(user, "list", "pods", namespace="default"),),
             note="",
         ),
         replace(
             version,
-            story=f"{_capitalized_title(user)} lists secrets.",
+            description=f"{_capitalized_title(user)} lists secrets.",
             request=environment.kubectl("get", "secrets"),
             allowed=False,
-            shows=f'User "{user.username}" cannot list resource "secrets"',
+            expected_text=f'User "{user.username}" cannot list resource "secrets"',
             missing=(ReviewedPermission(user, "list", "secrets", namespace="default"),),
             note="",
         ),

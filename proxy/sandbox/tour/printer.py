@@ -28,15 +28,15 @@ class TextPrinter:
         """Print a line of progress."""
         self._write(self._paint(f"  {line}", DIM))
 
-    def say(self, line: str = "") -> None:
+    def print_line(self, line: str = "") -> None:
         """Print a line unchanged."""
         self._write(line)
 
-    def open_chapter(self, chapter: Chapter) -> None:
+    def print_chapter(self, chapter: Chapter) -> None:
         """Print the title and the introduction of a chapter."""
         self._write("")
         self._write(self._paint(f"== {chapter.title} ==", BOLD))
-        for line in textwrap.wrap(chapter.opening, WIDTH):
+        for line in textwrap.wrap(chapter.introduction, WIDTH):
             self._write(line)
 
     def print_step(
@@ -44,7 +44,7 @@ class TextPrinter:
     ) -> None:
         """Print the request, the outcome and the grants that explain it."""
         self._write("")
-        self._write(self._paint(f"{number:>2}. {step.story}", BOLD))
+        self._write(self._paint(f"{number:>2}. {step.description}", BOLD))
         wanted = f", impersonating {step.impersonation.username}" if step.impersonation else ""
         self._entry("request", f"from {step.sender.username}{wanted}")
         for line in step.request.lines(step.impersonation):

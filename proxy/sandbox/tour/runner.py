@@ -135,14 +135,14 @@ class ReviewedPermission:
 class Step:
     """One request with its expected outcome."""
 
-    story: str
+    description: str
     """A sentence that describes the request."""
     sender: TourUser
     request: TourRequest
     impersonation: ImpersonationRequest | None = None
     target: TourServer
     allowed: bool
-    shows: str
+    expected_text: str
     """Text that the response must contain, to prove that it is the expected one."""
     granted: tuple[ReviewedPermission, ...] = ()
     """Permissions that exist, and together explain an allowed request."""
@@ -157,7 +157,7 @@ class Chapter:
     """The steps of one story."""
 
     title: str
-    opening: str
+    introduction: str
     steps: Sequence[Step]
 
 
@@ -173,7 +173,7 @@ class Reason:
 class TourPrinter(Protocol):
     """Prints the demo."""
 
-    def open_chapter(self, chapter: Chapter) -> None:
+    def print_chapter(self, chapter: Chapter) -> None:
         """Print the beginning of a chapter."""
         ...
 
@@ -188,26 +188,28 @@ class TourFailed(SandboxError):
     """A step of the demo had an unexpected outcome."""
 
 
-def run_tour(chapters: Iterable[Chapter], *, admin: ApiClient, narrator: TourPrinter) -> int:
+def run_tour(chapters: Iterable[Chapter], *, admin: ApiClient, printer: TourPrinter) -> int:
     """Run every step and return their number; raise TourFailed at the first unexpected outcome."""
     number = 0
     for chapter in chapters:
-        narrator.open_chapter(chapter)
+        printer.print_chapter(chapter)
         for step in chapter.steps:
             number += 1
             outcome, reasons = _run_step(number, step, admin)
-            narrator.print_step(number, step, outcome, reasons)
+            printer.print_step(number, step, outcome, reasons)
     return number
 
 
 def _run_step(number: int, step: Step, admin: ApiClient) -> tuple[StepOutcome, list[Reason]]:
-    place = f"step {number} ({step.story.rstrip('.')})"
+    place = f"step {number} ({step.description.rstrip('.')})"
     outcome = step.request.send(step.target, step.sender, step.impersonation)
     if outcome.allowed != step.allowed:
         expected, actual = ("allowed", "denied") if step.allowed else ("denied", "allowed")
         raise TourFailed(f"{place} must be {expected} but was {actual}: {_one_line(outcome.text)}")
-    if step.shows not in outcome.text:
-        raise TourFailed(f"{place} must show {step.shows!r} but shows {_one_line(outcome.text)}")
+    if step.expected_text not in outcome.text:
+        raise TourFailed(
+            f"{place} must show {step.expected_text!r} but shows {_one_line(outcome.text)}"
+        )
     return outcome, [
         *(_confirm(place, permission, admin, is_granted=True) for permission in step.granted),
         *(_confirm(place, permission, admin, is_granted=False) for permission in step.missing),

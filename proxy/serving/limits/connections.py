@@ -17,7 +17,7 @@ ADDRESS, TOTAL = EVICTION_REASONS = ("address", "total")
 """Which limit was reached when a connection was evicted for a new one."""
 
 
-class Occupant(Protocol):
+class EvictableConnection(Protocol):
     """A connection that the limiter counts."""
 
     def evict(self) -> None:
@@ -28,19 +28,19 @@ class Occupant(Protocol):
 class ConnectionLimiter:
     """Counts open connections, and evicts or rejects those above the limits."""
 
-    def __init__(self, *, places: int, places_per_address: int) -> None:
-        self._max_connections = places
-        self._max_per_address = places_per_address
-        self._occupants: dict[Occupant, str] = {}
+    def __init__(self, *, max_connections: int, max_per_address: int) -> None:
+        self._max_connections = max_connections
+        self._max_per_address = max_per_address
+        self._occupants: dict[EvictableConnection, str] = {}
         self._by_origin: Counter[str] = Counter()
         # Least recently active first.
-        self._unauthenticated: dict[Occupant, None] = {}
-        self._unauthenticated_by_origin: dict[str, dict[Occupant, None]] = {}
+        self._unauthenticated: dict[EvictableConnection, None] = {}
+        self._unauthenticated_by_origin: dict[str, dict[EvictableConnection, None]] = {}
         self._rejected = 0
         self.evictions: Counter[str] = Counter(dict.fromkeys(EVICTION_REASONS, 0))
         """Connections evicted so far, by reason."""
 
-    def limit(self, *, places: int, places_per_address: int) -> None:
+    def set_limits(self, *, places: int, places_per_address: int) -> None:
         """Apply these limits to new connections; open ones stay."""
         self._max_connections = places
         self._max_per_address = places_per_address
@@ -55,7 +55,7 @@ class ConnectionLimiter:
         """The number of open connections without an authenticated request."""
         return len(self._unauthenticated)
 
-    def try_acquire(self, occupant: Occupant, address: str) -> bool:
+    def try_acquire(self, occupant: EvictableConnection, address: str) -> bool:
         """Count the connection if the limits allow it, and return whether; see `release`."""
         origin = address_key(address)
         if not self._ensure_capacity(origin):
@@ -67,7 +67,7 @@ class ConnectionLimiter:
         self._unauthenticated_by_origin.setdefault(origin, {})[occupant] = None
         return True
 
-    def renew(self, occupant: Occupant) -> None:
+    def mark_active(self, occupant: EvictableConnection) -> None:
         """Mark an unauthenticated connection as the most recently active one."""
         if occupant in self._unauthenticated:
             of_origin = self._unauthenticated_by_origin[self._occupants[occupant]]
@@ -75,12 +75,12 @@ class ConnectionLimiter:
                 del order[occupant]
                 order[occupant] = None
 
-    def mark_authenticated(self, occupant: Occupant) -> None:
+    def mark_authenticated(self, occupant: EvictableConnection) -> None:
         """Protect the connection from eviction from now on."""
         if occupant in self._unauthenticated:
             self._remove_unauthenticated(occupant, self._occupants[occupant])
 
-    def release(self, occupant: Occupant) -> None:
+    def release(self, occupant: EvictableConnection) -> None:
         """Stop counting the connection, if it is counted."""
         origin = self._occupants.pop(occupant, None)
         if origin is None:
@@ -103,7 +103,7 @@ class ConnectionLimiter:
             return self._evict_first(self._unauthenticated, TOTAL)
         return True
 
-    def _evict_first(self, order: dict[Occupant, None] | None, reason: str) -> bool:
+    def _evict_first(self, order: dict[EvictableConnection, None] | None, reason: str) -> bool:
         if not order:
             return False
         occupant = next(iter(order))
@@ -112,7 +112,7 @@ class ConnectionLimiter:
         occupant.evict()
         return True
 
-    def _remove_unauthenticated(self, occupant: Occupant, origin: str) -> None:
+    def _remove_unauthenticated(self, occupant: EvictableConnection, origin: str) -> None:
         del self._unauthenticated[occupant]
         of_origin = self._unauthenticated_by_origin[origin]
         del of_origin[occupant]
@@ -150,23 +150,23 @@ class ListenerState:
 
     limits: ConnectionLimits
     budget: UnauthenticatedMemoryBudget
-    door: ConnectionLimiter
+    connection_limiter: ConnectionLimiter
     failures: HandshakeFailures
     handshakes: HandshakeScheduler
 
     @classmethod
-    def of(cls, limits: ConnectionLimits, budget: UnauthenticatedMemoryBudget) -> Self:
+    def create(cls, limits: ConnectionLimits, budget: UnauthenticatedMemoryBudget) -> Self:
         """Return new counters with these limits."""
         limiter = ConnectionLimiter(
-            places=limits.connections, places_per_address=limits.connections_per_address
+            max_connections=limits.connections, max_per_address=limits.connections_per_address
         )
         handshakes = HandshakeScheduler(limits.handshake_slice_seconds, time.monotonic)
         return cls(limits, budget, limiter, HandshakeFailures(), handshakes)
 
-    def current_limits(self, limits: ConnectionLimits) -> "ListenerState":
+    def with_limits(self, limits: ConnectionLimits) -> "ListenerState":
         """Return a copy with other limits; the counters are shared and apply them."""
-        self.door.limit(
+        self.connection_limiter.set_limits(
             places=limits.connections, places_per_address=limits.connections_per_address
         )
-        self.handshakes.limit(limits.handshake_slice_seconds)
+        self.handshakes.set_slice(limits.handshake_slice_seconds)
         return replace(self, limits=limits)

@@ -75,7 +75,7 @@ def failure_reason(error: Exception) -> str:
 Step = Callable[[], None]
 
 
-class WaitingStep:
+class QueuedStep:
     """A queued handshake step; cancelling it releases the objects it refers to."""
 
     __slots__ = ("_step",)
@@ -105,9 +105,9 @@ class HandshakeScheduler:
         self._is_scheduled = False
         self._is_running = False
         # In round-robin order. An address is present only while it has a queued step.
-        self._queues: dict[str, deque[WaitingStep]] = {}
+        self._queues: dict[str, deque[QueuedStep]] = {}
 
-    def limit(self, slice_seconds: float) -> None:
+    def set_slice(self, slice_seconds: float) -> None:
         """Use another slice from now on."""
         self._slice_seconds = slice_seconds
 
@@ -116,22 +116,22 @@ class HandshakeScheduler:
         """Whether a step may run now; a new step never runs before queued ones."""
         return self._is_running or (not self._queues and self._spent_seconds < self._slice_seconds)
 
-    def started(self) -> float:
+    def start_step(self) -> float:
         """Return the start time to pass to `spent`."""
         return self._clock()
 
-    def spent(self, started: float) -> None:
+    def end_step(self, started: float) -> None:
         """Count the time of one step against this loop iteration."""
         self._spent_seconds += self._clock() - started
         self._schedule()
 
-    def wait(self, origin: str, step: Step) -> WaitingStep:
+    def enqueue(self, origin: str, step: Step) -> QueuedStep:
         """Queue a step for a later iteration; the caller accounts for its memory.
 
         A caller that no longer needs the step cancels it. The queue may be seconds long, and would
         otherwise keep closed connections in memory for that time.
         """
-        waiting = WaitingStep(step)
+        waiting = QueuedStep(step)
         self._queues.setdefault(origin, deque()).append(waiting)
         self._schedule()
         return waiting

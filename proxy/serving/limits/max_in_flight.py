@@ -25,10 +25,10 @@ _TOO_MANY = "too many requests, please try again later"
 _TOO_MANY_OF_CALLER = "too many concurrent requests from this caller, please try again later"
 
 
-class TurnedAwayCounter(Protocol):
+class RejectedRequestCounter(Protocol):
     """Counts rejected requests."""
 
-    def request_turned_away(self, kind: str) -> None:
+    def request_rejected(self, kind: str) -> None:
         """Count one request; `kind` is read, write, or caller (the limit per caller)."""
         ...
 
@@ -76,7 +76,7 @@ class PerCallerLimit:
     long_running: int = 0
     """Maximum long-running requests; 0 means any number."""
 
-    def of(self, limit: int) -> int:
+    def share_of(self, limit: int) -> int:
         """Return the share of `limit` that one caller may use."""
         return -(-limit * self.percent // 100)
 
@@ -92,24 +92,24 @@ class MaxInFlightLimiter:
         *,
         reads: int,
         writes: int,
-        counter: TurnedAwayCounter,
+        counter: RejectedRequestCounter,
         per_caller: PerCallerLimit = _NO_CALLER_LIMIT,
     ) -> None:
         self._reads, self._writes = _Pool(0, 0), _Pool(0, 0)
         # No total limit: long-running requests cost almost nothing while they wait.
         self._long_running = _Pool(sys.maxsize, sys.maxsize)
         self._counter = counter
-        self.limit(reads=reads, writes=writes, per_caller=per_caller)
+        self.set_limits(reads=reads, writes=writes, per_caller=per_caller)
 
     @property
     def in_use(self) -> tuple[int, int]:
         """The numbers of reads and of writes in flight."""
         return self._reads.in_flight, self._writes.in_flight
 
-    def limit(self, *, reads: int, writes: int, per_caller: PerCallerLimit) -> None:
+    def set_limits(self, *, reads: int, writes: int, per_caller: PerCallerLimit) -> None:
         """Apply these limits to new requests; those in flight continue."""
-        self._reads.limit, self._reads.per_caller = reads, per_caller.of(reads)
-        self._writes.limit, self._writes.per_caller = writes, per_caller.of(writes)
+        self._reads.limit, self._reads.per_caller = reads, per_caller.share_of(reads)
+        self._writes.limit, self._writes.per_caller = writes, per_caller.share_of(writes)
         self._long_running.per_caller = per_caller.long_running or sys.maxsize
 
     def acquire(self, exchange: ClientExchange, request_info: RequestInfo, caller: Caller) -> None:
@@ -124,11 +124,11 @@ class MaxInFlightLimiter:
         else:
             pool, kind = self._writes, "write"
         if pool.in_flight >= pool.limit:
-            self._counter.request_turned_away(kind)
+            self._counter.request_rejected(kind)
             raise TooManyRequests(_TOO_MANY, retry_after_seconds=_RETRY_AFTER_SECONDS)
         usage = pool.callers.get(caller.user.name) or pool.add_caller(caller.user.name)
         if usage.in_flight >= pool.per_caller:
-            self._counter.request_turned_away("caller")
+            self._counter.request_rejected("caller")
             raise TooManyRequests(_TOO_MANY_OF_CALLER, retry_after_seconds=_RETRY_AFTER_SECONDS)
         usage.in_flight += 1
         pool.in_flight += 1

@@ -16,7 +16,7 @@ from proxy.wire.tcp import SentBytes
 _PROGRESS_BYTES = 64 * 1024
 
 
-class Sending(Protocol):
+class SendingConnection(Protocol):
     """A connection that may be sending a response."""
 
     @property
@@ -29,7 +29,7 @@ class Sending(Protocol):
         ...
 
 
-Connection = TypeVar("Connection", bound=Sending)
+Connection = TypeVar("Connection", bound=SendingConnection)
 
 
 @dataclass(frozen=True, slots=True)

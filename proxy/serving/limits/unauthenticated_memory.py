@@ -37,7 +37,7 @@ class RejectionCounter(Protocol):
 class MemoryReservation:
     """The bytes that one connection holds for an unauthenticated request."""
 
-    __slots__ = ("_budget", "bucket", "count", "origin", "reject")
+    __slots__ = ("_budget", "bucket", "origin", "reject", "size_bytes")
 
     def __init__(
         self, budget: "UnauthenticatedMemoryBudget", origin: str, refuse: Callable[[], None]
@@ -45,18 +45,18 @@ class MemoryReservation:
         self._budget = budget
         self.origin = origin
         self.reject = refuse
-        self.count = 0
+        self.size_bytes = 0
         self.bucket = -1
 
     def resize(self, count: int) -> None:
         """Set the size in bytes; may reject this reservation or another one."""
-        if count != self.count:
-            self._budget.change(self, count)
+        if count != self.size_bytes:
+            self._budget.resize(self, count)
 
     def release(self) -> None:
         """Set the size to zero; may be called at any time."""
-        if self.count:
-            self._budget.change(self, 0)
+        if self.size_bytes:
+            self._budget.resize(self, 0)
 
 
 class _Ranking:
@@ -96,23 +96,23 @@ class UnauthenticatedMemoryBudget:
         self._by_origin: dict[str, _Ranking] = {}
         self._is_rejecting = False
         self.limit_bytes = self._address_bytes = 0
-        self.limit(limit_bytes, address_percent)
+        self.set_limits(limit_bytes, address_percent)
 
     @property
     def used_bytes(self) -> int:
         """The bytes held now."""
         return self._all.held_bytes
 
-    def limit(self, limit_bytes: int, address_percent: int) -> None:
+    def set_limits(self, limit_bytes: int, address_percent: int) -> None:
         """Apply these limits from the next change on."""
         self.limit_bytes = limit_bytes
         self._address_bytes = limit_bytes * address_percent // 100
 
-    def open(self, origin: str, refuse: Callable[[], None]) -> MemoryReservation:
+    def open(self, origin: str, on_reject: Callable[[], None]) -> MemoryReservation:
         """Return an empty reservation for a connection from this address."""
-        return MemoryReservation(self, origin, refuse)
+        return MemoryReservation(self, origin, on_reject)
 
-    def change(self, reservation: MemoryReservation, count: int) -> None:
+    def resize(self, reservation: MemoryReservation, count: int) -> None:
         """Set the size of a reservation; called only by the reservation."""
         self._rank(reservation, count)
         # A callback that resizes again runs inside the loop below, which re-evaluates all counts.
@@ -156,12 +156,12 @@ class UnauthenticatedMemoryBudget:
             of_origin = self._by_origin[reservation.origin] = _Ranking()
         before, after = reservation.bucket, _bucket(count)
         for ranking in (self._all, of_origin):
-            ranking.held_bytes += count - reservation.count
+            ranking.held_bytes += count - reservation.size_bytes
             if before != after and before >= 0:
                 ranking.discard(reservation, before)
             if before != after and after >= 0:
                 ranking.add(reservation, after)
-        reservation.count, reservation.bucket = count, after
+        reservation.size_bytes, reservation.bucket = count, after
         if not of_origin.held_bytes:
             del self._by_origin[reservation.origin]
 

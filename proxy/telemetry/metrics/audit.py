@@ -64,7 +64,7 @@ class AuditMetrics:
         """Count one failed attempt."""
         self._failures.labels(backend, reason).inc()
 
-    def watch_waiting(self, backend: str, count: Callable[[], int]) -> None:
+    def watch_queue(self, backend: str, count: Callable[[], int]) -> None:
         """Register the gauge of queued events, evaluated at every scrape.
 
         The loss counters are exposed from then on, too. A counter that first appears with its first

@@ -36,7 +36,7 @@ class TokenMetrics:
         """Count one review; `outcome` is authenticated, refused or error."""
         self._seconds.labels(outcome).observe(seconds)
 
-    def token_turned_away(self, reason: str) -> None:
+    def token_rejected(self, reason: str) -> None:
         """Count one token that was not reviewed; `reason` is address, turn, abandoned or size."""
         self._rejected.labels(reason).inc()
 

@@ -30,7 +30,7 @@ class Breaker(Protocol):
     """Fails reviews at once while the API server does not answer."""
 
     @property
-    def is_open(self) -> bool:
+    def has_started_legacy(self) -> bool:
         """Return whether reviews fail at once."""
         ...
 
@@ -90,7 +90,9 @@ class ImpersonationMetrics:
             registry=registry,
         )
         self._breakers = WeakSet[Breaker]()
-        self._breaker.set_function(lambda: any(breaker.is_open for breaker in self._breakers))
+        self._breaker.set_function(
+            lambda: any(breaker.has_started_legacy for breaker in self._breakers)
+        )
         self._unused_reviews = Counter(
             "understudy_access_reviews_unused_total",
             "Prefetched SubjectAccessReviews whose result the decision did not need.",
@@ -226,7 +228,7 @@ class ShadowMetrics:
             registry=registry,
         )
 
-    def shadowed(self, outcome: str, mode: str, count: int = 1) -> None:
+    def shadow_evaluated(self, outcome: str, mode: str, count: int = 1) -> None:
         """Count requests; `mode` is empty if nothing was evaluated."""
         self._requests.add((outcome, mode), count)
 

@@ -38,11 +38,11 @@ class ConfigMetrics:
         """Count a reload that was not applied; `outcome` is refused or restart."""
         self._reloads.labels(outcome).inc()
 
-    def config_used(self) -> None:
+    def config_applied(self) -> None:
         """Count a reload that was applied."""
         self._reloads.labels("used").inc()
 
-    def config_is(self, digest: str, at: float) -> None:
+    def set_active_config(self, digest: str, at: float) -> None:
         """Record which file is in force, and since when in seconds since 1970."""
         # At most one series: a new label value with every reload would be a leak.
         self._active.clear()

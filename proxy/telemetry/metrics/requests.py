@@ -47,8 +47,8 @@ _OTHER_STATUS = -1
 _CODES = {0: _NO_CODE, **{status.value: str(status.value) for status in HTTPStatus}}
 _CODES[_OTHER_STATUS] = OTHER
 CODES = frozenset(_CODES.values())
-_SELF, NOT_ADMITTED = "self", "none"
-MODES = frozenset((_SELF, NOT_ADMITTED, *(mode.value for mode in ImpersonationMode)))
+_SELF, NOT_PERMITTED = "self", "none"
+MODES = frozenset((_SELF, NOT_PERMITTED, *(mode.value for mode in ImpersonationMode)))
 """The mode is `self` without impersonation, and `none` if the request was not permitted."""
 
 # The first matching class counts.
@@ -202,4 +202,4 @@ def _denied_mode(failed_check: str) -> str:
     if verb == "impersonate" and not rest:
         return ImpersonationMode.LEGACY.value
     mode = rest.partition(":")[0]
-    return mode if verb in ("impersonate", "impersonate-on") and mode in MODES else NOT_ADMITTED
+    return mode if verb in ("impersonate", "impersonate-on") and mode in MODES else NOT_PERMITTED

@@ -193,7 +193,7 @@ class ServingMetrics:
         """Register the counts of failed handshakes, by reasons from a closed set."""
         self._handshakes.counts = counts
 
-    def loop_lagged(self, seconds: float) -> None:
+    def loop_lag_observed(self, seconds: float) -> None:
         """Observe by how much one wake-up of the event loop was late."""
         self._lag.observe(max(seconds, 0.0))
 
@@ -218,15 +218,15 @@ class ServingMetrics:
         """Record the maximum number of client connections."""
         self._connection_limit.set(connections)
 
-    def connections_turned_away(self, count: int) -> None:
+    def connections_rejected(self, count: int) -> None:
         """Count connections above the connection limit."""
         self._connections.inc(count)
 
-    def request_turned_away(self, kind: str) -> None:
+    def request_rejected(self, kind: str) -> None:
         """Count a request above a limit; `kind` is read, write or caller."""
         self._requests.labels(kind).inc()
 
-    def certificates_read(self, *, used: bool) -> None:
+    def certificates_reloaded(self, *, used: bool) -> None:
         """Count a reload of the serving certificate, used or refused."""
         self._reloads.labels("used" if used else "refused").inc()
 

@@ -9,7 +9,7 @@ _IDENTITY = ("identity",)
 _MAX_POOLS = 8
 
 
-class Connections(Protocol):
+class ConnectionPoolGauges(Protocol):
     """Connections to the API server."""
 
     @property
@@ -83,7 +83,7 @@ class UpstreamMetrics:
             self._failures.labels(reason)
 
         # A replaced pool stays in use until its last exchange ends.
-        self._pools: deque[Connections] = deque(maxlen=_MAX_POOLS)
+        self._pools: deque[ConnectionPoolGauges] = deque(maxlen=_MAX_POOLS)
         self._connections.labels("idle").set_function(
             lambda: sum(pool.idle for pool in self._pools)
         )
@@ -91,7 +91,7 @@ class UpstreamMetrics:
             lambda: sum(pool.busy for pool in self._pools)
         )
 
-    def watch_connections(self, pool: Connections) -> None:
+    def watch_connections(self, pool: ConnectionPoolGauges) -> None:
         """Include this pool in the gauges, which are evaluated at every scrape."""
         self._pools.append(pool)
 
@@ -99,7 +99,7 @@ class UpstreamMetrics:
         """Count an opened connection."""
         self._opened.inc()
 
-    def upstream_not_connected(self, reason: str) -> None:
+    def upstream_connect_failed(self, reason: str) -> None:
         """Count a connection that could not be opened; `reason` is timeout, tls or refused."""
         self._failures.labels(reason).inc()
 
@@ -115,7 +115,7 @@ class UpstreamMetrics:
         """Record when the credential in use expires, in seconds since 1970."""
         self._expiry.labels(role).set(at)
 
-    def remove(self, role: str) -> None:
+    def remove_identity(self, role: str) -> None:
         """Remove the gauges of an identity that is no longer in use; its counters stay."""
         self._expiry.remove(role)
         for finding in ("missing", "excessive"):

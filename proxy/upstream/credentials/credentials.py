@@ -17,9 +17,9 @@ from kubernetes_asyncio.client import Configuration
 from proxy.core.errors import OperatorError, StatusError
 from proxy.kubeclient.kubeconfig import LoadedKubeconfig
 from proxy.settings.types import parse_server
-from proxy.upstream.credentials.refresher import expiry_of
+from proxy.upstream.credentials.refresher import credential_expiry
 from proxy.upstream.endpoints import Endpoint
-from proxy.wire.tls_client import client_context
+from proxy.wire.tls_client import build_client_context
 
 _TOKEN = "BearerToken"  # noqa: S105 - the library's key, not a token
 # A placeholder for any reachable endpoint; no resolver resolves it.
@@ -80,7 +80,7 @@ class UpstreamCredentials:
         self.configuration = Configuration(host=ANY_ENDPOINT)
         self._update_configuration()
         # Called with a new credential before it is used. An exception prevents its use.
-        self.introduce: Callable[[CredentialState], Awaitable[None]] | None = None
+        self.before_use: Callable[[CredentialState], Awaitable[None]] | None = None
 
     @property
     def certificate(self) -> bytes | None:
@@ -106,9 +106,9 @@ class UpstreamCredentials:
         if state == self._state:
             self._loaded = loaded
             return False
-        if self.introduce is not None:
+        if self.before_use is not None:
             try:
-                await self.introduce(state)
+                await self.before_use(state)
             except StatusError as error:
                 raise _unusable(self._source, error) from error
         # No await from here on, so the state that was introduced is the one in use.
@@ -164,10 +164,10 @@ def _load_state(
     fingerprint = _fingerprint(configuration, servers)
     certificate = Path(configuration.cert_file).read_bytes() if configuration.cert_file else None
     reported = loaded.expires.timestamp() if loaded.expires is not None else None
-    expires_at = expiry_of(authorization, certificate) if reported is None else reported
+    expires_at = credential_expiry(authorization, certificate) if reported is None else reported
     if old is not None and old.fingerprint == fingerprint:
         return replace(old, authorization=authorization, expires_at=expires_at)
-    context = client_context(
+    context = build_client_context(
         configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
     )
     name = configuration.tls_server_name

@@ -16,7 +16,7 @@ from proxy.telemetry.logs import fields
 _JWT_PARTS = 3
 
 
-def expiry_of(authorization: bytes | None, certificate: bytes | None) -> float:
+def credential_expiry(authorization: bytes | None, certificate: bytes | None) -> float:
     """Return the expiry of a token, or else of a certificate, as a Unix time; 0 if unknown."""
     try:
         if authorization is not None:
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 # The minimum interval between two renewals. Each may run a plugin, and with a rejected credential
 # every request reports a rejection.
-RENEWAL_SECONDS = 5.0
+MIN_RENEWAL_INTERVAL_SECONDS = 5.0
 
 
 class RefreshableCredential(Protocol):
@@ -111,7 +111,7 @@ class CredentialRefresher:
             # A separate task, so that not even a bug in one refresh ends the loop.
             await asyncio.wait([self._tasks.start(self._refresh(renew=renew))])
             if renew:
-                await asyncio.sleep(RENEWAL_SECONDS)
+                await asyncio.sleep(MIN_RENEWAL_INTERVAL_SECONDS)
                 # Rejections reported meanwhile may concern the old credential.
                 self._rejected.clear()
 

@@ -41,7 +41,7 @@ class AccountDependencies:
     settings: UpstreamSettings
     clocks: Clocks
     metrics: UpstreamMetrics
-    when_changed: Callable[[], None]
+    on_changed: Callable[[], None]
     tasks: TaskSet
 
 
@@ -55,7 +55,7 @@ class ProxyAccount:
     refresher: CredentialRefresher
     client: ApiClient
     """For the proxy's own calls with this identity."""
-    user_of: Callable[[CredentialState, ApiClient | None], Awaitable[ProxyUser]]
+    resolve_user: Callable[[CredentialState, ApiClient | None], Awaitable[ProxyUser]]
     """Resolves the user of a credential that is not in use yet; UpstreamUnavailable if that fails.
     The client is the reviewer's, or None for a credential of the reviewer itself."""
 
@@ -72,7 +72,7 @@ async def open_account(
         role,
         credentials,
         every_seconds=settings.credential_refresh_seconds,
-        when_changed=dependencies.when_changed,
+        when_changed=dependencies.on_changed,
         counter=dependencies.metrics,
         tasks=dependencies.tasks,
     )
@@ -80,7 +80,7 @@ async def open_account(
         endpoints,
         credentials.configuration,
         connect_timeout_seconds=settings.connect_timeout_seconds,
-        when_refused=refresher.report_rejected,
+        when_rejected=refresher.report_rejected,
     ) as client:
         user_of = partial(_user_of, dependencies)
         yield ProxyAccount(role, credentials, endpoints, refresher, client, user_of)
@@ -95,6 +95,6 @@ async def _user_of(
         EndpointSet(state, dependencies.clocks.monotonic),
         configuration,
         connect_timeout_seconds=dependencies.settings.connect_timeout_seconds,
-        when_refused=lambda: None,
+        when_rejected=lambda: None,
     ) as client:
         return await whoami(client, state, reviewer or client)

@@ -13,7 +13,7 @@ from kubernetes_asyncio.client import ApiException
 from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import TooManyRequests
-from proxy.core.selfcheck.permissions import Permission, impersonating
+from proxy.core.selfcheck.permissions import Permission, impersonation_permissions
 from proxy.core.ttl_cache import TTLCache
 from proxy.core.userinfo import UserInfo
 from proxy.upstream.identity.whoami import CALL_ERRORS
@@ -35,16 +35,16 @@ class MissingPermissionChecker:
 
     def __init__(
         self,
-        may: Callable[[Permission], Awaitable[bool]],
+        has_permission: Callable[[Permission], Awaitable[bool]],
         *,
         clock: Callable[[], float],
         tasks: TaskSet,
     ) -> None:
         """`may` returns whether the forwarder has a permission, by a review at the API server."""
-        self._send_review = may
+        self._send_review = has_permission
         self._tasks = tasks
         self._buckets = KeyedTokenBucket(
-            _RATE_LIMIT, clock, refusal="too many permission confirmations"
+            _RATE_LIMIT, clock, rejection="too many permission confirmations"
         )
         self._cache = TTLCache[Permission, bool](_CACHED_PERMISSIONS, _CACHE_SECONDS, clock)
         self._reviewing: dict[Permission, asyncio.Task[bool | None]] = {}
@@ -60,7 +60,7 @@ class MissingPermissionChecker:
     async def _is_missing(self, user: UserInfo, denied: str) -> bool:
         try:
             async with asyncio.timeout(_SECONDS):
-                for kind, named in impersonating(user):
+                for kind, named in impersonation_permissions(user):
                     if await self._has_permission(kind) is not False:
                         continue
                     # Not every name of this kind is granted, but those that this user needs may be.

@@ -16,9 +16,9 @@ from kubernetes_asyncio.client import ApiClient, ApiException
 from proxy.core.errors import StatusError
 from proxy.core.selfcheck.permissions import (
     FORBIDDEN_PERMISSIONS,
-    FORWARDING,
-    IMPERSONATING,
-    REVIEWING,
+    FORWARDING_PERMISSIONS,
+    IMPERSONATION_PERMISSIONS,
+    REVIEW_PERMISSIONS,
     Permission,
 )
 from proxy.core.userinfo import MASTERS
@@ -44,23 +44,29 @@ _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 class RequiredPermissions:
     """The permissions that an identity needs, and those that it must not have."""
 
-    needs: tuple[Permission, ...]
-    excess: tuple[Permission, ...]
+    required: tuple[Permission, ...]
+    forbidden: tuple[Permission, ...]
 
 
 def reviewer_permissions(*requests: Permission) -> RequiredPermissions:
     """Return the permissions of the reviewer; `requests` are those to request tokens."""
-    return RequiredPermissions((*REVIEWING, *requests), (*FORBIDDEN_PERMISSIONS, *IMPERSONATING))
+    return RequiredPermissions(
+        (*REVIEW_PERMISSIONS, *requests), (*FORBIDDEN_PERMISSIONS, *IMPERSONATION_PERMISSIONS)
+    )
 
 
 def forwarder_permissions(*extras: Permission) -> RequiredPermissions:
     """Return the permissions of the forwarder; `extras` are beyond the standard ones."""
-    return RequiredPermissions((*FORWARDING, *extras), (*FORBIDDEN_PERMISSIONS, *REVIEWING))
+    return RequiredPermissions(
+        (*FORWARDING_PERMISSIONS, *extras), (*FORBIDDEN_PERMISSIONS, *REVIEW_PERMISSIONS)
+    )
 
 
 def shared_permissions(*extras: Permission) -> RequiredPermissions:
     """Return the permissions of one identity that both reviews and forwards."""
-    return RequiredPermissions((*REVIEWING, *FORWARDING, *extras), FORBIDDEN_PERMISSIONS)
+    return RequiredPermissions(
+        (*REVIEW_PERMISSIONS, *FORWARDING_PERMISSIONS, *extras), FORBIDDEN_PERMISSIONS
+    )
 
 
 async def has_permission(client: ApiClient, permission: Permission) -> bool:
@@ -82,7 +88,7 @@ async def has_permission(client: ApiClient, permission: Permission) -> bool:
     return response["status"]["allowed"] is True
 
 
-class RightsCounter(Protocol):
+class PermissionCounter(Protocol):
     """Records the results of permission checks."""
 
     def permissions_checked(self, role: str, *, missing: int, excessive: int) -> None:
@@ -94,19 +100,23 @@ class PermissionSelfCheck:
     """Checks the permissions of one identity, and logs each changed result once."""
 
     def __init__(
-        self, role: str, client: ApiClient, duties: RequiredPermissions, counter: RightsCounter
+        self,
+        role: str,
+        client: ApiClient,
+        required_permissions: RequiredPermissions,
+        counter: PermissionCounter,
     ) -> None:
         self._role = role
         self._client = client
-        self._required = duties
+        self._required = required_permissions
         self._counter = counter
         self._reported: tuple[list[str], list[str]] | None = None
 
     async def run(self, user: ProxyUser) -> None:
         """Check every permission in sequence; without a response nothing is reported."""
         try:
-            missing = await self._matching(self._required.needs, allowed=False)
-            excessive = await self._matching(self._required.excess, allowed=True)
+            missing = await self._matching(self._required.required, allowed=False)
+            excessive = await self._matching(self._required.forbidden, allowed=True)
         except (ApiException, *CALL_ERRORS) as error:
             log.warning(
                 "proxy permissions not checked",
@@ -206,13 +216,13 @@ class IdentityMonitor:
             seconds = _RECHECK_SECONDS if self.canary.health_error() is None else _UNSETTLED_SECONDS
             await self._wait(seconds)
 
-    async def introduce(self, account: ProxyAccount, state: CredentialState) -> None:
+    async def resolve_new_credential(self, account: ProxyAccount, state: CredentialState) -> None:
         """Resolve and protect the user name of an account's new credential.
 
         Raises UpstreamUnavailable if it cannot be resolved.
         """
         reviewer = self._accounts[0][0]
-        user = await account.user_of(state, None if account is reviewer else reviewer.client)
+        user = await account.resolve_user(state, None if account is reviewer else reviewer.client)
         # The caller uses the credential next, without awaiting anything in between.
         self._apply({**self._users, account.role: user}, supports_uid=self.supports_uid)
 

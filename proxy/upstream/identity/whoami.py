@@ -31,7 +31,7 @@ class ProxyUser:
     groups: frozenset[str] = frozenset()
 
 
-class ShownCredential(Protocol):
+class PresentedCredential(Protocol):
     """The credential that is presented to the API server."""
 
     @property
@@ -45,7 +45,9 @@ class ShownCredential(Protocol):
         ...
 
 
-async def whoami(client: ApiClient, credential: ShownCredential, reviewer: ApiClient) -> ProxyUser:
+async def whoami(
+    client: ApiClient, credential: PresentedCredential, reviewer: ApiClient
+) -> ProxyUser:
     """Return the user that the API server authenticates the proxy's credential as.
 
     Servers before 1.28 have no SelfSubjectReview. For these a token is reviewed with a
@@ -110,7 +112,7 @@ async def call(
     )
 
 
-async def _user_of(credential: ShownCredential, reviewer: ApiClient) -> Any:
+async def _user_of(credential: PresentedCredential, reviewer: ApiClient) -> Any:
     if credential.authorization is None:
         return _subject(credential.certificate or b"")
     token = credential.authorization.decode().partition(" ")[2]

@@ -15,10 +15,10 @@ import httptools
 
 from proxy.core.errors import BadRequest, StatusError
 from proxy.core.http.headers import (
-    NO_LINES,
+    NO_HEADERS,
     Header,
     HeaderList,
-    encoded_lines,
+    encode_header_lines,
 )
 from proxy.wire.http1.body import (
     CHUNKED,
@@ -95,7 +95,7 @@ class RequestHead(NamedTuple):
     upgrade: bytes | None = None
     """The protocol to switch to, as the client wrote it, if the proxy can tunnel it."""
     expects_continue: bool = False
-    notes: dict[object, object] | None = None
+    cached_values: dict[object, object] | None = None
     """Values that components have cached for this head, each under its own key.
 
     Equal heads of a connection share it. None if no equal head is expected. Only values that hold
@@ -124,7 +124,7 @@ class ResponseHead(NamedTuple):
         return named[0] if self.status == SWITCHING_PROTOCOLS and len(named) == 1 else None
 
 
-UNREAD_HEAD = RequestHead(b"", b"", 1, NO_LINES, NO_BODY, keep_alive=False)
+UNPARSED_HEAD = RequestHead(b"", b"", 1, NO_HEADERS, NO_BODY, keep_alive=False)
 """Placeholder for a head that could not be parsed."""
 
 
@@ -168,7 +168,7 @@ def check_header_lines(head: bytes | bytearray, *, most_bytes: int) -> None:
         start = end + 1
 
 
-def unfinished_request(buffer: bytes | bytearray) -> RequestHead:
+def incomplete_request(buffer: bytes | bytearray) -> RequestHead:
     """Return a request for an incomplete head, for use in an error response.
 
     Its target may be truncated. It must never be forwarded.
@@ -177,8 +177,8 @@ def unfinished_request(buffer: bytes | bytearray) -> RequestHead:
     method, _, rest = line.partition(b" ")
     target = rest.partition(b" ")[0]
     if method not in _METHODS or not target.startswith(b"/"):
-        return UNREAD_HEAD
-    return UNREAD_HEAD._replace(method=method, target=target)
+        return UNPARSED_HEAD
+    return UNPARSED_HEAD._replace(method=method, target=target)
 
 
 def count_header_lines(head: bytes) -> int:
@@ -260,7 +260,7 @@ def parse_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
 
 def encode_head(first_line: bytes, headers: Sequence[Header]) -> bytes:
     """Return a head in its wire format."""
-    return b"%b\r\n%b\r\n" % (first_line, encoded_lines(headers))
+    return b"%b\r\n%b\r\n" % (first_line, encode_header_lines(headers))
 
 
 def _read_request_line(head: bytes, end: int) -> tuple[bytes, bytes, int]:

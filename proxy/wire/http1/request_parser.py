@@ -85,7 +85,7 @@ class CachingRequestParser:
             if len(lines) <= _MAX_CACHED_BLOCK_WITH_BODY_BYTES:
                 self._block_with_body = _HeaderBlock(lines, request)
         elif len(lines) <= _MAX_CACHED_BLOCK_BYTES:
-            request = request._replace(notes={})
+            request = request._replace(cached_values={})
             self._cache_request(self._cache_block(lines, request), first_line, request)
         return request
 
@@ -149,7 +149,7 @@ def _with_request_line(first: RequestHead, first_line: bytes) -> RequestHead | N
         first.headers,
         first.framing,
         keep_alive=first.keep_alive,
-        notes=None if first.notes is None else {},
+        cached_values=None if first.cached_values is None else {},
     )
 
 

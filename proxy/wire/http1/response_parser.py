@@ -72,7 +72,7 @@ class ResponseHeadCache:
         # Keyed by the head without its audit id. Values have the offset of that id, or -1.
         self._heads: dict[bytes, tuple[int, SimpleResponseHead]] = {}
 
-    def read(self, data: bytes, audit_id: bytes) -> SimpleResponseHead | None:
+    def parse(self, data: bytes, audit_id: bytes) -> SimpleResponseHead | None:
         """Parse the head at the beginning of `data`, if it is complete and plain.
 
         `audit_id` is the request's: printable, and not empty.

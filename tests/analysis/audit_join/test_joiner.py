@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from proxy.analysis.audit_join.joiner import AuditLogJoiner, JoinedRequest, JoinFlag
-from proxy.analysis.audit_join.records import InvalidAuditEvent, read_record, read_time
+from proxy.analysis.audit_join.records import read_record, read_time
 from proxy.core.audit.annotations import DOMAIN
-from proxy.core.gocompat.quote import MARKER
-from proxy.core.truncation import cut_of, cuts_text
+from proxy.core.audit.event import InvalidAuditEvent
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
+from proxy.core.truncation import format_truncated_values, truncated_value
 
 BEGIN = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)
 PROXY = "system:serviceaccount:understudy:proxy"
@@ -45,7 +46,7 @@ class Logs:
                 if facts.get("target"):
                     event["impersonatedUser"] = {"username": facts["target"]}
                 if facts.get("cuts"):
-                    told = {f"{DOMAIN}/truncated": cuts_text(facts["cuts"])}
+                    told = {f"{DOMAIN}/truncated": format_truncated_values(facts["cuts"])}
                     event["annotations"] = told
                 if facts.get("constraint"):
                     event["authenticationMetadata"] = {
@@ -65,9 +66,9 @@ class Logs:
         return list(self.joining(proxy_user=proxy_user, window=window))
 
     def joining(self, *, proxy_user: str | None, window: float) -> Iterator[JoinedRequest]:
-        join = AuditLogJoiner(proxy_user=proxy_user, window_seconds=window, remembered_ids=1000)
+        join = AuditLogJoiner(proxy_user=proxy_user, window_seconds=window, max_seen_ids=1000)
         for event, is_ours in sorted(self.entries, key=lambda entry: entry[0]["stageTimestamp"]):
-            yield from join.add(read_record(event), read_time(event), is_ours=is_ours)
+            yield from join.add(read_record(event), read_time(event), is_from_proxy=is_ours)
         yield from join.finish()
         self.proxy_user = join.proxy_user
 
@@ -107,7 +108,11 @@ def test_a_request_is_one_line_with_three_identities() -> None:
         "alice",
         PROXY,
     )
-    assert (request.proxy_record.verb, request.proxy_record.thing, request.proxy_record.code) == (
+    assert (
+        request.proxy_record.verb,
+        request.proxy_record.object_text,
+        request.proxy_record.code,
+    ) == (
         "list",
         "pods",
         200,
@@ -223,7 +228,7 @@ def test_a_request_of_ours_in_our_own_name_is_flagged_loudly() -> None:
     logs.ours("bob", at=1)
     logs.cluster(None, at=1)
 
-    assert told(logs.joined())[1:] == [("bob", "bob", (JoinFlag.ALONE,))]
+    assert told(logs.joined())[1:] == [("bob", "bob", (JoinFlag.NOT_IMPERSONATED,))]
 
 
 @pytest.mark.parametrize("proxy_user", [PROXY, None], ids=["told", "found"])
@@ -238,8 +243,8 @@ def test_what_somebody_else_does_with_our_credential_is_flagged_loudly(
 
     assert sorted(told(logs.joined(proxy_user=proxy_user)), key=str) == sorted(
         [
-            (None, PROXY, (JoinFlag.ALONE,)),
-            (None, "alice", (JoinFlag.NOT_IN_OURS,)),
+            (None, PROXY, (JoinFlag.NOT_IMPERSONATED,)),
+            (None, "alice", (JoinFlag.NOT_IN_PROXY,)),
             ("bob", "bob", ()),
         ],
         key=str,
@@ -275,7 +280,7 @@ def test_our_own_question_for_the_version_is_nobodys_request_and_a_clients_is() 
 
     records = [one.cluster_record or one.proxy_record for one in requests]
     assert [one.audit_id for one in records if one is not None] == ["id-1", "stolen"]
-    assert {one.flags for one in requests} == {(JoinFlag.ALONE,)}
+    assert {one.flags for one in requests} == {(JoinFlag.NOT_IMPERSONATED,)}
 
 
 def test_a_review_that_a_client_sent_through_us_must_be_impersonated() -> None:
@@ -283,7 +288,7 @@ def test_a_review_that_a_client_sent_through_us_must_be_impersonated() -> None:
     logs.ours("bob", verb="create", resource="selfsubjectreviews")
     logs.cluster(None, verb="create", resource="selfsubjectreviews")
 
-    assert told(logs.joined(proxy_user=PROXY)) == [("bob", "bob", (JoinFlag.ALONE,))]
+    assert told(logs.joined(proxy_user=PROXY)) == [("bob", "bob", (JoinFlag.NOT_IMPERSONATED,))]
 
 
 def test_what_others_do_at_the_cluster_is_left_out_even_under_an_id_of_ours() -> None:
@@ -334,7 +339,7 @@ def test_what_came_before_our_name_was_known_is_told_as_soon_as_it_is() -> None:
 
     requests = told(logs.joined())
 
-    assert requests[:2] == [("bob", "bob", ()), (None, PROXY, (JoinFlag.ALONE,))]
+    assert requests[:2] == [("bob", "bob", ()), (None, PROXY, (JoinFlag.NOT_IMPERSONATED,))]
     assert len(requests) == 5
 
 
@@ -350,7 +355,7 @@ def test_a_request_without_an_end_is_let_go_after_a_day() -> None:
 
 
 def test_memory_is_bounded_by_the_window_and_not_by_the_length() -> None:
-    join = AuditLogJoiner(proxy_user=PROXY, window_seconds=10, remembered_ids=50)
+    join = AuditLogJoiner(proxy_user=PROXY, window_seconds=10, max_seen_ids=50)
     most = emitted = 0
     for second in range(2000):
         logs = Logs()
@@ -360,7 +365,7 @@ def test_memory_is_bounded_by_the_window_and_not_by_the_length() -> None:
         logs.ours("", id=f"login-{second}", code=401, at=second, stages=("ResponseStarted",))
         for event, is_ours in logs.entries:
             record, moment = read_record(event), read_time(event)
-            emitted += len(list(join.add(record, moment, is_ours=is_ours)))
+            emitted += len(list(join.add(record, moment, is_from_proxy=is_ours)))
         most = max(most, len(join._groups) + len(join._undecided) + len(join._seen_ids))
 
     assert most < 80
@@ -392,13 +397,16 @@ def test_a_zero_window_ends() -> None:
 
 
 LONG_URI = "/api/v1/namespaces/a/pods/b/exec?command=" + "x" * 20_000
-CUT_URI = LONG_URI[:1000] + MARKER
+CUT_URI = LONG_URI[:1000] + TRUNCATION_MARKER
 
 
 def test_a_uri_that_our_log_cut_is_found_by_its_digest() -> None:
     logs = Logs()
     logs.ours(
-        "bob", uri=CUT_URI, stages=["ResponseComplete"], cuts=[cut_of("requestURI", LONG_URI)]
+        "bob",
+        uri=CUT_URI,
+        stages=["ResponseComplete"],
+        cuts=[truncated_value("requestURI", LONG_URI)],
     )
     logs.cluster("bob", uri=LONG_URI)
 
@@ -415,13 +423,16 @@ def test_a_uri_that_our_log_cut_is_found_by_its_digest() -> None:
 def test_a_uri_that_only_begins_like_a_cut_one_is_another(uri: str) -> None:
     logs = Logs()
     logs.ours(
-        "bob", uri=CUT_URI, stages=["ResponseComplete"], cuts=[cut_of("requestURI", LONG_URI)]
+        "bob",
+        uri=CUT_URI,
+        stages=["ResponseComplete"],
+        cuts=[truncated_value("requestURI", LONG_URI)],
     )
     logs.cluster("bob", uri=uri)
 
     flags = [one.flags for one in logs.joined(proxy_user=PROXY)]
 
-    assert flags == [(JoinFlag.NOT_IN_CLUSTER,), (JoinFlag.NOT_IN_OURS,)]
+    assert flags == [(JoinFlag.NOT_IN_CLUSTER,), (JoinFlag.NOT_IN_PROXY,)]
 
 
 def test_a_uri_that_a_client_ended_in_the_marker_is_whole() -> None:
@@ -431,7 +442,7 @@ def test_a_uri_that_a_client_ended_in_the_marker_is_whole() -> None:
 
     flags = [one.flags for one in logs.joined(proxy_user=PROXY)]
 
-    assert flags == [(JoinFlag.NOT_IN_CLUSTER,), (JoinFlag.NOT_IN_OURS,)]
+    assert flags == [(JoinFlag.NOT_IN_CLUSTER,), (JoinFlag.NOT_IN_PROXY,)]
 
 
 @pytest.mark.parametrize(
@@ -439,7 +450,7 @@ def test_a_uri_that_a_client_ended_in_the_marker_is_whole() -> None:
     [
         ("a" * 20_000, ()),
         ("a" * 19_999 + "b", (JoinFlag.TARGET_DIFFERS,)),
-        (None, (JoinFlag.ALONE,)),
+        (None, (JoinFlag.NOT_IMPERSONATED,)),
     ],
     ids=["same", "other", "nobody"],
 )
@@ -447,8 +458,8 @@ def test_a_name_that_our_log_cut_is_compared_by_its_digest(
     target: str | None, flags: tuple[JoinFlag, ...]
 ) -> None:
     logs = Logs()
-    cut = cut_of("impersonatedUser.username", "a" * 20_000)
-    logs.ours("bob", "a" * 1000 + MARKER, cuts=[cut])
+    cut = truncated_value("impersonatedUser.username", "a" * 20_000)
+    logs.ours("bob", "a" * 1000 + TRUNCATION_MARKER, cuts=[cut])
     logs.cluster(target)
 
     (request,) = logs.joined(proxy_user=PROXY)
@@ -458,8 +469,8 @@ def test_a_name_that_our_log_cut_is_compared_by_its_digest(
 
 def test_a_caller_whose_name_was_cut_acts_as_itself() -> None:
     logs = Logs()
-    cut = cut_of("user.username", "a" * 20_000)
-    logs.ours("a" * 1000 + MARKER, cuts=[cut])
+    cut = truncated_value("user.username", "a" * 20_000)
+    logs.ours("a" * 1000 + TRUNCATION_MARKER, cuts=[cut])
     logs.cluster("a" * 20_000)
 
     (request,) = logs.joined(proxy_user=PROXY)

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from proxy.analysis.usage.collector import UsageCollector, UsageCount, UsageLimits
-from proxy.analysis.usage.events import ASSOCIATED_NODE, InvalidAuditEvent, UsedRequest
+from proxy.analysis.usage.events import ASSOCIATED_NODE, UsedRequest
 from proxy.analysis.usage.grants import MigrationPlan, plan_migration, required_grants
 from proxy.core.audit.annotations import DOMAIN
-from proxy.core.gocompat.quote import MARKER
-from proxy.core.truncation import cut_of, cuts_text
+from proxy.core.audit.event import InvalidAuditEvent
+from proxy.core.gocompat.quote import TRUNCATION_MARKER
+from proxy.core.truncation import format_truncated_values, truncated_value
 from proxy.core.userinfo import UserInfo
 
 ROBOT = "system:serviceaccount:ci:robot"
@@ -160,7 +161,7 @@ def test_a_watch_that_has_not_ended_is_granted() -> None:
     usage = usage_of(event(verb="watch", stage="ResponseStarted"))
 
     assert ("*", "impersonate-on:user-info:watch", "pods", "") in rules(outlook(usage))
-    assert usage.impersonators["bob"].requests == UsageCount(is_open=True)
+    assert usage.impersonators["bob"].requests == UsageCount(has_started_legacy=True)
 
 
 def test_names_are_not_granted_and_discovery_is_granted_whole() -> None:
@@ -332,10 +333,10 @@ def test_what_goes_beyond_the_bound_is_counted_and_not_granted() -> None:
 
     bob = usage.impersonators["bob"]
     assert bob.requests.legacy == 10
-    assert len(identities(usage, "user-info")) + bob.beyond == 10
-    assert bob.beyond > 0
-    assert usage.beyond == 1
-    assert any(f"{bob.beyond} requests" in note for note in outlook(usage).notes)
+    assert len(identities(usage, "user-info")) + bob.over_limit == 10
+    assert bob.over_limit > 0
+    assert usage.over_limit == 1
+    assert any(f"{bob.over_limit} requests" in note for note in outlook(usage).notes)
     assert "user-9" not in str(outlook(usage).grants)
 
 
@@ -343,7 +344,7 @@ def test_giants_take_the_room_of_many() -> None:
     usage = usage_of(event("x" * 10_000), limits=UsageLimits(entries=10))
 
     assert identities(usage, "user-info") == {}
-    assert usage.impersonators["bob"].beyond == 1
+    assert usage.impersonators["bob"].over_limit == 1
 
 
 def test_paths_are_few_or_beyond() -> None:
@@ -352,7 +353,7 @@ def test_paths_are_few_or_beyond() -> None:
     usage = usage_of(*events, limits=UsageLimits(paths=3))
 
     assert len(usage.impersonators["bob"].modes["user-info"].actions) == 3
-    assert usage.impersonators["bob"].beyond == 6
+    assert usage.impersonators["bob"].over_limit == 6
 
 
 @pytest.mark.parametrize(
@@ -385,7 +386,7 @@ def test_odd_values_do_no_harm(odd: object) -> None:
 
 def test_impersonators_can_be_chosen_and_left_out() -> None:
     chosen = UsageCollector(only=frozenset({"bob"}))
-    others = UsageCollector(left_out=frozenset({"bob"}))
+    others = UsageCollector(excluded=frozenset({"bob"}))
 
     for usage in (chosen, others):
         usage.add(event())
@@ -396,7 +397,10 @@ def test_impersonators_can_be_chosen_and_left_out() -> None:
 
 
 def cut(path: str) -> dict[str, str]:
-    return {"audit.k8s.io/truncated": "true", f"{DOMAIN}/truncated": cuts_text([cut_of(path, "x")])}
+    return {
+        "audit.k8s.io/truncated": "true",
+        f"{DOMAIN}/truncated": format_truncated_values([truncated_value(path, "x")]),
+    }
 
 
 @pytest.mark.parametrize(
@@ -411,9 +415,17 @@ def test_nothing_is_granted_by_a_name_that_was_cut(path: str) -> None:
 
 def test_a_cut_after_the_path_says_all_that_a_grant_needs() -> None:
     usage = usage_of(
-        event(uri=f"/api/v1/pods?labelSelector=x{MARKER}", annotations=cut("requestURI")),
-        event(uri=f"/metrics?x{MARKER}", ref={"resource": ""}, annotations=cut("requestURI")),
-        event(uri=f"/metrics{MARKER}", ref={"resource": ""}, annotations=cut("requestURI")),
+        event(
+            uri=f"/api/v1/pods?labelSelector=x{TRUNCATION_MARKER}", annotations=cut("requestURI")
+        ),
+        event(
+            uri=f"/metrics?x{TRUNCATION_MARKER}",
+            ref={"resource": ""},
+            annotations=cut("requestURI"),
+        ),
+        event(
+            uri=f"/metrics{TRUNCATION_MARKER}", ref={"resource": ""}, annotations=cut("requestURI")
+        ),
         # kube-apiserver leaves out bodies, and says no more than that.
         event(annotations={"audit.k8s.io/truncated": "true"}),
     )

@@ -50,12 +50,12 @@ def test_what_does_not_fit_is_counted_and_what_is_being_stored_takes_up_room(
     for _ in range(3):
         waiting.write(b"y" * 10)
     assert counts.lost == {"buffer-full": 2}
-    waiting.stored(2, 20)
+    waiting.mark_stored(2, 20)
     for _ in range(3):
         waiting.write(b"z" * 10)
 
     assert counts.lost == {"buffer-full": 3}
-    assert (len(waiting), waiting.waiting, counts.stored) == (3, 3, 2)
+    assert (len(waiting), waiting.queued, counts.stored) == (3, 3, 2)
 
 
 def test_there_is_room_until_half_is_taken() -> None:
@@ -66,7 +66,7 @@ def test_there_is_room_until_half_is_taken() -> None:
         waiting.write(b"1")
         has_room.append(waiting.below_high_water)
     waiting.take(events=1, size=10)
-    waiting.stored(1, 1)
+    waiting.mark_stored(1, 1)
     has_room.append(waiting.below_high_water)
 
     assert has_room == [True, False, True]
@@ -78,9 +78,9 @@ def test_the_backend_is_woken_once_and_never_left_asleep_with_work() -> None:
 
     waiting.write(b"1")
     assert sleeper.woken == 0
-    assert not waiting.becomes_idle()
+    assert not waiting.mark_idle()
     waiting.take(events=1, size=10)
-    assert waiting.becomes_idle()
+    assert waiting.mark_idle()
     waiting.write(b"2")
     waiting.write(b"3")
 
@@ -94,9 +94,9 @@ def test_trouble_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture) 
     waiting.write(b"1")
 
     for _ in range(3):
-        waiting.failed("write", "No space left on device")
+        waiting.mark_failed("write", "No space left on device")
         waiting.write(b"2")
-    waiting.stored(1, 1)
+    waiting.mark_stored(1, 1)
 
     assert [record.message for record in caplog.records] == [
         "audit backend failed",

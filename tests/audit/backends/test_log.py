@@ -27,7 +27,7 @@ def test_everything_is_written_before_it_is_closed(tmp_path: Path) -> None:
     backend = started(path, counts, limits(events=10_000))
 
     for number in range(5000):
-        backend.backlog.write(b"line %d\n" % number)
+        backend.buffer.write(b"line %d\n" % number)
     backend.close(10)
 
     assert path.read_bytes().splitlines() == [b"line %d" % number for number in range(5000)]
@@ -39,7 +39,7 @@ def test_an_event_is_written_soon_without_others(tmp_path: Path) -> None:
     backend = started(path)
 
     for expected in (b"a\n", b"a\nb\n"):
-        backend.backlog.write(expected[-2:])
+        backend.buffer.write(expected[-2:])
         poll(lambda whole=expected: path.read_bytes() == whole, "it was not written")  # type: ignore[misc]
 
     backend.close(1)
@@ -52,9 +52,9 @@ def test_what_a_full_disk_refuses_is_kept_tried_again_and_lost_loudly_at_the_end
     backend = started(Path("/dev/full"), counts, limits(events=3))
 
     for _ in range(5):
-        backend.backlog.write(b"line\n")
+        backend.buffer.write(b"line\n")
     poll(lambda: counts.failures["write"] >= 2, "it was not tried again")
-    assert backend.backlog.is_failing
+    assert backend.buffer.is_failing
     backend.close(0.3)
 
     assert counts.lost == {"buffer-full": 2, "shutdown": 3}
@@ -78,10 +78,10 @@ def test_after_trouble_everything_is_there_in_order(tmp_path: Path) -> None:
     backend = started(file, counts, limits(BackendMode.BLOCKING_STRICT))
 
     for number in range(100):
-        backend.backlog.write(b"%d\n" % number)
-    poll(lambda: backend.backlog.is_failing, "no trouble was noticed")
+        backend.buffer.write(b"%d\n" % number)
+    poll(lambda: backend.buffer.is_failing, "no trouble was noticed")
     file.is_full = False
-    poll(lambda: not backend.backlog.is_failing, "its end was not noticed")
+    poll(lambda: not backend.buffer.is_failing, "its end was not noticed")
     backend.close(1)
 
     written = (tmp_path / "audit.log").read_bytes()
@@ -96,7 +96,7 @@ def test_a_reader_that_takes_nothing_does_not_keep_us_from_ending(tmp_path: Path
     backend = started(tmp_path / "pipe", counts, limits(events=10_000, size=10**7))
 
     for _ in range(2000):
-        backend.backlog.write(b"x" * 999 + b"\n")
+        backend.buffer.write(b"x" * 999 + b"\n")
     began = time.monotonic()
     backend.close(0.5)
 
@@ -118,7 +118,7 @@ def test_what_was_never_started_can_be_closed(tmp_path: Path) -> None:
     counts = Counts()
     backend = LogBackend(lambda: RotatingLogFile(tmp_path / "audit.log"), limits(), counts)
 
-    backend.backlog.write(b"line\n")
+    backend.buffer.write(b"line\n")
     backend.close(1)
 
     assert counts.lost == {"shutdown": 1}

@@ -28,8 +28,8 @@ def opened(path: Path, calls: Calls | None = None, *, most_bytes: int = 0) -> Ro
     calls = calls or Calls()
     return RotatingLogFile(
         path,
-        most_bytes=most_bytes,
-        when_put_aside=calls.rotated,
+        max_bytes=most_bytes,
+        when_rotated=calls.rotated,
         when_rotation_fails=calls.failed,
     )
 

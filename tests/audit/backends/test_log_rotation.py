@@ -9,8 +9,8 @@ import pytest
 from proxy.audit.backends.log_rotation import (
     LogRetention,
     RetentionPolicy,
+    apply_retention,
     rotated_name,
-    tidy,
 )
 from tests.support.impersonation import poll
 
@@ -64,7 +64,7 @@ def test_what_is_too_old_or_too_much_is_deleted_and_nothing_else(
         (tmp_path / name).touch()
     names = dict(zip([1, 2, 3, 40], put_aside(tmp_path, 1, 2, 3, 40), strict=True))
 
-    tidy(tmp_path / "audit.log", keeping, now=NOW)
+    apply_retention(tmp_path / "audit.log", keeping, now=NOW)
 
     assert names_in(tmp_path) == sorted([*others, *(names[age] for age in kept_ages)])
 
@@ -74,7 +74,7 @@ def test_compressed_files_count_and_leftovers_go_with_their_file(tmp_path: Path)
     put_aside(tmp_path, 2, suffix=".gz")
     put_aside(tmp_path, 3, suffix=".gz.part")
 
-    tidy(tmp_path / "audit.log", RetentionPolicy(files=1), now=NOW)
+    apply_retention(tmp_path / "audit.log", RetentionPolicy(files=1), now=NOW)
 
     assert names_in(tmp_path) == kept
 
@@ -82,7 +82,7 @@ def test_compressed_files_count_and_leftovers_go_with_their_file(tmp_path: Path)
 def test_compressing_keeps_content_and_mode(tmp_path: Path) -> None:
     (name,) = put_aside(tmp_path, 1)
 
-    tidy(tmp_path / "audit.log", RetentionPolicy(compress=True), now=NOW)
+    apply_retention(tmp_path / "audit.log", RetentionPolicy(compress=True), now=NOW)
 
     (packed,) = tmp_path.iterdir()
     assert packed.name == f"{name}.gz"
@@ -94,7 +94,7 @@ def test_an_unfinished_one_is_made_again(tmp_path: Path) -> None:
     (name,) = put_aside(tmp_path, 1)
     (tmp_path / f"{name}.gz.part").write_bytes(b"half")
 
-    tidy(tmp_path / "audit.log", RetentionPolicy(compress=True), now=NOW)
+    apply_retention(tmp_path / "audit.log", RetentionPolicy(compress=True), now=NOW)
 
     (packed,) = tmp_path.iterdir()
     assert gzip.decompress(packed.read_bytes()) == b"1\n"
@@ -110,7 +110,7 @@ def test_what_cannot_be_compressed_stays_as_it_is(
 
     monkeypatch.setattr("shutil.copyfileobj", no_space)
     with pytest.raises(OSError, match="No space left on device"):
-        tidy(tmp_path / "audit.log", RetentionPolicy(compress=True), now=NOW)
+        apply_retention(tmp_path / "audit.log", RetentionPolicy(compress=True), now=NOW)
 
     assert names_in(tmp_path) == [name]
 
@@ -120,7 +120,7 @@ def test_a_file_that_is_still_written_to_is_left_alone(tmp_path: Path) -> None:
 
     with (tmp_path / name).open("ab") as writer:
         fcntl.flock(writer, fcntl.LOCK_SH)
-        tidy(tmp_path / "audit.log", RetentionPolicy(compress=True), now=NOW)
+        apply_retention(tmp_path / "audit.log", RetentionPolicy(compress=True), now=NOW)
 
     assert names_in(tmp_path) == [name]
 

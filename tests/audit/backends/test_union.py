@@ -26,7 +26,7 @@ def test_only_a_blocking_mode_holds_requests_up(tmp_path: Path, mode: BackendMod
     log = backend(tmp_path / "audit.log", mode)
 
     assert (backends(log).backpressure is None) == (mode is BackendMode.BATCH)
-    assert backends(log).sink is log.backlog
+    assert backends(log).sink is log.buffer
 
 
 @pytest.mark.parametrize("mode", BackendMode)
@@ -34,7 +34,7 @@ def test_only_a_strict_backend_that_fails_is_a_fault(tmp_path: Path, mode: Backe
     log = backend(tmp_path / "audit.log", mode)
     healthy = backends(log).health_error()
 
-    log.backlog.failed("write", "No space left on device")
+    log.buffer.mark_failed("write", "No space left on device")
 
     expected = "log cannot store events" if mode is BackendMode.BLOCKING_STRICT else None
     assert (healthy, backends(log).health_error()) == (None, expected)

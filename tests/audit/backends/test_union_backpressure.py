@@ -25,7 +25,7 @@ def full(mode: BackendMode, *, events: int = 4) -> EventBuffer:
 
 def failing(mode: BackendMode) -> EventBuffer:
     backlog = EventBuffer("log", limits(mode, events=4), Counts(), lambda: None)
-    backlog.failed("write", "No space left on device")
+    backlog.mark_failed("write", "No space left on device")
     return backlog
 
 
@@ -77,7 +77,7 @@ async def test_whoever_waits_goes_on_as_soon_as_there_is_room(mode: BackendMode)
         waiting = group.create_task(backpressure.wait())
         await asyncio.sleep(0.1)
         assert not waiting.done()
-        backlog.stored(2, 2)
+        backlog.mark_stored(2, 2)
         assert not backpressure.has_capacity()  # for whoever comes now: others were here before
 
     assert refusals.count == 0
@@ -100,12 +100,12 @@ async def test_those_who_wait_go_on_no_faster_than_their_events_find_room() -> N
         for _ in range(40):
             group.create_task(walk())
         await asyncio.sleep(0.1)
-        backlog.stored(30, 30)
+        backlog.mark_stored(30, 30)
         await asyncio.sleep(0.3)
         assert gone_on == 10
         assert not backpressure.has_capacity()
         while len(backlog):
-            backlog.stored(len(backlog), len(backlog))
+            backlog.mark_stored(len(backlog), len(backlog))
             await asyncio.sleep(0.1)
 
     assert gone_on == 40
@@ -121,7 +121,7 @@ async def test_a_strict_backend_that_begins_to_fail_refuses_those_who_wait() -> 
         waiting = [group.create_task(refused(backpressure)) for _ in range(5)]
         await asyncio.sleep(0.1)
         assert not any(one.done() for one in waiting)
-        backlog.failed("write", "No space left on device")
+        backlog.mark_failed("write", "No space left on device")
 
     assert refusals.count == 5
 
@@ -141,7 +141,7 @@ async def test_who_has_left_takes_nobodys_place() -> None:
         await asyncio.sleep(0)
         for one in leaving:
             one.cancel()
-        backlog.stored(1, 1)
+        backlog.mark_stored(1, 1)
         await staying
 
     assert backpressure.has_capacity()

@@ -18,7 +18,7 @@ from tests.support.event_loops import eventually
 
 QUICK = BatchConfig(
     max_events=10,
-    longest_wait_seconds=0.05,
+    max_wait_seconds=0.05,
     calls_per_second=1000,
     burst=1000,
     initial_backoff_seconds=0.05,
@@ -309,7 +309,7 @@ async def test_a_receiver_with_another_ca_gets_nothing(
     backend = WebhookBackend(WebhookConfigLoader(source), limits(), QUICK, counts)
     await backend.start()
 
-    backend.backlog.write(event(1))
+    backend.buffer.write(event(1))
     await eventually(lambda: counts.failures["send"] >= 2)
     await backend.close(0.1)
 

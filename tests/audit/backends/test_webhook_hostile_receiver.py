@@ -141,7 +141,7 @@ async def test_a_flood_is_cut_off_soon_and_the_event_is_tried_again(
     hostile.attack = attack
 
     async with watched_loop() as lag:
-        backend.backlog.write(event(1))
+        backend.buffer.write(event(1))
         await eventually(lambda: len(hostile.requests) >= 2, seconds=15)
         hostile.attack = once(OK)
         await eventually(lambda: counts.stored == 1, seconds=15)
@@ -157,12 +157,12 @@ async def test_responses_that_no_call_was_made_for_are_neither_kept_nor_believed
 ) -> None:
     """Kept, they would fill the memory, and tell the next batches to be stored unseen."""
     hostile.attack = later(for_ever(OK * 1000))
-    backend.backlog.write(event(1))
+    backend.buffer.write(event(1))
     await eventually(lambda: counts.stored == 1)
     await eventually(lambda: has_left(hostile), seconds=15)
 
     hostile.attack = once(b"HTTP/1.1 503 Later\r\nContent-Length: 0\r\n\r\n")
-    backend.backlog.write(event(2))
+    backend.buffer.write(event(2))
     await eventually(lambda: counts.failures["send"] >= 1)
 
     assert counts.stored == 1
@@ -173,13 +173,13 @@ async def test_a_response_before_the_call_does_not_answer_it(
     hostile: HostileServer, backend: WebhookBackend, counts: Counts
 ) -> None:
     hostile.attack = later(once(OK))
-    backend.backlog.write(event(1))
+    backend.buffer.write(event(1))
     await eventually(lambda: counts.stored == 1)
     await eventually(lambda: hostile.connections[0].sent_bytes == 2 * len(OK))
     await asyncio.sleep(0.05)
 
     hostile.attack = once(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
-    backend.backlog.write(event(2))
+    backend.buffer.write(event(2))
     await eventually(lambda: counts.failures["send"] >= 1)
 
     assert counts.stored == 1
@@ -198,7 +198,7 @@ async def test_a_compressed_answer_is_not_unpacked(
     tracemalloc.start()
     try:
         async with watched_loop() as lag:
-            backend.backlog.write(event(1))
+            backend.buffer.write(event(1))
             await eventually(lambda: counts.failures["send"] >= 2)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -222,7 +222,7 @@ async def test_one_byte_a_second_ends_at_the_call_s_deadline(
 
     hostile.attack = drip
     async with asyncio.timeout(5):
-        backend.backlog.write(event(1))
+        backend.buffer.write(event(1))
         await eventually(lambda: counts.failures["send"] >= 2)
 
     assert counts.stored == 0
@@ -246,7 +246,7 @@ async def test_a_redirect_is_never_followed(
             f"HTTP/1.1 {status} Go\r\nLocation: {scheme}://{place}\r\n"
             f"Content-Length: 0\r\nRefresh: 0; url={scheme}://{place}\r\n\r\n".encode()
         )
-        backend.backlog.write(event(1))
+        backend.buffer.write(event(1))
         await eventually(lambda: counts.failures["send"] >= 2)
 
         assert elsewhere.connections == []
@@ -271,7 +271,7 @@ async def test_a_challenge_changes_nothing_of_what_is_sent(
         b"HTTP/1.1 " + challenge + b"\r\nSet-Cookie: id=1; Path=/\r\nContent-Length: 0\r\n\r\n"
     )
 
-    backend.backlog.write(event(1))
+    backend.buffer.write(event(1))
     await eventually(lambda: len(hostile.requests) >= 3)
 
     assert len(set(hostile.requests)) == 1
@@ -302,7 +302,7 @@ async def test_a_malformed_head_is_no_success(
         connection.writer.close()
 
     hostile.attack = attack
-    backend.backlog.write(event(1))
+    backend.buffer.write(event(1))
     await eventually(lambda: counts.failures["send"] >= 2)
 
     assert counts.stored == 0
@@ -330,9 +330,9 @@ async def test_what_a_receiver_says_is_not_written_to_the_log(
         connection.writer.close()
 
     hostile.attack = attack
-    backend.backlog.write(event(1))
+    backend.buffer.write(event(1))
     while answers:
-        backend.backlog.is_failing = False  # or only the first failure of a row is told
+        backend.buffer.is_failing = False  # or only the first failure of a row is told
         await asyncio.sleep(0.001)
     await eventually(lambda: counts.stored)
 
@@ -351,7 +351,7 @@ async def test_a_success_with_any_body_is_a_success(
     """What a receiver makes of its events is its own matter: the status alone counts."""
     hostile.attack = once(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
 
-    backend.backlog.write(event(1))
+    backend.buffer.write(event(1))
     await eventually(lambda: counts.stored == 1)
 
 
@@ -369,7 +369,7 @@ async def test_a_reset_in_the_middle_of_a_batch_loses_nothing(
 
     hostile.attack = attack
     for number in range(10):
-        backend.backlog.write(event(number))
+        backend.buffer.write(event(number))
     await eventually(lambda: counts.stored == 10)
 
     assert counts.failures["send"] == 3
@@ -414,7 +414,7 @@ async def test_a_certificate_that_does_not_verify_gets_no_event_and_no_token(
         hostile_server(context(certificates), once(OK)) as hostile,
         sending(hostile.port, ca_file, counts) as backend,
     ):
-        backend.backlog.write(event(1))
+        backend.buffer.write(event(1))
         await eventually(lambda: counts.failures["send"] >= 2)
 
         assert hostile.requests == []
@@ -430,14 +430,14 @@ async def test_an_address_that_was_taken_over_gets_no_event(
         honest = hostile_server(certificates.server_context(), once(OK))
         port = (await honest.__aenter__()).port
         backend = await stack.enter_async_context(sending(port, ca_file, counts))
-        backend.backlog.write(event(1))
+        backend.buffer.write(event(1))
         await eventually(lambda: counts.stored == 1)
         await honest.__aexit__(None, None, None)
 
         stranger = await stack.enter_async_context(
             hostile_server(self_signed_context(certificates), once(OK), port=port)
         )
-        backend.backlog.write(event(2))
+        backend.buffer.write(event(2))
         await eventually(lambda: counts.failures["send"] >= 2)
 
         assert stranger.requests == []
@@ -452,8 +452,8 @@ async def test_a_receiver_that_says_bad_request_for_ever_costs_those_events_and_
     quick = BatchConfig(10, 0.05, 1000, 1000, 0.005)
     async with sending(hostile.port, ca_file, counts, quick) as backend:
         for number in range(10):
-            backend.backlog.write(event(number))
+            backend.buffer.write(event(number))
         await eventually(lambda: counts.lost["refused"] == 10)
 
-        assert len(backend.backlog) == 0
+        assert len(backend.buffer) == 0
         assert counts.failures["send"] == 5

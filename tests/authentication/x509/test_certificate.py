@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from proxy.authentication.x509.certificate import CertificateError, read_certificate
+from proxy.authentication.x509.certificate import CertificateParseError, read_certificate
 from tests.support.chain_oracle import ChainOracle, running_chain_oracle
 from tests.support.forging import (
     Draft,
@@ -70,7 +70,7 @@ def oracle() -> Iterator[ChainOracle]:
 def is_parsed(der: bytes) -> bool:
     try:
         read_certificate(der)
-    except CertificateError:
+    except CertificateParseError:
         return False
     return True
 

@@ -23,7 +23,7 @@ def paths_within_budget(path: list[Certificate]) -> int:
     budget = ComparisonBudget()
     for count in range(1000):
         try:
-            budget.take(path)
+            budget.charge(path)
         except ConstraintError:
             return count
     return 1000

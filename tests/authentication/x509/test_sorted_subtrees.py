@@ -10,7 +10,7 @@ from proxy.authentication.x509.sorted_subtrees import (
     SortedDomains,
     SortedNetworks,
     SortedSubtrees,
-    order,
+    sort_form,
 )
 
 MAPPED = bytes(10) + b"\xff\xff"
@@ -23,11 +23,11 @@ def network(address: bytes, ones: int) -> Network:
 
 
 def permits(networks: list[Network], address: bytes) -> bool:
-    return SortedNetworks(networks, without_any=True).have_each([address])
+    return SortedNetworks(networks, without_any=True).contain_all([address])
 
 
 def excludes(networks: list[Network], address: bytes) -> bool:
-    return not SortedNetworks(networks, without_any=False).have_none([address])
+    return not SortedNetworks(networks, without_any=False).contain_none([address])
 
 
 @pytest.mark.parametrize(
@@ -79,25 +79,28 @@ def test_sorted_domains_have_what_any_of_them_has() -> None:
         name = chance.choice(names + domains).removeprefix(".")
         expected = any(is_below(name, one) for one in domains)
 
-        assert SortedDomains(domains, without_any=True).have_each([order(name)]) is expected
-        assert SortedDomains(domains, without_any=False).have_none([order(name)]) is not expected
+        assert SortedDomains(domains, without_any=True).contain_all([sort_form(name)]) is expected
+        assert (
+            SortedDomains(domains, without_any=False).contain_none([sort_form(name)])
+            is not expected
+        )
 
 
 def test_a_wildcard_is_excluded_with_what_it_may_stand_for() -> None:
     excluded = SortedDomains(["secret.example.com", ".org"], without_any=False)
 
     for name in ("*.example.com", "*.EXAMPLE.com", "*x.example.com", "*.org"):
-        assert not excluded.have_none([order(name)]), name
+        assert not excluded.contain_none([sort_form(name)]), name
     for name in ("*.b.example.com", "*.com", "*", "a.example.com"):
-        assert excluded.have_none([order(name)]), name
+        assert excluded.contain_none([sort_form(name)]), name
 
 
 def test_email_addresses_are_permitted_one_by_one_or_by_domain() -> None:
     permitted = SortedSubtrees(Subtrees(emails=("a@B.org", "c.org")), without_any=True)
 
-    assert permitted.mailboxes == {("a", order("b.org"))}
-    assert permitted.mail_domains.have_each([order("c.org")])
-    assert not permitted.mail_domains.have_each([order("b.org")])
+    assert permitted.mailboxes == {("a", sort_form("b.org"))}
+    assert permitted.mail_domains.contain_all([sort_form("c.org")])
+    assert not permitted.mail_domains.contain_all([sort_form("b.org")])
 
     only_one = SortedSubtrees(Subtrees(emails=("a@b.org",)), without_any=True)
-    assert not only_one.mail_domains.have_each([order("b.org")])
+    assert not only_one.mail_domains.contain_all([sort_form("b.org")])

@@ -31,15 +31,17 @@ def told(piece: BoundedText) -> dict[str, str]:
 
 
 def test_nothing_is_told_where_there_is_nothing_to_tell() -> None:
-    assert format_annotations(None, None, reviews=0, ending=None) == ("", ())
-    assert format_annotations(permit_self(BOB), None, reviews=0, ending=None) == ("", ())
+    assert format_annotations(None, None, reviews=0, outcome=None) == ("", ())
+    assert format_annotations(permit_self(BOB), None, reviews=0, outcome=None) == ("", ())
 
 
 def test_a_decision_tells_its_mode_and_where_its_answers_came_from() -> None:
     hit = format_annotations(
-        impersonation(ImpersonationMode.USER_INFO), None, reviews=0, ending=ResponseOutcome(200, 5)
+        impersonation(ImpersonationMode.USER_INFO), None, reviews=0, outcome=ResponseOutcome(200, 5)
     )
-    miss = format_annotations(impersonation(ImpersonationMode.LEGACY), None, reviews=3, ending=None)
+    miss = format_annotations(
+        impersonation(ImpersonationMode.LEGACY), None, reviews=3, outcome=None
+    )
 
     assert told(hit) == {
         "cache": "hit", "mode": "user-info", "response-bytes": "5", "reviews": "0",
@@ -51,7 +53,7 @@ def test_a_decision_tells_its_mode_and_where_its_answers_came_from() -> None:
 def test_a_warning_is_told() -> None:
     permit = replace(impersonation(ImpersonationMode.LEGACY), warning="deprecated here")
 
-    assert told(format_annotations(permit, None, reviews=0, ending=None))["warning"] == (
+    assert told(format_annotations(permit, None, reviews=0, outcome=None))["warning"] == (
         "deprecated here"
     )
 
@@ -60,7 +62,7 @@ def test_a_denial_tells_the_check_that_failed_first() -> None:
     error = Forbidden("no")
     error.failed_check = 'impersonate:user-info users "x"'
 
-    text = format_annotations(None, error, reviews=2, ending=ResponseOutcome(0, 9))
+    text = format_annotations(None, error, reviews=2, outcome=ResponseOutcome(0, 9))
 
     assert told(text) == {
         "cache": "miss", "first-failed-check": 'impersonate:user-info users "x"',
@@ -73,9 +75,9 @@ def test_a_denial_tells_whom_it_wanted_and_no_more_of_it_than_fits() -> None:
     crowd = UserInfo("alice", groups=("x" * 100,) * 100)
 
     short = format_annotations(
-        None, Forbidden("no"), reviews=0, ending=None, wanted_user=wanted_user
+        None, Forbidden("no"), reviews=0, outcome=None, wanted_user=wanted_user
     )
-    long = format_annotations(None, Forbidden("no"), reviews=0, ending=None, wanted_user=crowd)
+    long = format_annotations(None, Forbidden("no"), reviews=0, outcome=None, wanted_user=crowd)
 
     assert json.loads(told(short)["wanted"]) == {
         "username": "alice",
@@ -92,7 +94,7 @@ def test_a_denial_tells_whom_it_wanted_and_no_more_of_it_than_fits() -> None:
 def test_what_is_missing_is_told() -> None:
     ending = ResponseOutcome(200, 0, "the client disconnected", "cbor", "longer than 1 bytes", "")
 
-    assert told(format_annotations(None, None, reviews=0, ending=ending)) == {
+    assert told(format_annotations(None, None, reviews=0, outcome=ending)) == {
         "incomplete": "the client disconnected",
         "request-body": "not recorded: cbor",
         "response-body": "not recorded: longer than 1 bytes",
@@ -105,7 +107,7 @@ def test_a_long_request_tells_its_latencies_before_everything_else() -> None:
     latencies = format_latencies(Latencies(SECONDS * 1.5, 0.02, 0.5), verb="get")
 
     text = format_annotations(
-        None, None, reviews=0, ending=ResponseOutcome(200, 0, latencies=latencies)
+        None, None, reviews=0, outcome=ResponseOutcome(200, 0, latencies=latencies)
     )
 
     prefix = "apiserver.latency.k8s.io/"
@@ -139,4 +141,4 @@ def test_the_pattern_of_plain_annotations_is_that_of_all_others() -> None:
 
     made = annotations_template(permit) % (5, 201)
 
-    assert made == format_annotations(permit, None, reviews=0, ending=ResponseOutcome(201, 5)).text
+    assert made == format_annotations(permit, None, reviews=0, outcome=ResponseOutcome(201, 5)).text

@@ -43,7 +43,7 @@ AFTER = datetime(2026, 11, 16, 4, 0, 0, 5, UTC)
 
 def impersonation(mode: ImpersonationMode) -> Permit:
     attempts = plan_attempts(
-        BOB, UserInfo("alice"), GET_SCALE, rules=ImpersonationRules(), remembered=mode
+        BOB, UserInfo("alice"), GET_SCALE, rules=ImpersonationRules(), preferred_mode=mode
     )
     decision, _ = play(evaluate(attempts), allow=lambda _: True)
     assert isinstance(decision, Allowed)
@@ -61,12 +61,12 @@ def test_an_event_tells_everything_in_the_order_of_the_api_server() -> None:
         "RequestResponse",
         quoted("audit-1"),
         Stage.RESPONSE_COMPLETE.value,
-        request_text(GET_SCALE, b"GET", TARGET, most=MOST).text,
-        user_text(BOB.user, path="user", most=MOST).text,
-        decision_text(impersonation(ImpersonationMode.USER_INFO), most=MOST).text,
+        request_text(GET_SCALE, b"GET", TARGET, max_bytes=MOST).text,
+        user_text(BOB.user, path="user", max_bytes=MOST).text,
+        decision_text(impersonation(ImpersonationMode.USER_INFO), max_bytes=MOST).text,
         origin_text(["10.0.0.1"], b"kubectl/v1.37"),
         object_text(GET_SCALE).text,
-        response_text(200, most=MOST).text,
+        response_text(200, max_bytes=MOST).text,
         ',"requestObject":{},"responseObject":[]',
         *TimestampFormatter().format_pair(
             nanoseconds(AFTER),
@@ -93,14 +93,14 @@ def test_an_event_tells_everything_in_the_order_of_the_api_server() -> None:
 
 
 def test_legacy_impersonation_has_no_constraint() -> None:
-    assert member(decision_text(impersonation(ImpersonationMode.LEGACY), most=MOST).text) == {
+    assert member(decision_text(impersonation(ImpersonationMode.LEGACY), max_bytes=MOST).text) == {
         "impersonatedUser": {"username": "alice", "groups": ["system:authenticated"]}
     }
 
 
 def test_acting_as_oneself_is_no_impersonation() -> None:
     for nobody in (permit_self(BOB), None):
-        assert decision_text(nobody, most=MOST) == ("", ())
+        assert decision_text(nobody, max_bytes=MOST) == ("", ())
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_acting_as_oneself_is_no_impersonation() -> None:
 def test_a_refusal_is_recorded_as_it_was_told(
     error: StatusError, status: dict[str, object]
 ) -> None:
-    told = member(response_text(error.code, error, most=MOST).text)
+    told = member(response_text(error.code, error, max_bytes=MOST).text)
 
     assert told == {"responseStatus": status}
 
 
 def test_a_refusal_that_nobody_waited_for_is_recorded_with_its_own_code() -> None:
-    told = member(response_text(0, Forbidden("no"), most=MOST).text)["responseStatus"]
+    told = member(response_text(0, Forbidden("no"), max_bytes=MOST).text)["responseStatus"]
 
     assert isinstance(told, dict)
     assert told["code"] == 403
@@ -145,14 +145,14 @@ def test_a_status_of_the_api_server_is_recorded_without_the_rest_of_it() -> None
         "message": "<gone>", "reason": "NotFound", "details": {"name": "p"}, "code": 1,
     }  # fmt: skip
 
-    assert response_text(404, None, status, most=MOST).text == (
+    assert response_text(404, None, status, max_bytes=MOST).text == (
         ',"responseStatus":{"metadata":{},"status":"Failure","message":"\\u003cgone\\u003e",'
         '"reason":"NotFound","details":{"name":"p"},"code":404}'
     )
 
 
 def test_an_exchange_without_an_answer_is_told_in_the_native_words() -> None:
-    assert member(response_text(0, most=MOST).text) == {
+    assert member(response_text(0, max_bytes=MOST).text) == {
         "responseStatus": {
             "metadata": {}, "status": "Success", "message": "Connection closed early", "code": 200,
         }
@@ -160,7 +160,7 @@ def test_an_exchange_without_an_answer_is_told_in_the_native_words() -> None:
 
 
 def test_what_was_never_found_out_is_left_out() -> None:
-    request = request_text(None, b"GET", b"/\xff", most=MOST).text
+    request = request_text(None, b"GET", b"/\xff", max_bytes=MOST).text
 
     line = event_line(EventFields("Metadata", '"a"', "Panic", request))
 
@@ -170,7 +170,7 @@ def test_what_was_never_found_out_is_left_out() -> None:
         "requestReceivedTimestamp", "stageTimestamp",
     ]  # fmt: skip
     assert (event["user"], event["verb"], event["requestURI"]) == ({}, "get", "/%FF")
-    assert user_text(None, path="user", most=MOST) == ("{}", ())
+    assert user_text(None, path="user", max_bytes=MOST) == ("{}", ())
     assert origin_text([], b"") == object_text(None).text == ""
 
 

@@ -13,8 +13,8 @@ def test_the_parts_of_equal_requests_are_made_once() -> None:
     get = parse_request_info(b"GET", POD)
 
     assert fragments.request(get, b"GET", POD) is fragments.request(get, b"GET", POD)
-    assert fragments.people(permit) is fragments.people(permit)
-    assert fragments.people(caller) is fragments.people(caller)
+    assert fragments.users(permit) is fragments.users(permit)
+    assert fragments.users(caller) is fragments.users(caller)
     assert fragments.origin(HEADERS, "10.0.0.1") is fragments.origin(HEADERS, "10.0.0.1")
 
 
@@ -32,7 +32,7 @@ def test_a_method_makes_another_request() -> None:
 def test_equal_callers_that_are_not_the_same_object_are_never_mixed_up() -> None:
     fragments = EventFragmentCache()
 
-    users = [fragments.people(Caller(UserInfo(f"user-{number}"))).user for number in range(5000)]
+    users = [fragments.users(Caller(UserInfo(f"user-{number}"))).user for number in range(5000)]
 
     assert users == [f'{{"username":"user-{number}"}}' for number in range(5000)]
     assert len(fragments._users) <= 4096
@@ -52,7 +52,7 @@ def test_an_unauthenticated_request_says_nothing_for_the_authenticated_one_after
     fragments = EventFragmentCache()
     target = b"/api/v1/namespaces/n/secrets?fieldSelector=metadata.name=foo" + b"," * 64
     outline = parse_outline(b"GET", target)
-    assert not outline.is_whole
+    assert not outline.is_complete
 
     before = fragments.unauthenticated_request(outline.request_info, b"GET", target)
     after = fragments.request(parse_request_info(b"GET", target), b"GET", target)
@@ -78,6 +78,6 @@ def test_what_is_long_is_not_remembered() -> None:
 
     fragments.request(parse_request_info(b"GET", long_path), b"GET", long_path)
     fragments.origin(long_agent, "10.0.0.1")
-    fragments.people(giant)
+    fragments.users(giant)
 
     assert not any((fragments._requests, fragments._origins, fragments._users))

@@ -10,7 +10,7 @@ from proxy.core.authorization.access_check import (
     ESCAPED_BYTES,
     AccessCheck,
     CheckResult,
-    is_larger_than,
+    is_review_larger_than,
     parse_review_status,
     subject_access_review,
 )
@@ -107,7 +107,7 @@ CHECKS = st.builds(
 def test_a_review_that_is_not_too_large_has_at_most_its_bytes_when_it_is_escaped(
     check: AccessCheck, most: int
 ) -> None:
-    if not is_larger_than(check, most):
+    if not is_review_larger_than(check, most):
         assert len(json.dumps(subject_access_review(check))) <= ESCAPED_BYTES * most
 
 
@@ -131,8 +131,8 @@ def test_a_review_that_is_not_too_large_has_at_most_its_bytes_when_it_is_escaped
     ],
 )
 def test_whatever_makes_a_review_large_is_counted(large: AccessCheck) -> None:
-    assert is_larger_than(large, 5000)
-    assert not is_larger_than(large, 100_000)
+    assert is_review_larger_than(large, 5000)
+    assert not is_review_larger_than(large, 100_000)
 
 
 def test_the_size_of_a_large_review_is_found_without_looking_at_all_of_it() -> None:
@@ -140,6 +140,6 @@ def test_the_size_of_a_large_review_is_found_without_looking_at_all_of_it() -> N
     check = AccessCheck(UserInfo("x"), "get", labels=labels)
 
     started = time.thread_time()
-    assert is_larger_than(check, 262_144)
+    assert is_review_larger_than(check, 262_144)
 
     assert time.thread_time() - started < 0.001

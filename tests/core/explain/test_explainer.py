@@ -74,7 +74,7 @@ def missing(explanation: Explanation) -> list[str]:
 
 
 def outcomes(explanation: Explanation) -> dict[ImpersonationMode, ModeOutcome]:
-    return {trial.mode: trial.outcome for trial in explanation.trials}
+    return {trial.mode: trial.outcome for trial in explanation.attempts}
 
 
 def test_a_denial_is_told_as_the_client_is_told_and_what_it_lacks_is_found() -> None:
@@ -89,7 +89,11 @@ def test_a_denial_is_told_as_the_client_is_told_and_what_it_lacks_is_found() -> 
     )
     assert missing(told) == [ON_LIST, BE_ALICE]
     assert told.grant_mode is ImpersonationMode.USER_INFO
-    assert (told.may_act, told.may_do, told.is_allowed) == (False, True, False)
+    assert (told.is_impersonation_allowed, told.is_target_allowed, told.is_allowed) == (
+        False,
+        True,
+        False,
+    )
     assert outcomes(told) == {
         ImpersonationMode.ASSOCIATED_NODE: ModeOutcome.NOT_APPLICABLE,
         ImpersonationMode.ARBITRARY_NODE: ModeOutcome.NOT_APPLICABLE,
@@ -101,10 +105,10 @@ def test_a_denial_is_told_as_the_client_is_told_and_what_it_lacks_is_found() -> 
 
 def test_what_serving_asks_is_told_apart_from_what_only_a_grant_needs() -> None:
     told, _ = explained()
-    trial = told.trials[3]
+    trial = told.attempts[3]
 
     assert [short(check) for check, _ in trial.checks] == [ON_LIST]
-    assert [short(check) for check, _ in trial.beyond] == [BE_ALICE]
+    assert [short(check) for check, _ in trial.unreached_checks] == [BE_ALICE]
 
 
 def test_an_allowed_request_needs_nothing() -> None:
@@ -121,7 +125,7 @@ def test_an_allowed_request_needs_nothing() -> None:
 def test_a_target_without_the_right_is_denied_by_the_api_server() -> None:
     told, _ = explained(ON_LIST, BE_ALICE)
 
-    assert told.may_act
+    assert told.is_impersonation_allowed
     assert not told.is_allowed
     assert told.response == ClientResponse(
         403,
@@ -193,13 +197,15 @@ def test_what_no_grant_can_allow_is_said_and_nothing_is_missing(
 
     assert told.unsatisfiable_reason.startswith(reason)
     assert told.missing == ()
-    assert not told.may_act
+    assert not told.is_impersonation_allowed
 
 
 def test_a_mode_that_can_never_do_says_so() -> None:
     told, _ = explained(ON_LIST, BE_ALICE, wanted_user=UserInfo("alice", groups=(MASTERS,)))
 
-    assert told.trials[3].forbidden == "impersonating the system:masters group is not allowed"
+    assert (
+        told.attempts[3].forbidden_reason == "impersonating the system:masters group is not allowed"
+    )
     assert told.response is not None
     assert told.response.message.endswith("impersonating the system:masters group is not allowed")
 
@@ -209,7 +215,7 @@ def test_legacy_that_is_forbidden_here_does_not_apply() -> None:
     told, asked = explained(circumstances=DecisionContext(rules))
 
     assert LEGACY_ALICE not in asked
-    assert "impersonation.legacy" in told.trials[4].reason
+    assert "impersonation.legacy" in told.attempts[4].reason
 
 
 def test_no_mode_at_all_is_a_denial_without_a_check() -> None:
@@ -253,7 +259,7 @@ def test_what_the_proxy_never_forwards_no_grant_opens(
 
     assert words in told.unsatisfiable_reason
     assert told.missing == ()
-    assert not told.may_act
+    assert not told.is_impersonation_allowed
 
 
 def test_a_stream_by_get_needs_create_of_the_target_where_the_server_asks_for_it() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.core.explain.explanation import why_it_applies, why_it_does_not
+from proxy.core.explain.explanation import applicable_reason, inapplicable_reason
 from proxy.core.impersonation.checks import ImpersonationRules
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.userinfo import (
@@ -37,7 +37,7 @@ def agent(extra: dict[str, list[str]], *, found_node: str | None = None) -> Call
 def test_a_mode_that_applies_says_why(
     mode: ImpersonationMode, wanted_user: UserInfo, words: str
 ) -> None:
-    assert words in why_it_applies(mode, wanted_user)
+    assert words in applicable_reason(mode, wanted_user)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_a_mode_that_applies_says_why(
 def test_a_mode_that_does_not_apply_says_why(
     mode: ImpersonationMode, caller: Caller, wanted_user: UserInfo, words: str
 ) -> None:
-    assert words in why_it_does_not(mode, caller, wanted_user, RULES)
+    assert words in inapplicable_reason(mode, caller, wanted_user, RULES)
 
 
 def test_a_switch_that_is_off_is_the_reason_for_every_constrained_mode() -> None:
     rules = ImpersonationRules(constrained=False)
 
-    assert "impersonation.constrained" in why_it_does_not(
+    assert "impersonation.constrained" in inapplicable_reason(
         ImpersonationMode.USER_INFO, BOB, NODE, rules
     )

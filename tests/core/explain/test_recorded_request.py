@@ -4,14 +4,14 @@ from typing import Any
 import pytest
 
 from proxy.core.audit.annotations import DOMAIN
+from proxy.core.audit.event import InvalidAuditEvent
 from proxy.core.explain.recorded_request import (
-    InvalidAuditEvent,
     RecordedOutcome,
     read_recorded,
     read_request,
     wanted_user_from_event,
 )
-from proxy.core.truncation import cut_of, cuts_text
+from proxy.core.truncation import format_truncated_values, truncated_value
 from proxy.core.userinfo import Caller, UserInfo, make_extra
 
 EVENT: dict[str, Any] = {
@@ -166,7 +166,9 @@ def test_what_is_no_event_is_refused(missing: str) -> None:
              "annotations.wanted.groups"],
 )  # fmt: skip
 def test_a_request_that_was_cut_is_not_judged_as_another_one(path: str) -> None:
-    annotations = EVENT["annotations"] | {f"{DOMAIN}/truncated": cuts_text([cut_of(path, "x")])}
+    annotations = EVENT["annotations"] | {
+        f"{DOMAIN}/truncated": format_truncated_values([truncated_value(path, "x")])
+    }
 
     with pytest.raises(InvalidAuditEvent, match=f"its {path} was truncated when it was recorded"):
         read_request(EVENT | {"annotations": annotations})
@@ -174,13 +176,15 @@ def test_a_request_that_was_cut_is_not_judged_as_another_one(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["responseStatus", "objectRef", "annotations.incomplete"])
 def test_what_is_not_judged_may_have_been_cut(path: str) -> None:
-    annotations = EVENT["annotations"] | {f"{DOMAIN}/truncated": cuts_text([cut_of(path, "x")])}
+    annotations = EVENT["annotations"] | {
+        f"{DOMAIN}/truncated": format_truncated_values([truncated_value(path, "x")])
+    }
 
     assert read_request(EVENT | {"annotations": annotations}) == read_request(EVENT)
 
 
 def test_a_denial_whose_message_was_cut_may_be_one_of_an_impersonation() -> None:
-    cut = {f"{DOMAIN}/truncated": cuts_text([cut_of("responseStatus", "x")])}
+    cut = {f"{DOMAIN}/truncated": format_truncated_values([truncated_value("responseStatus", "x")])}
 
     with pytest.raises(InvalidAuditEvent, match="does not name the wanted user"):
         read_request(EVENT | {"annotations": cut})

@@ -3,14 +3,14 @@
 import pytest
 
 from proxy.core.errors import BadRequest
-from proxy.core.http.headers import NO_LINES, HeaderList, encoded_lines
+from proxy.core.http.headers import NO_HEADERS, HeaderList, encode_header_lines
 
 LINES = ((b"Host", b"h"), (b"Accept", b""))
 
 
 def test_lines_are_the_tuple_of_their_lines() -> None:
     assert HeaderList(list(LINES)) == LINES
-    assert NO_LINES == ()
+    assert NO_HEADERS == ()
 
 
 def test_a_question_is_asked_once_for_the_same_lines() -> None:
@@ -49,7 +49,7 @@ def test_a_refusal_is_no_answer() -> None:
 
 
 def test_lines_go_on_the_wire_in_order() -> None:
-    assert encoded_lines(LINES) == b"Host: h\r\nAccept: \r\n"
+    assert encode_header_lines(LINES) == b"Host: h\r\nAccept: \r\n"
 
 
 def test_what_was_forgotten_is_found_anew() -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from proxy.core.errors import Forbidden
 from proxy.core.http.headers import (
-    check_caller,
+    check_caller_forwardable,
     check_header_safe,
     unsafe_key_reason,
     unsafe_text_reason,
@@ -59,10 +59,10 @@ def test_an_identity_that_would_change_on_the_way_is_refused(user: UserInfo, mes
 
 
 def test_a_caller_called_anonymous_must_be_in_the_group_that_upstream_would_add() -> None:
-    check_caller(UserInfo("system:anonymous", groups=("a", "system:unauthenticated")))
-    check_caller(UserInfo("bob", groups=("a",)))
+    check_caller_forwardable(UserInfo("system:anonymous", groups=("a", "system:unauthenticated")))
+    check_caller_forwardable(UserInfo("bob", groups=("a",)))
     for groups in ((), ("system:authenticated",)):
         with pytest.raises(Forbidden):
-            check_caller(UserInfo("system:anonymous", groups=groups))
+            check_caller_forwardable(UserInfo("system:anonymous", groups=groups))
     with pytest.raises(Forbidden):
-        check_caller(UserInfo("bob\n"))
+        check_caller_forwardable(UserInfo("bob\n"))

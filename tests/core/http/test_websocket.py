@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.core.http.headers import Header
-from proxy.core.http.websocket import offered_protocols, without_tokens
+from proxy.core.http.websocket import parse_offered_protocols, remove_tokens
 
 TOKEN = b"base64url.bearer.authorization.k8s.io.Y2FuYXJ5"
 
@@ -26,13 +26,13 @@ def protocols(*values: bytes) -> list[Header]:
 def test_all_lines_together_are_one_offer(
     lines: list[bytes], tokens: tuple[bytes, ...], others: tuple[bytes, ...]
 ) -> None:
-    assert offered_protocols(protocols(*lines)) == (tokens, others)
+    assert parse_offered_protocols(protocols(*lines)) == (tokens, others)
 
 
 def test_without_a_token_no_line_is_touched() -> None:
     headers = [(b"A", b"a"), *protocols(b"v5 ,v4", b"v3"), (b"B", b"b")]
 
-    assert without_tokens(headers) is headers
+    assert remove_tokens(headers) is headers
 
 
 def test_what_a_token_leaves_stands_in_one_line_in_its_place() -> None:
@@ -43,7 +43,7 @@ def test_what_a_token_leaves_stands_in_one_line_in_its_place() -> None:
         (b"Sec-WebSocket-Protocol", b"v4 , v3"),
     ]
 
-    assert without_tokens(headers) == [
+    assert remove_tokens(headers) == [
         (b"A", b"a"),
         (b"sec-websocket-PROTOCOL", b"v5,v4,v3"),
         (b"B", b"b"),
@@ -51,4 +51,4 @@ def test_what_a_token_leaves_stands_in_one_line_in_its_place() -> None:
 
 
 def test_a_token_alone_leaves_no_line() -> None:
-    assert without_tokens([(b"A", b"a"), *protocols(TOKEN, TOKEN)]) == [(b"A", b"a")]
+    assert remove_tokens([(b"A", b"a"), *protocols(TOKEN, TOKEN)]) == [(b"A", b"a")]

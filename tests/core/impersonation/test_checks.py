@@ -50,7 +50,7 @@ def modes(
     rules: ImpersonationRules = RULES,
     remembered: ImpersonationMode | None = None,
 ) -> list[ImpersonationMode]:
-    attempts = plan_attempts(AGENT, wanted_user, LIST_PODS, rules=rules, remembered=remembered)
+    attempts = plan_attempts(AGENT, wanted_user, LIST_PODS, rules=rules, preferred_mode=remembered)
     return [planned.mode for planned in attempts]
 
 

@@ -44,7 +44,7 @@ def evaluation(
 ) -> Evaluation:
     request_info = parse_request_info(b"GET", target)
     return evaluate(
-        plan_attempts(caller, wanted_user, request_info, rules=rules, remembered=remembered)
+        plan_attempts(caller, wanted_user, request_info, rules=rules, preferred_mode=remembered)
     )
 
 

@@ -33,7 +33,7 @@ def evaluation(
 ) -> Evaluation:
     request_info = parse_request_info(b"GET", target)
     return evaluate(
-        plan_attempts(caller, wanted_user, request_info, rules=rules, remembered=remembered)
+        plan_attempts(caller, wanted_user, request_info, rules=rules, preferred_mode=remembered)
     )
 
 
@@ -59,8 +59,8 @@ class Recorder:
 
     def __call__(self, question: Question) -> CheckResult:
         if isinstance(question, CacheLookup):
-            self._asked.append(f"{question.layer.value}?")
-            return YES if question.layer in self._layers else NO
+            self._asked.append(f"{question.scope.value}?")
+            return YES if question.scope in self._layers else NO
         self._asked.append(short(question.check))
         return YES
 

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
-from proxy.core.impersonation.evaluation import NO_MODE, unsatisfiable_reason
+from proxy.core.impersonation.evaluation import NO_CONSTRAINED_MODE, unsatisfiable_reason
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import Caller, UserInfo
@@ -30,8 +30,8 @@ def test_a_grant_can_open_it(wanted_user: UserInfo) -> None:
 @pytest.mark.parametrize(
     ("wanted_user", "reason"),
     [
-        (UserInfo("system:node:n1", groups=("system:nodes",)), NO_MODE),
-        (UserInfo("system:serviceaccount:a:b", uid="u"), NO_MODE),
+        (UserInfo("system:node:n1", groups=("system:nodes",)), NO_CONSTRAINED_MODE),
+        (UserInfo("system:serviceaccount:a:b", uid="u"), NO_CONSTRAINED_MODE),
         (
             UserInfo("alice", groups=("g", "system:masters")),
             "impersonating the system:masters group is not allowed",

@@ -164,7 +164,7 @@ CASES = [
         id="the own node is granted without a name",
     ),
     pytest.param(
-        replace(NEED, actions=(GET_POD, VERSION, action("GET", "/api/v1/nodes/n1"))),
+        replace(NEED, request_infos=(GET_POD, VERSION, action("GET", "/api/v1/nodes/n1"))),
         {
             ("ClusterRole", ""): [
                 on("user-info", "get", resource="nodes", names=("n1",)),
@@ -178,7 +178,7 @@ CASES = [
     pytest.param(
         replace(
             NEED,
-            actions=(
+            request_infos=(
                 action("GET", "/api/v1/namespaces/shop/pods/web/exec"),
                 action("POST", "/apis/apps/v1/namespaces/shop/deployments"),
                 action("GET", "/api/v1/namespaces/shop"),
@@ -197,7 +197,7 @@ CASES = [
     pytest.param(
         replace(
             NEED,
-            actions=(action("GET", "/api/v1/namespaces/shop/pods/web/exec"),),
+            request_infos=(action("GET", "/api/v1/namespaces/shop/pods/web/exec"),),
             rules=ImpersonationRules(upgrade_needs_create=True),
             is_upgrade=True,
         ),
@@ -237,7 +237,7 @@ def test_needs_are_merged_where_nothing_is_added_by_it() -> None:
     watch = action("GET", "/api/v1/namespaces/shop/pods?watch=1")
     events = action("GET", "/api/v1/namespaces/shop/events")
 
-    objects = grant_objects([replace(NEED, actions=(LIST_PODS, watch, deployments, events))])
+    objects = grant_objects([replace(NEED, request_infos=(LIST_PODS, watch, deployments, events))])
 
     assert rules_of(objects)["Role", "shop"] == [
         on("user-info", "list", resource="events"),
@@ -252,7 +252,13 @@ def test_what_holds_everywhere_is_not_said_again() -> None:
     patterns = (replace(VERSION, path="/api/*"), replace(VERSION, path="/api/v1"))
 
     objects = grant_objects(
-        [replace(NEED, actions=(LIST_PODS, everywhere, GET_POD, one, *patterns), has_patterns=True)]
+        [
+            replace(
+                NEED,
+                request_infos=(LIST_PODS, everywhere, GET_POD, one, *patterns),
+                has_patterns=True,
+            )
+        ]
     )
 
     assert rules_of(objects) == {
@@ -266,7 +272,9 @@ def test_what_holds_everywhere_is_not_said_again() -> None:
 
 
 def test_a_namespace_that_needs_nothing_of_its_own_gets_nothing() -> None:
-    objects = grant_objects([replace(NEED, actions=(LIST_PODS, action("GET", "/api/v1/pods")))])
+    objects = grant_objects(
+        [replace(NEED, request_infos=(LIST_PODS, action("GET", "/api/v1/pods")))]
+    )
 
     assert set(rules_of(objects)) == {("ClusterRole", "")}
 
@@ -299,7 +307,7 @@ def test_names_say_who_and_tell_grants_apart() -> None:
     first = grant_objects([replace(NEED, subject=Subject("User", "a/b %\u00fc"))])
     again = grant_objects([replace(NEED, subject=Subject("User", "a/b %\u00fc"))])
     other = grant_objects(
-        [replace(NEED, subject=Subject("User", "a/b %\u00fc"), actions=(VERSION,))]
+        [replace(NEED, subject=Subject("User", "a/b %\u00fc"), request_infos=(VERSION,))]
     )
 
     assert first == again
@@ -308,7 +316,7 @@ def test_names_say_who_and_tell_grants_apart() -> None:
 
 
 def test_the_order_of_needs_does_not_matter() -> None:
-    others = [replace(NEED, wanted_user=UserInfo("bob"), actions=(GET_POD, VERSION)), NEED]
+    others = [replace(NEED, wanted_user=UserInfo("bob"), request_infos=(GET_POD, VERSION)), NEED]
 
     assert grant_objects(others) == grant_objects(reversed(others))
 
@@ -354,22 +362,22 @@ def test_the_order_of_needs_does_not_matter() -> None:
             id="a user has no node",
         ),
         pytest.param(
-            replace(NEED, actions=(action("GET", "/version/*"),)),
+            replace(NEED, request_infos=(action("GET", "/version/*"),)),
             "would allow more than this path",
             id="a path that ends in a star",
         ),
         pytest.param(
-            replace(NEED, actions=(action("GET", "/api/v1/*"),)),
+            replace(NEED, request_infos=(action("GET", "/api/v1/*"),)),
             "would allow all of them",
             id="a resource called star",
         ),
         pytest.param(
-            replace(NEED, actions=(action("GET", "/apis/*/v1/pods"),)),
+            replace(NEED, request_infos=(action("GET", "/apis/*/v1/pods"),)),
             "would allow all of them",
             id="a group called star",
         ),
         pytest.param(
-            replace(NEED, actions=(action("GET", "/api/v1/namespaces/Bad_/pods"),)),
+            replace(NEED, request_infos=(action("GET", "/api/v1/namespaces/Bad_/pods"),)),
             "no role in a namespace called 'Bad_'",
             id="a namespace that cannot be",
         ),

@@ -123,7 +123,7 @@ def test_whom_a_check_would_be_open_to_is_told_with_where_from() -> None:
     local = Binding("l", "shop", "Role/r", (Subject("ServiceAccount", "deputy"),), (RULE,))
     wide = Binding("w", "", "ClusterRole/r", (Subject("Group", "ops"),), (RULE,))
 
-    opened = list(RBACSnapshot((local, wide)).first_allowing(EXEC))
+    opened = list(RBACSnapshot((local, wide)).subjects_allowing(EXEC))
 
     assert opened == [
         (local, Subject("ServiceAccount", "deputy", "shop")),

@@ -10,8 +10,8 @@ from proxy.core.rbac.model import (
     Subject,
 )
 from proxy.core.rbac.who_can import (
-    Found,
     Holder,
+    ImpersonationHolder,
     identity_holders,
     masters_impersonators,
     node_holders,
@@ -43,7 +43,7 @@ def legacy(resource: str, *names: str) -> Rule:
     return Rule(("impersonate",), ("",), (resource,), names)
 
 
-def told(found: list[Found]) -> list[tuple[str, str, tuple[str, ...]]]:
+def told(found: list[ImpersonationHolder]) -> list[tuple[str, str, tuple[str, ...]]]:
     """Return mode, name and groups, without those whom no rule binds."""
     return [
         (holder.mode.value, holder.name, holder.groups)

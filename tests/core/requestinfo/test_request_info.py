@@ -93,7 +93,7 @@ LONG_QUERY = b"?a=" + b"b" * 100
     ],
 )
 def test_the_query_of_a_connect_request_may_have_any_length(path: bytes) -> None:
-    check_target_length(b"POST", path + LONG_QUERY, most_bytes=64)
+    check_target_length(b"POST", path + LONG_QUERY, max_bytes=64)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_query_of_a_connect_request_may_have_any_length(path: bytes) -> None
     ],
 )
 def test_any_other_long_target_is_refused(target: bytes) -> None:
-    check_target_length(b"GET", target, most_bytes=len(target))
+    check_target_length(b"GET", target, max_bytes=len(target))
 
     with pytest.raises(TargetTooLong, match="the request target is longer than 64 bytes"):
-        check_target_length(b"GET", target, most_bytes=64)
+        check_target_length(b"GET", target, max_bytes=64)

@@ -13,7 +13,7 @@ from proxy.core.selfcheck.denial import (
     is_from_api_server,
     may_become_denial,
     missing_permission,
-    read_denial,
+    parse_denial,
 )
 
 OURS = frozenset({"system:serviceaccount:understudy:forwarder"})
@@ -39,7 +39,7 @@ def status(message: str, **details: str) -> dict[str, object]:
 
 
 def right_in(document: object) -> str | None:
-    denial = read_denial(JSON, json.dumps(document).encode())
+    denial = parse_denial(JSON, json.dumps(document).encode())
     return missing_permission(denial, OURS) if denial is not None else None
 
 
@@ -131,14 +131,14 @@ def test_details_that_are_no_text_are_no_denial(details: dict[str, object]) -> N
 
 def test_a_name_with_markup_is_known_as_the_api_server_writes_it() -> None:
     message = 'users "x" is forbidden: User "a&lt;b\\"c" cannot impersonate resource "users"'
-    denial = read_denial(JSON, json.dumps(status(message, name="x", kind="users")).encode())
+    denial = parse_denial(JSON, json.dumps(status(message, name="x", kind="users")).encode())
 
     assert denial is not None
     assert missing_permission(denial, {'a<b"c'}) == "do that"
 
 
 def test_protobuf_says_the_same() -> None:
-    denial = read_denial(PROTOBUF, protobuf(USERS))
+    denial = parse_denial(PROTOBUF, protobuf(USERS))
 
     assert denial is not None
     assert missing_permission(denial, OURS) == RIGHT
@@ -161,18 +161,18 @@ def test_protobuf_says_the_same() -> None:
     ],
 )
 def test_what_is_no_such_message_is_no_denial(body: bytes) -> None:
-    assert read_denial(PROTOBUF, body) is None
+    assert parse_denial(PROTOBUF, body) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"[]", b"null", b"\xff", b"[" * 100_000])
 def test_what_is_no_json_is_no_denial(body: bytes) -> None:
-    assert read_denial(JSON, body) is None
+    assert parse_denial(JSON, body) is None
 
 
 def test_fields_of_other_kinds_are_skipped() -> None:
     body = b"k8s\0" + b"\x79" + bytes(8) + b"\x7d" + bytes(4) + protobuf(USERS)[4:]
 
-    denial = read_denial(PROTOBUF, body)
+    denial = parse_denial(PROTOBUF, body)
 
     assert denial is not None
     assert missing_permission(denial, OURS) == RIGHT
@@ -184,15 +184,15 @@ def test_of_other_encodings_the_last_sentence_counts(media_type: str) -> None:
     folded = f"message: '{USERS}'\n".replace(" cannot", "\n  cannot")
 
     ours, theirs = (
-        read_denial(media_type, folded.encode()),
-        read_denial(media_type, forged.encode()),
+        parse_denial(media_type, folded.encode()),
+        parse_denial(media_type, forged.encode()),
     )
 
     assert ours is not None
     assert theirs is not None
     assert missing_permission(ours, OURS) == RIGHT
     assert missing_permission(theirs, OURS) is None
-    assert read_denial(media_type, b"message: no") is None
+    assert parse_denial(media_type, b"message: no") is None
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_whose_answer_is_the_api_servers_own_for_sure(target: bytes, *, is_its_o
 
 
 def test_a_text_that_is_not_parsed_says_so() -> None:
-    denial = read_denial(YAML, f"apiVersion: v1\ncode: 403\nmessage: {USERS}".encode())
+    denial = parse_denial(YAML, f"apiVersion: v1\ncode: 403\nmessage: {USERS}".encode())
 
     assert denial is not None
     assert not denial.is_parsed

@@ -4,9 +4,9 @@ import pytest
 
 from proxy.core.selfcheck.permissions import (
     FORBIDDEN_PERMISSIONS,
-    FORWARDING,
+    FORWARDING_PERMISSIONS,
     Permission,
-    impersonating,
+    impersonation_permissions,
     token_request_permission,
 )
 from proxy.core.userinfo import UserInfo
@@ -30,13 +30,13 @@ def test_a_right_is_one_line(right: Permission, text: str) -> None:
 
 
 def test_nothing_is_needed_and_dangerous_at_once() -> None:
-    assert set(FORWARDING).isdisjoint(FORBIDDEN_PERMISSIONS)
+    assert set(FORWARDING_PERMISSIONS).isdisjoint(FORBIDDEN_PERMISSIONS)
 
 
 def test_extra_key_keeps_its_case() -> None:
     """The header encodes capitals, so the API server checks the key as it is written here."""
     user = UserInfo("alice", extra=(("accessKeyId", ("k1",)),))
 
-    (_, (_, (right,))) = impersonating(user)
+    (_, (_, (right,))) = impersonation_permissions(user)
 
     assert (right.subresource, right.name) == ("accessKeyId", "k1")

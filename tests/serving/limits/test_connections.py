@@ -36,7 +36,7 @@ def unauthenticated(door: ConnectionLimiter, address: str) -> Guest:
 
 
 def test_there_are_so_many_places_and_no_more() -> None:
-    door = ConnectionLimiter(places=3, places_per_address=3)
+    door = ConnectionLimiter(max_connections=3, max_per_address=3)
     guests = [authenticated(door, f"10.0.0.{number}") for number in range(3)]
 
     let_in = [door.try_acquire(Guest(), f"10.0.1.{number}") for number in range(2)]
@@ -47,7 +47,7 @@ def test_there_are_so_many_places_and_no_more() -> None:
 
 
 def test_one_address_cannot_take_all_places() -> None:
-    door = ConnectionLimiter(places=10, places_per_address=2)
+    door = ConnectionLimiter(max_connections=10, max_per_address=2)
     for _ in range(2):
         authenticated(door, "10.0.0.1")
 
@@ -56,7 +56,7 @@ def test_one_address_cannot_take_all_places() -> None:
 
 
 def test_a_place_is_given_back_once() -> None:
-    door = ConnectionLimiter(places=2, places_per_address=1)
+    door = ConnectionLimiter(max_connections=2, max_per_address=1)
     first, second = authenticated(door, "10.0.0.1"), authenticated(door, "10.0.0.2")
     third = Guest()
     assert not door.try_acquire(third, "10.0.0.3")
@@ -71,7 +71,7 @@ def test_a_place_is_given_back_once() -> None:
 
 
 def test_f7_a_newcomer_gets_the_place_of_the_oldest_unauthenticated_connection() -> None:
-    door = ConnectionLimiter(places=3, places_per_address=3)
+    door = ConnectionLimiter(max_connections=3, max_per_address=3)
     known = authenticated(door, "10.0.0.1")
     oldest, newer = unauthenticated(door, "10.0.0.2"), unauthenticated(door, "10.0.0.3")
 
@@ -85,7 +85,7 @@ def test_f7_a_newcomer_gets_the_place_of_the_oldest_unauthenticated_connection()
 
 
 def test_f7_an_address_with_too_many_displaces_its_own_connections_only() -> None:
-    door = ConnectionLimiter(places=10, places_per_address=2)
+    door = ConnectionLimiter(max_connections=10, max_per_address=2)
     elsewhere = unauthenticated(door, "10.0.0.1")
     oldest, newer = (unauthenticated(door, "10.0.0.2") for _ in range(2))
 
@@ -96,10 +96,10 @@ def test_f7_an_address_with_too_many_displaces_its_own_connections_only() -> Non
 
 
 def test_f7_a_connection_that_did_something_is_not_the_oldest_any_more() -> None:
-    door = ConnectionLimiter(places=2, places_per_address=2)
+    door = ConnectionLimiter(max_connections=2, max_per_address=2)
     active, silent = unauthenticated(door, "10.0.0.1"), unauthenticated(door, "10.0.0.2")
 
-    door.renew(active)
+    door.mark_active(active)
     unauthenticated(door, "10.0.0.3")
 
     assert (active.is_evicted, silent.is_evicted) == (False, True)
@@ -117,14 +117,14 @@ def test_f7_a_connection_that_did_something_is_not_the_oldest_any_more() -> None
     ],
 )
 def test_an_ipv6_network_counts_as_one_address(address: str, is_same: object) -> None:
-    door = ConnectionLimiter(places=10, places_per_address=1)
+    door = ConnectionLimiter(max_connections=10, max_per_address=1)
     authenticated(door, "2001:db8:1:2::1%eth0")
 
     assert door.try_acquire(Guest(), address) is not is_same
 
 
 def test_an_ipv4_client_is_the_same_on_a_socket_for_both() -> None:
-    door = ConnectionLimiter(places=10, places_per_address=1)
+    door = ConnectionLimiter(max_connections=10, max_per_address=1)
     authenticated(door, "::ffff:10.0.0.1")
 
     assert not door.try_acquire(Guest(), "10.0.0.1")
@@ -179,5 +179,5 @@ async def test_no_place_is_lost_however_a_client_leaves(certificates: Certificat
 
 async def nobody_is_there(place: Place) -> None:
     await eventually(lambda: not place.listener._connections)
-    assert place.listener._shared.door.active == 0
+    assert place.listener._shared.connection_limiter.active == 0
     assert place.budget.used_bytes == 0

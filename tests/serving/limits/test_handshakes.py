@@ -30,15 +30,15 @@ class Worker:
 
     def step(self, name: str) -> None:
         def work() -> None:
-            started = self.turns.started()
+            started = self.turns.start_step()
             self.clock.advance(0.001)
             self.done.append(name)
-            self.turns.spent(started)
+            self.turns.end_step(started)
 
         if self.turns.has_time:
             work()
         else:
-            self.turns.wait(name[0], work)
+            self.turns.enqueue(name[0], work)
 
 
 async def test_what_fits_the_slice_is_done_at_once_and_the_rest_in_the_next_turns() -> None:
@@ -99,8 +99,8 @@ async def test_step_that_fails_does_not_keep_the_others_waiting() -> None:
     def fail() -> None:
         raise error
 
-    turns.wait("a", fail)
-    turns.wait("b", lambda: done.append("b"))
+    turns.enqueue("a", fail)
+    turns.enqueue("b", lambda: done.append("b"))
 
     await eventually(lambda: done == ["b"])
     assert failures == [error]
@@ -115,7 +115,7 @@ async def test_cancelled_step_is_let_go_of_and_is_not_done() -> None:
         worker.done.append("cancelled")
 
     kept = weakref.ref(step)
-    waiting = worker.turns.wait("a", step)
+    waiting = worker.turns.enqueue("a", step)
     worker.step("b0")
     del step
 
@@ -256,7 +256,7 @@ async def test_handshake_that_waits_is_cut_off_once_it_is_too_long(
                 await eventually(lambda: place.listener.handshake_failures[CERTIFICATE] == 1)
 
             (connection,) = place.listener.connections
-            assert connection.is_open
+            assert connection.has_started_legacy
             assert place.budget.used_bytes == most
 
 
@@ -267,12 +267,12 @@ async def test_later_bytes_of_a_handshake_that_waits_are_bounded(
         with flooding(place, 1) as clients:
             await eventually(lambda: answered(clients) == 1)
             (connection,) = place.listener.connections
-            place.listener._shared.handshakes.limit(0)
+            place.listener._shared.handshakes.set_slice(0)
 
             were_open = []
             for _ in range(5):
                 connection.data_received(bytes(64 * 1024))
-                were_open.append(connection.is_open)
+                were_open.append(connection.has_started_legacy)
 
             assert were_open == [True] * 4 + [False]
             assert connection._queued_bytes is None

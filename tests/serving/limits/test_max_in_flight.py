@@ -23,7 +23,7 @@ class Counter:
     def __init__(self) -> None:
         self.kinds: list[str] = []
 
-    def request_turned_away(self, kind: str) -> None:
+    def request_rejected(self, kind: str) -> None:
         self.kinds.append(kind)
 
 
@@ -178,7 +178,7 @@ async def test_an_exchange_that_is_over_keeps_no_place(
 ) -> None:
     exchange = await begin(place, clients[0], "GET", POD)
     clients[0].vanish()
-    await eventually(lambda: not exchange.is_open)
+    await eventually(lambda: not exchange.has_started_legacy)
 
     enter(places, exchange)
 
@@ -272,7 +272,7 @@ async def test_limits_may_change_and_whoever_has_a_place_keeps_it(
     place: Place, clients: list[HttpClient], places: MaxInFlightLimiter
 ) -> None:
     enter_as("alice", places, await begin(place, clients[0], "GET", POD))
-    places.limit(reads=2, writes=0, per_caller=PerCallerLimit(percent=50))
+    places.set_limits(reads=2, writes=0, per_caller=PerCallerLimit(percent=50))
     second = await begin(place, clients[1], "GET", POD)
 
     with pytest.raises(TooManyRequests):

@@ -8,7 +8,7 @@ from proxy.serving.limits.connections import ConnectionLimits
 from proxy.serving.limits.response_progress import ResponseProgress
 from proxy.wire.exchange import Peer
 from proxy.wire.http1.body import CHUNKED
-from proxy.wire.http1.message import UNREAD_HEAD
+from proxy.wire.http1.message import UNPARSED_HEAD
 from proxy.wire.tcp import SentBytes
 from tests.serving.listening import held, listening
 from tests.support.certificates import Certificates
@@ -25,7 +25,7 @@ class Wire:
     is_write_blocked = False
 
     def __init__(self) -> None:
-        self.exchange: ServerExchange | None = ServerExchange(self, UNREAD_HEAD, Peer(""))
+        self.exchange: ServerExchange | None = ServerExchange(self, UNPARSED_HEAD, Peer(""))
         self.sent: SentBytes | None = SentBytes(0, 0)
 
     def sent_bytes(self) -> SentBytes | None:
@@ -143,8 +143,8 @@ async def test_f6_a_listener_cuts_off_a_client_that_reads_nothing(
         place.listener.close_expired()
 
         if is_long_running:
-            assert exchange.is_open
+            assert exchange.has_started_legacy
         else:
-            await eventually(lambda: not exchange.is_open)
+            await eventually(lambda: not exchange.has_started_legacy)
             assert [outcome.is_complete for outcome in place.handler.outcomes] == [False]
         assert place.listener.stalled_responses == (0 if is_long_running else 1)

@@ -89,7 +89,7 @@ def test_new_limits_hold_from_the_next_bytes_on() -> None:
     large.resize(60)
     small.resize(10)
 
-    budget.limit(50, 100)
+    budget.set_limits(50, 100)
     assert refusals.refused == []
     small.resize(11)
 
@@ -112,7 +112,7 @@ def test_refusals_that_let_nothing_go_end_and_do_not_deepen_the_stack() -> None:
         holdings[number].resize(2000)
 
     assert set(refused.values()) == {1}
-    assert budget.used_bytes == sum(holding.count for holding in holdings)
+    assert budget.used_bytes == sum(holding.size_bytes for holding in holdings)
     for holding in holdings:
         holding.release()
     assert budget.used_bytes == 0
@@ -312,8 +312,8 @@ async def test_an_anonymous_caller_is_served_and_its_connection_stays_unauthenti
 
     place.handler.held[0].mark_authenticated(is_anonymous=True)
 
-    assert place.handler.held[0].is_open
-    assert place.listener.unauthenticated == 1
+    assert place.handler.held[0].has_started_legacy
+    assert place.listener.unauthenticated_connections == 1
 
 
 # --- connections with certificates -------------------------------------------------------------
@@ -339,7 +339,7 @@ async def fill(
 
 
 def open_connections(place: Place) -> int:
-    return sum(connection.is_open for connection in place.listener.connections)
+    return sum(connection.has_started_legacy for connection in place.listener.connections)
 
 
 @pytest.mark.parametrize("sends", [b"", b"G"], ids=["idle", "partial head"])
@@ -349,7 +349,7 @@ async def test_one_newcomer_costs_one_connection_when_all_have_certificates(
     async with listening(certificates) as place, AsyncExitStack() as stack:
         await fill(place, certificates, stack, sends=sends)
         # Less than the newcomer's handshake and its certificate, and more than its hello.
-        place.budget.limit(held_bytes(place) + 1500, 100)
+        place.budget.set_limits(held_bytes(place) + 1500, 100)
 
         newcomer = await stack.enter_async_context(
             connected(place.address, certificates.client_context("alice"))
@@ -365,7 +365,7 @@ async def test_a_lowered_limit_costs_as_many_connections_as_are_too_many(
 ) -> None:
     async with listening(certificates) as place, AsyncExitStack() as stack:
         clients = await fill(place, certificates, stack, sends=b"G")
-        place.budget.limit(held_bytes(place) // 2, 100)
+        place.budget.set_limits(held_bytes(place) // 2, 100)
 
         await clients[0].send(b"E")
 
@@ -406,7 +406,7 @@ async def test_a_request_in_flight_on_an_authenticated_connection_is_not_cut_for
 
     # As a repeated request is forwarded: nobody says again that its caller is known.
     place.handler.held[0].attach(receiver)
-    place.budget.limit(1, 100)
+    place.budget.set_limits(1, 100)
     connection._reserve(2)
 
     assert held_bytes(place) == 0
@@ -426,7 +426,7 @@ async def test_an_anonymous_request_in_flight_is_cut_for_memory(
         receiver = Receiver()
         place.handler.held[0].attach(receiver)
 
-        place.budget.limit(1, 100)
+        place.budget.set_limits(1, 100)
         connection._reserve(2)
 
         assert receiver.heard == ["gone"]

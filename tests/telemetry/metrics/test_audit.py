@@ -10,7 +10,7 @@ def test_every_fate_of_an_event_has_its_series() -> None:
     metrics.events_stored("log", 3)
     metrics.events_lost("webhook", "buffer-full", 2)
     metrics.backend_failed("log", "rotate")
-    metrics.watch_waiting("webhook", lambda: 7)
+    metrics.watch_queue("webhook", lambda: 7)
     metrics.request_rejected()
 
     page = generate_latest(registry).decode()
@@ -28,7 +28,7 @@ def test_a_backend_shows_that_it_has_lost_nothing() -> None:
     """Or its first loss would be no increase of anything."""
     registry = CollectorRegistry()
 
-    AuditMetrics(registry).watch_waiting("log", lambda: 0)
+    AuditMetrics(registry).watch_queue("log", lambda: 0)
 
     page = generate_latest(registry).decode()
     for reason in ("buffer-full", "refused", "shutdown"):

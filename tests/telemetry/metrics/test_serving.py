@@ -9,10 +9,10 @@ def test_everybody_turned_away_is_counted() -> None:
     registry = CollectorRegistry()
     metrics = ServingMetrics(registry)
 
-    metrics.connections_turned_away(3)
-    metrics.request_turned_away("read")
-    metrics.certificates_read(used=True)
-    metrics.certificates_read(used=False)
+    metrics.connections_rejected(3)
+    metrics.request_rejected("read")
+    metrics.certificates_reloaded(used=True)
+    metrics.certificates_reloaded(used=False)
     metrics.certificate_expires(1_800_000_000.0)
 
     def value(name: str, **labels: str) -> float | None:

@@ -114,7 +114,7 @@ async def test_a_failure_does_not_end_the_looking(error: Exception) -> None:
 async def test_a_refusal_renews_at_once_and_many_do_not_renew_more_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("proxy.upstream.credentials.refresher.RENEWAL_SECONDS", 0.2)
+    monkeypatch.setattr("proxy.upstream.credentials.refresher.MIN_RENEWAL_INTERVAL_SECONDS", 0.2)
     async with kept(3600) as kept_one:
         assert kept_one.refresher.health_error() is None
         started = asyncio.get_running_loop().time()

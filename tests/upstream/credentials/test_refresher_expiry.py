@@ -6,7 +6,7 @@ import json
 import pytest
 
 from proxy.sandbox.identities import DAY, CertificateAuthority, Validity
-from proxy.upstream.credentials.refresher import expiry_of
+from proxy.upstream.credentials.refresher import credential_expiry
 from tests.upstream.kubeconfigs import now
 
 
@@ -16,7 +16,7 @@ def jwt(claims: object) -> bytes:
 
 
 def test_a_token_tells_by_its_claim() -> None:
-    assert expiry_of(jwt({"exp": 1234}), None) == 1234
+    assert credential_expiry(jwt({"exp": 1234}), None) == 1234
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def test_a_token_tells_by_its_claim() -> None:
     ],
 )
 def test_a_token_that_does_not_tell_is_no_error(authorization: bytes) -> None:
-    assert expiry_of(authorization, None) == 0
+    assert credential_expiry(authorization, None) == 0
 
 
 def test_a_certificate_tells_by_its_end_and_a_token_comes_first() -> None:
-    pair = CertificateAuthority("us").issue_client("us", validity=Validity(lasts=DAY))
-    end = expiry_of(None, pair.certificate_pem)
+    pair = CertificateAuthority("us").issue_client("us", validity=Validity(duration=DAY))
+    end = credential_expiry(None, pair.certificate_pem)
 
     assert end == pytest.approx(now().timestamp() + 23 * 3600, abs=60)
-    assert expiry_of(jwt({"exp": 1234}), pair.certificate_pem) == 1234
-    assert expiry_of(None, b"no certificate") == 0
-    assert expiry_of(None, None) == 0
+    assert credential_expiry(jwt({"exp": 1234}), pair.certificate_pem) == 1234
+    assert credential_expiry(None, b"no certificate") == 0
+    assert credential_expiry(None, None) == 0

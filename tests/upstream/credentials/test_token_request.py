@@ -69,7 +69,7 @@ async def client(api: ScriptedApiServer, kubeconfig: Path) -> AsyncIterator[ApiC
     credentials = await load(kubeconfig)
     endpoints = EndpointSet(credentials, asyncio.get_running_loop().time)
     async with open_client(
-        endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=lambda: None
+        endpoints, credentials.configuration, connect_timeout_seconds=5, when_rejected=lambda: None
     ) as client:
         yield client
 

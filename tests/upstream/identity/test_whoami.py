@@ -49,7 +49,7 @@ async def client(
     credentials = await load(kubeconfig)
     endpoints = EndpointSet(credentials, asyncio.get_running_loop().time)
     async with open_client(
-        endpoints, credentials.configuration, connect_timeout_seconds=5, when_refused=lambda: None
+        endpoints, credentials.configuration, connect_timeout_seconds=5, when_rejected=lambda: None
     ) as client:
         yield client
 

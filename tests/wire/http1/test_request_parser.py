@@ -16,7 +16,11 @@ GET = b"GET /api/v1/pods HTTP/1.1\r\n" + LINES
 def outcome(head: bytes, heads: CachingRequestParser | None = None) -> RequestHead | str:
     try:
         # Notes say nothing of what was read.
-        return parse_request_head(head) if heads is None else heads.parse(head)._replace(notes=None)
+        return (
+            parse_request_head(head)
+            if heads is None
+            else heads.parse(head)._replace(cached_values=None)
+        )
     except StatusError as refusal:
         return refusal.message
 
@@ -66,7 +70,7 @@ def test_lines_of_a_request_with_a_body_are_known_again_and_nothing_is_noted_on_
     assert again.headers is elsewhere.headers is first.headers
     assert (again, elsewhere.target) == (first, b"/api/v1/nodes")
     assert again.framing == elsewhere.framing == BodyFraming(BodyKind.LENGTH, 3)
-    assert again.notes is elsewhere.notes is None
+    assert again.cached_values is elsewhere.cached_values is None
     # Where its body begins is not known before its end was looked for.
     assert heads.parse_cached(posting(3)) is None
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.forwarding import append_response_headers, response_headers
-from proxy.core.http.headers import encoded_lines
+from proxy.core.forwarding import append_response_headers, build_response_headers
+from proxy.core.http.headers import encode_header_lines
 from proxy.wire.http1 import response_parser
 from proxy.wire.http1.body import CHUNKED
 from proxy.wire.http1.message import (
@@ -157,10 +157,10 @@ def test_a_whole_answer_is_returned_line_by_line_as_any_other(
         return
 
     parsed = parse_response_head(head, request_method=b"GET")
-    returned = response_headers(parsed.headers, audit_id=b"new", warning=warning)
+    returned = build_response_headers(parsed.headers, audit_id=b"new", warning=warning)
 
     whole = append_response_headers(plain.lines, audit_id=b"new", warning=warning)
-    assert whole == b"HTTP/1.1 200 OK\r\n" + encoded_lines(returned)
+    assert whole == b"HTTP/1.1 200 OK\r\n" + encode_header_lines(returned)
     length = None if parsed.framing == CHUNKED else 5
     assert (plain.status, plain.length, plain.end) == (200, length, len(head))
 
@@ -186,10 +186,10 @@ def test_a_head_that_differs_in_its_id_alone_is_known_again(
     head: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads = ResponseHeadCache()
-    first = heads.read(with_id(b"id-1", head) + b"x" * 12, b"id-1")
+    first = heads.parse(with_id(b"id-1", head) + b"x" * 12, b"id-1")
 
     monkeypatch.setattr(response_parser, "parse_simple_head", lambda _: pytest.fail("read again"))
-    second = heads.read(with_id(b"id-2", head) + b"y" * 12, b"id-2")
+    second = heads.parse(with_id(b"id-2", head) + b"y" * 12, b"id-2")
 
     assert first is not None
     assert second is first
@@ -230,7 +230,7 @@ def test_whatever_was_read_before_a_head_is_read_as_if_it_were_the_first(
     for one, other, echoed, asked in answers:
         head = with_id(echoed, PLAIN.replace(*one).replace(*other)) + b"body"
 
-        assert heads.read(head, asked) == parse_simple_head(head)
+        assert heads.parse(head, asked) == parse_simple_head(head)
 
 
 def test_an_id_that_stands_in_the_status_makes_no_two_statuses_one() -> None:
@@ -241,7 +241,7 @@ def test_an_id_that_stands_in_the_status_makes_no_two_statuses_one() -> None:
     statuses = [
         plain.status
         for status in (b"200", b"201")
-        if (plain := heads.read(untold.replace(b"200", status), status[1:])) is not None
+        if (plain := heads.parse(untold.replace(b"200", status), status[1:])) is not None
     ]
 
     assert statuses == [200, 201]
@@ -252,6 +252,6 @@ def test_what_is_remembered_is_bounded() -> None:
 
     for number in range(1000):
         head = PLAIN.replace(b"private", b"private%d" % number)
-        assert isinstance(heads.read(head, b"1"), SimpleResponseHead)
+        assert isinstance(heads.parse(head, b"1"), SimpleResponseHead)
 
     assert len(heads._heads) <= 64

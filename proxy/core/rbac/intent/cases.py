@@ -29,8 +29,8 @@ class ExpectedDecision:
     caller: Caller
     wanted_user: UserInfo
     request_info: RequestInfo
-    what: str
-    is_meant: bool = False
+    description: str
+    is_allowed: bool = False
 
 
 def expected_decisions(intents: Sequence[Intent]) -> list[ExpectedDecision]:
@@ -41,7 +41,7 @@ def expected_decisions(intents: Sequence[Intent]) -> list[ExpectedDecision]:
     found: dict[tuple[Caller, UserInfo, RequestInfo], ExpectedDecision] = {}
     for intent in intents:
         for expected in (*_intended(intent), *_neighbours(intent)):
-            if expected.is_meant or not _is_allowed_together(expected, intents):
+            if expected.is_allowed or not _is_allowed_together(expected, intents):
                 found.setdefault(
                     (expected.caller, expected.wanted_user, expected.request_info), expected
                 )
@@ -54,7 +54,7 @@ def _intended(intent: Intent) -> Iterator[ExpectedDecision]:
             for request_info in intent.actions():
                 caller, wanted_user = _caller(subject, intent.mode), _sample(target)
                 yield ExpectedDecision(
-                    caller, wanted_user, _sample_action(request_info), "meant", is_meant=True
+                    caller, wanted_user, _sample_action(request_info), "meant", is_allowed=True
                 )
 
 

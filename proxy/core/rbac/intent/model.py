@@ -61,17 +61,17 @@ class Intent:
     mode: ImpersonationMode
     impersonators: tuple[Subject, ...]
     targets: tuple[UserInfo, ...]
-    deeds: tuple[PermittedAction, ...]
-    discovers: bool = True
+    permitted_actions: tuple[PermittedAction, ...]
+    includes_discovery: bool = True
     is_exact: bool = False
 
     def actions(self) -> tuple[RequestInfo, ...]:
         """Return all intended actions, without duplicates. Paths may be patterns."""
         found: dict[RequestInfo, None] = {}
-        for action in self.deeds:
+        for action in self.permitted_actions:
             for request_info in _expand(action):
                 found.update(dict.fromkeys(_with_equivalents(request_info, is_exact=self.is_exact)))
-        if self.discovers:
+        if self.includes_discovery:
             found.update(dict.fromkeys(RequestInfo("get", path) for path in DISCOVERY))
         return tuple(found)
 

@@ -115,7 +115,7 @@ class _Reader(DocumentReader):
                     lambda entry, path: self._permitted_action(entry, path, namespaces),
                 )
             ),
-            discovers=self.flag(given, "discovery", default=True),
+            includes_discovery=self.flag(given, "discovery", default=True),
             is_exact=self.flag(given, "exactVerbs", default=False),
         )
         return None if self.problems else intent

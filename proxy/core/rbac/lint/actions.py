@@ -9,7 +9,7 @@ from proxy.core.rbac.lint.finding import (
     Finding,
     RuleLocation,
     action_verbs,
-    listed,
+    comma_separated,
 )
 from proxy.core.rbac.resources import APIResource, ResourceCatalog
 
@@ -90,7 +90,7 @@ def _unknown_resource(
             "their resource",
             f"write the API group {group} for {meant.name if meant else resource}",
         )
-    names = listed(repr(group) for group in groups)
+    names = comma_separated(repr(group) for group in groups)
     return location.error(
         "unknown-resource",
         where,
@@ -128,12 +128,13 @@ def _names(location: RuleLocation) -> Iterator[Finding]:
         yield location.error(
             "names-never-come",
             ".resourceNames",
-            f"requests to {listed(nameless)} {listed(plain)} have no name, so a rule with names "
+            f"requests to {comma_separated(nameless)} {comma_separated(plain)} have no name, "
+            "so a rule with names "
             "never matches",
             "move them to a rule without resourceNames",
         )
     if not verbs.isdisjoint({"list", "watch"}):
-        yield location.comment(
+        yield location.note(
             "names-need-selector",
             ".resourceNames",
             "list and watch have a name only if the client selects one by "

@@ -81,7 +81,7 @@ class RuleLocation:
         """Return a finding of severity warning: the rule allows more or less than it seems."""
         return Finding(code, Severity.WARNING, self.source, f"{self.path}{where}", why, remedy)
 
-    def comment(self, code: str, where: str, why: str, remedy: str) -> Finding:
+    def note(self, code: str, where: str, why: str, remedy: str) -> Finding:
         """Return a finding of severity note: the rule may be intended."""
         return Finding(code, Severity.NOTE, self.source, f"{self.path}{where}", why, remedy)
 
@@ -105,6 +105,6 @@ def action_verb(verb: str) -> tuple[ImpersonationMode, str] | None:
     return None
 
 
-def listed(items: Iterable[str]) -> str:
+def comma_separated(items: Iterable[str]) -> str:
     """Return items as a comma-separated list."""
     return ", ".join(items)

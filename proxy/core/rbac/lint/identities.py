@@ -10,8 +10,8 @@ from proxy.core.rbac.lint.finding import (
     STAR,
     Finding,
     RuleLocation,
+    comma_separated,
     identity_modes,
-    listed,
 )
 from proxy.core.userinfo import (
     MASTERS,
@@ -59,7 +59,7 @@ def _group(location: RuleLocation) -> Iterator[Finding]:
             "identity-group",
             ".apiGroups",
             f"identities are checked in the API group {AUTHENTICATION}, "
-            f"not in {listed(repr(group) for group in rule.groups)}",
+            f"not in {comma_separated(repr(group) for group in rule.groups)}",
             f"write apiGroups: [{AUTHENTICATION}]",
         )
 
@@ -84,13 +84,13 @@ def _resources(location: RuleLocation, modes: list[ImpersonationMode]) -> Iterat
             continue
         if ImpersonationMode.USER_INFO in modes and kind == _EXTRAS:
             continue
-        verbs = listed(mode.identity_verb for mode in modes)
+        verbs = comma_separated(mode.identity_verb for mode in modes)
         also = [f"{_EXTRAS}/KEY"] if ImpersonationMode.USER_INFO in modes else []
         yield location.error(
             "identity-resource",
             f".resources[{position}]",
             f"no check for {resource} has the verb {verbs}",
-            f"write {listed([*sorted(known), *also])}",
+            f"write {comma_separated([*sorted(known), *also])}",
         )
 
 

@@ -14,8 +14,8 @@ from proxy.core.rbac.lint.finding import (
     RuleLocation,
     action_verb,
     action_verbs,
+    comma_separated,
     identity_modes,
-    listed,
 )
 from proxy.core.rbac.model import string_at
 
@@ -74,13 +74,13 @@ def _remedy(verb: str) -> str:
         return f"use request verbs: {found[0].action_verb('get')} and so on"
     bare = verb.removeprefix("impersonate-on:")
     if bare in REQUEST_VERBS:
-        return f"name the mode: {listed(mode.action_verb(bare) for mode in CONSTRAINED)}"
+        return f"name the mode: {comma_separated(mode.action_verb(bare) for mode in CONSTRAINED)}"
     if "node" in verb and not verb.startswith("impersonate-on"):
         return "write impersonate:associated-node or impersonate:arbitrary-node"
     close = get_close_matches(verb.lower(), _VALID_VERBS, n=1, cutoff=0.7)
     if close:
         return f"write {close[0]}"
-    return f"write one of {listed(IDENTITY_VERBS)}, or impersonate-on:MODE:VERB"
+    return f"write one of {comma_separated(IDENTITY_VERBS)}, or impersonate-on:MODE:VERB"
 
 
 def _star(location: RuleLocation, where: str) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ def _star(location: RuleLocation, where: str) -> Iterator[Finding]:
             "list the intended verbs",
         )
     else:
-        yield location.comment(
+        yield location.note(
             "star-verb",
             where,
             "the verb * includes impersonate-on:MODE:VERB of every mode: together with any "

@@ -342,9 +342,9 @@ def test_the_trials_of_an_intent_come_out_as_it_means_by_its_own_grants(
 
     planned = expected_decisions(intents)
 
-    assert {trial.is_meant for trial in planned} == {True, False}
+    assert {trial.is_allowed for trial in planned} == {True, False}
     for trial in planned:
-        assert decided(rbac, trial) == trial.is_meant, trial
+        assert decided(rbac, trial) == trial.is_allowed, trial
 
 
 def test_the_trials_notice_a_grant_that_is_too_wide_and_one_that_is_missing() -> None:
@@ -353,18 +353,18 @@ def test_the_trials_notice_a_grant_that_is_too_wide_and_one_that_is_missing() ->
     wide = RBACSnapshot((Binding("b", "", "ClusterRole/r", intent.impersonators, (everything,)),))
 
     too_wide = [
-        trial for trial in expected_decisions([intent]) if decided(wide, trial) != trial.is_meant
+        trial for trial in expected_decisions([intent]) if decided(wide, trial) != trial.is_allowed
     ]
     missing = [
         trial
         for trial in expected_decisions([intent])
-        if decided(RBACSnapshot(), trial) != trial.is_meant
+        if decided(RBACSnapshot(), trial) != trial.is_allowed
     ]
 
     assert {"another verb, delete", "another namespace", "another user"} <= {
-        trial.what for trial in too_wide
+        trial.description for trial in too_wide
     }
-    assert {trial.what for trial in missing} == {"meant"}
+    assert {trial.description for trial in missing} == {"meant"}
 
 
 def decided(rbac: RBACSnapshot, trial: ExpectedDecision) -> bool:
@@ -385,7 +385,7 @@ def decided(rbac: RBACSnapshot, trial: ExpectedDecision) -> bool:
 def intent_of(name: str, targets: tuple[UserInfo, ...], verb: str) -> Intent:
     document = {**DESK, "name": name, "actions": [{"verbs": [verb], "resources": ["pods"]}]}
     intent = read_intent(document)
-    return Intent(name, intent.mode, intent.impersonators, targets, intent.deeds)
+    return Intent(name, intent.mode, intent.impersonators, targets, intent.permitted_actions)
 
 
 ALICE = UserInfo("alice", groups=("dev",))
@@ -436,7 +436,7 @@ def test_intents_of_one_impersonator_mix() -> None:
 
 def test_intents_of_others_or_of_other_modes_do_not_mix() -> None:
     first = intent_of("a", (ALICE,), "get")
-    stranger = Intent("b", first.mode, (Subject("User", "eve"),), (BOB,), first.deeds)
+    stranger = Intent("b", first.mode, (Subject("User", "eve"),), (BOB,), first.permitted_actions)
     nodes = read_intent({**NODES, "name": "c", "targets": [{"node": "n1"}]})
 
     assert union_warnings([first, stranger, nodes]) == []
