@@ -251,10 +251,10 @@ def test_images_of_ours_are_of_this_version() -> None:
     assert ours == {f"understudy:{VERSION}"}
 
 
-HOPS = [MANIFESTS / "overlays" / name / "hop.yaml" for name in ("node-agent", "sidecar")]
+SIDECARS = [MANIFESTS / "overlays" / name / "sidecar.yaml" for name in ("node-agent", "sidecar")]
 
 
-@pytest.mark.parametrize("hop", HOPS, ids=names)
+@pytest.mark.parametrize("hop", SIDECARS, ids=names)
 def test_no_tenant_pod_holds_a_privileged_credential(hop: Path) -> None:
     """The hop has no token at all; the application has its own, by a projected volume."""
     directory = hop.parent
@@ -279,7 +279,7 @@ def test_no_tenant_pod_holds_a_privileged_credential(hop: Path) -> None:
 
 def test_both_hops_are_the_same_but_for_whom_they_act_as() -> None:
     agent, application = (
-        yaml.safe_load(file.read_text())["spec"]["template"]["spec"] for file in HOPS
+        yaml.safe_load(file.read_text())["spec"]["template"]["spec"] for file in SIDECARS
     )
     for specification in (agent, application):
         (hop,) = specification["initContainers"]

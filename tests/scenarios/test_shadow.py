@@ -122,7 +122,7 @@ async def test_a_flood_of_shadowed_requests_is_bounded_and_delays_no_decision(
     assert await asyncio.gather(*(flood(f"caller-{n}") for n in range(5))) == [{200}] * 5
 
     assert len(gate._shadow._pending) <= IN_FLIGHT + QUEUE
-    assert len(gate._shadow._judged) == 0
+    assert len(gate._shadow._cached) == 0
     assert shadowed.count("dropped") >= 200 - IN_FLIGHT - QUEUE
     assert shadowed.proxy._context.breaker.has_started_legacy is False
     # A review of the shadow hangs for up to 60 s here: a decision that waited for one would, too.
@@ -152,11 +152,11 @@ async def test_equal_requests_cost_one_judgement(
 @pytest.mark.parametrize(
     ("settings", "classes"),
     [
-        ({}, ["Gate"]),
-        ({"shadow": {"enabled": True}}, ["ShadowingAuthorizer", "Gate"]),
+        ({}, ["ImpersonationAuthorizer"]),
+        ({"shadow": {"enabled": True}}, ["ShadowingAuthorizer", "ImpersonationAuthorizer"]),
         (
             {"shadow": {"enabled": True}, "boundPodLookup": True},
-            ["NodeResolver", "ShadowingAuthorizer", "Gate"],
+            ["NodeResolver", "ShadowingAuthorizer", "ImpersonationAuthorizer"],
         ),
     ],
     ids=["off", "on", "on, and where callers run is known before"],
@@ -173,7 +173,7 @@ async def test_no_request_meets_a_shadow_that_is_off(
     ) as proxy:
         gate: Any = proxy._components.impersonation_stage.authorizer
         met = [gate]
-        while hasattr(met[-1], "_gate"):
-            met.append(met[-1]._gate)
+        while hasattr(met[-1], "_authorizer"):
+            met.append(met[-1]._authorizer)
 
     assert [type(one).__name__ for one in met] == classes
