@@ -15,17 +15,19 @@
 
 How to add a row, in a file under `rows/`:
 
-    def _measure(contestant: Contestant, surroundings: MyScene, turn: Turn) -> Measurement:
-        ...     # sends load for turn.seconds; raises WrongAnswer if any response is wrong
+```python
+def _measure(contestant: Contestant, surroundings: MyScene, turn: Turn) -> Measurement:
+    ...     # sends load for turn.seconds; raises WrongAnswer if any response is wrong
 
-    ROWS = (
-        Row(
-            name="cold-decision", title="First request of a caller", unit="us of CPU a request",
-            scene=Scene("cluster", running_cluster, ENTRIES),
-            pairs=(Pair(Side("us"), Side("native")), Pair(Side("us", "100 groups"), None)),
-            measure=_measure, quick=Effort(rounds=2, seconds=0.5), full=Effort(rounds=5, seconds=5),
-        ),
-    )
+ROWS = (
+    Row(
+        name="cold-decision", title="First request of a caller", unit="us of CPU a request",
+        scene=Scene("cluster", running_cluster, ENTRIES),
+        pairs=(Pair(Side("us"), Side("native")), Pair(Side("us", "100 groups"), None)),
+        measure=_measure, quick=Effort(rounds=2, seconds=0.5), full=Effort(rounds=5, seconds=5),
+    ),
+)
+```
 
 and add ROWS to `rows/catalogue.py`. `Side("us", "100 groups")` is the entry `us` under conditions
 that only the row knows; they are passed as `turn.variant`. Growth is measured this way: as a pair

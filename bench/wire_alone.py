@@ -132,7 +132,8 @@ class _Client(_End):
         )
 
     def plaintext_received(self, data: bytes) -> None:
-        rewritten = self._rewritten.get(data)
+        is_between_requests = not self._partial and not self._body_left
+        rewritten = self._rewritten.get(data) if is_between_requests else None
         if rewritten is not None:
             self._upstream.send(rewritten)
             return

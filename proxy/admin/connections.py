@@ -89,12 +89,12 @@ class AdminConnections:
                 del self._by_origin[connection.origin]
 
     def on_request_started(self, connection: "AdminConnection") -> None:
-        """Called when a request's head was read; start its deadline."""
+        """Start the deadline of a request whose head was read."""
         connection.has_request = True
         connection.deadline = self._clock() + _MAX_REQUEST_SECONDS
 
     def on_request_ended(self, connection: "AdminConnection") -> None:
-        """Called when a response was sent; the next head must be complete within the idle time."""
+        """Start the idle time after a sent response; the next head must be complete within it."""
         connection.has_request = False
         connection.received_bytes = 0
         connection.deadline = self._clock() + self.limits.idle_seconds
@@ -149,5 +149,5 @@ class AdminConnection:
             self._accepted.close()
 
     def on_disconnect(self) -> None:
-        """Called when the transport has ended."""
+        """Release the connection when its transport has ended."""
         self._owner.release(self)

@@ -125,7 +125,7 @@ class _Handler(RequestHandler):
         self._connection.on_bytes_received(len(data))
 
     def begin_request(self) -> None:
-        """Called when the head of a request was read."""
+        """Start the deadline of a request whose head was read."""
         self._connections.on_request_started(self._connection)
 
     async def finish_response(

@@ -100,7 +100,7 @@ class AdminCertificate:
     def _use_newest(
         self, session: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext
     ) -> None:
-        """Called for every ClientHello, with or without a server name."""
+        """Use the newest certificate for every ClientHello, with or without a server name."""
         if self._loaded is not None:
             session.context = self._loaded.context
 

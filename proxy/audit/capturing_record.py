@@ -123,7 +123,7 @@ class CapturingRecord(RequestRecord):
         return not audit_config.is_none and (may_have_status or audit_config.has_response_body)
 
     def response_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
-        """Called when the response head was sent; return whether the body is to be captured.
+        """Record that the response head was sent; return whether the body is to be captured.
 
         A long-running response writes an event of its own here. If that event needs the body, it
         is written at the end, with the timestamp of this call.

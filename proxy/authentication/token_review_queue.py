@@ -75,7 +75,7 @@ class TokenReviewQueue:
     ) -> UserInfo | None:
         """Return the token's user, or None if it is definitely rejected; call `enter` first.
 
-        `when_asked` is called when the review gets a slot: from then on it is being sent.
+        `when_sent` is called when the review gets a slot: from then on it is being sent.
         Raises Unauthorized for any other result that is not a success, UpstreamUnavailable if there
         is no result, and TooManyRequests if it gets no slot in time.
         """

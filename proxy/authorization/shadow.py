@@ -171,7 +171,7 @@ class ShadowEvaluator:
                 self._tools.tasks.start_background(self._work())
 
     def _accepts(self, request: ShadowRequest) -> bool:
-        if len(self._pending) >= self._max_pending or self._tools.breaker.has_started_legacy:
+        if len(self._pending) >= self._max_pending or self._tools.breaker.is_open:
             return False
         request_info = request.request_info
         if (

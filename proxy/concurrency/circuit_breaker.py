@@ -29,7 +29,7 @@ class CircuitBreaker:
         self._is_open = False
 
     @property
-    def has_started_legacy(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether access checks are being stopped."""
         return self._is_open
 
@@ -52,7 +52,7 @@ class CircuitBreaker:
             self._request_probe()
 
     def on_probe(self, *, answered: bool) -> None:
-        """Called with the result of every probe; open or close accordingly."""
+        """Process the result of every probe; open or close accordingly."""
         if answered:
             self.succeeded()
         elif self._failures >= FAILURES_TO_SUSPECT:

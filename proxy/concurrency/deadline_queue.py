@@ -13,7 +13,7 @@ class DeadlineListener(Protocol):
     """Notified when its deadline passes."""
 
     def deadline_passed(self) -> None:
-        """Called when the timeout has passed."""
+        """Handle the end of the timeout."""
         ...
 
 

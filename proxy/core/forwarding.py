@@ -195,7 +195,7 @@ def build_response_headers(
 def append_response_headers(lines: bytes, *, audit_id: bytes, warning: str | None) -> bytes:
     """Return header lines, all known to be forwardable, with the proxy's own lines appended.
 
-    Appends the same lines as `response_headers`.
+    Appends the same lines as `build_response_headers`.
     """
     lines += b"Audit-Id: %b\r\n" % audit_id
     return lines if warning is None else b'%bWarning: 299 - "%b"\r\n' % (lines, warning.encode())

@@ -53,12 +53,12 @@ def encoded_size(text: str) -> int:
 
 
 def truncate_to_size(text: str, max_size: int, *, size_of: Callable[[str], int] = json_size) -> str:
-    """Truncate a text so that its size, with the marker at its end, is at most `most`."""
+    """Truncate a text so that its size, with the marker at its end, is at most `max_size`."""
     return longest_prefix(text, max_size - len(TRUNCATION_MARKER), size_of) + TRUNCATION_MARKER
 
 
 def longest_prefix(text: str, max_size: int, size_of: Callable[[str], int]) -> str:
-    """Return the longest prefix of a text with a size of at most `most`.
+    """Return the longest prefix of a text with a size of at most `max_size`.
 
     Sizes must be additive: the size of a text is the sum of the sizes of its pieces. The cost is
     that of encoding the returned prefix once.

@@ -25,7 +25,7 @@ class ResponseTooLarge(aiohttp.ClientError):
 def bounded_session(
     *, response_bytes: int, connections: int, timeout: aiohttp.ClientTimeout | None = None
 ) -> aiohttp.ClientSession:
-    """Return a session that reads at most `answer_bytes` per call; 0 connections: no limit.
+    """Return a session that reads at most `response_bytes` per call; 0 connections: no limit.
 
     It ignores the environment (proxies, .netrc), keeps no cookies and decompresses nothing. A
     decompressed response could be a thousand times larger than its bytes on the wire.
@@ -61,14 +61,14 @@ class _BoundedResponses(ResponseHandler):
         self._has_response = True
 
     def set_response_params(self, **options: object) -> None:
-        """Called when a call begins, with the library's options for its response."""
+        """Reset the bounds when a call begins; pass on the library's options for its response."""
         self._bytes_left = self._answer_bytes
         self._informational_left = _MAX_INFORMATIONAL
         self._has_response = False
         super().set_response_params(**options)  # type: ignore[arg-type] # passed on unchanged
 
     def data_received(self, data: bytes) -> None:
-        """Called with bytes of the peer; pass them on up to the bound.
+        """Pass on bytes of the peer, up to the bound.
 
         A call that needs only the head has its response, if the head is within the bound.
         """
@@ -81,7 +81,7 @@ class _BoundedResponses(ResponseHandler):
         self._abort("the response is too large")
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """Called with the head of a response that the library's parser has read."""
+        """Check the head of a response that the library's parser has read, and pass it on."""
         code = data[0].code
         if self._has_response or code == _SWITCHING_PROTOCOLS:
             # If kept, it would become the response to the next call on this connection.

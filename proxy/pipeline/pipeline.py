@@ -170,7 +170,7 @@ class Pipeline:
             await self._process(exchange, audit)
         except asyncio.CancelledError:
             # The connection has cancelled the request of an unauthenticated caller.
-            if exchange.error is not None and exchange.has_started_legacy:
+            if exchange.error is not None and exchange.is_open:
                 self._send_error(exchange, audit, exchange.error)
             raise
         except Exception as error:  # noqa: BLE001 - likewise

@@ -81,7 +81,7 @@ class ConfigWatcher:
         now: Callable[[], float],
         tasks: TaskSet,
     ) -> None:
-        """The `active` settings were applied already."""
+        """Watch `file`; the `active` settings were applied already."""
         self._file = file
         self._apply = apply
         self._counter = counter

@@ -2,7 +2,7 @@
 
     authority = CertificateAuthority("clients")
     alice = authority.issue_client("alice", groups=("dev", "ops"), uid="42")
-    late = authority.issue_client("bob", validity=Validity(starts_in=-2 * DAY, lasts=DAY))
+    late = authority.issue_client("bob", validity=Validity(start_offset=-2 * DAY, duration=DAY))
     agent = authority.issue_node("node-1")
     serving = authority.issue_server("127.0.0.1", "localhost")
 

@@ -52,8 +52,9 @@ class ProxyProcess:
         components: Sequence[str] = (),
         code: Path | None = None,
     ) -> None:
-        """`settings` are sections of the config file; each of their keys replaces the default.
+        """Describe the proxy to run.
 
+        `settings` are sections of the config file; each of their keys replaces the default.
         `components` are manifest components that extend the forwarder's permissions. `code` is the
         directory of another source tree to run.
         """

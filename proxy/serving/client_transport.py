@@ -171,7 +171,7 @@ class ClientTransport(TLSConnection):
     def _process_queued(self) -> None:
         """Process the queued bytes; called by the scheduler."""
         queued, self._queued_bytes, self._queued_step = self._queued_bytes, None, None
-        if queued is not None and self.has_started_legacy:
+        if queued is not None and self.is_open:
             self._set_reading(reads=True)
             data = b"".join(queued)
             self._handshake_bytes -= len(data)  # data_received counts it again.

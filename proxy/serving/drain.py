@@ -120,7 +120,7 @@ class Drain:
             ):
                 ended += exchange.finish_early()
         schedule.streams_ended(ended)
-        self._observe([exchange for exchange in streams if exchange.has_started_legacy], now)
+        self._observe([exchange for exchange in streams if exchange.is_open], now)
         return schedule.is_over(now, self._count_connections())
 
     def _observe(self, streams: list[ServerExchange], now: float) -> None:

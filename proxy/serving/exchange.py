@@ -84,7 +84,7 @@ class ServerExchange:
         self.closes_connection = not request.keep_alive or request.upgrade is not None
 
     @property
-    def has_started_legacy(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether the client is connected and awaits its response, or the rest of it."""
         return self._transport is not None
 
@@ -348,7 +348,7 @@ class ServerExchange:
         return True
 
     def disconnected(self) -> None:
-        """Called by the connection when the client has disconnected."""
+        """End the exchange when the client has disconnected; the connection calls this."""
         if self._transport is None:
             return
         receiver, on_disconnect_callback = self.receiver, self._on_disconnect

@@ -59,7 +59,7 @@ class ExchangeTransport(Protocol):
         ...
 
     def caller_authenticated(self, *, is_anonymous: bool) -> None:
-        """Called when the caller is authenticated, possibly as anonymous."""
+        """Handle the authentication of the caller, possibly as anonymous."""
         ...
 
     def open_tunnel(self) -> None:

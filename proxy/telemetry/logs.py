@@ -43,7 +43,7 @@ class RepeatFilter(logging.Filter):
     """Passes a warning or error, unless it was logged too often within a minute."""
 
     def __init__(self, max_per_minute: int, clock: Callable[[], float]) -> None:
-        """`most_per_minute` of 0 means no limit."""
+        """`max_per_minute` of 0 means no limit."""
         super().__init__()
         self._max_per_minute = max_per_minute
         self._clock = clock

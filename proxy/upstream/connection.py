@@ -133,13 +133,13 @@ class UpstreamConnection(TLSConnection):
             self._finish(rest)
 
     def close_notify_received(self) -> None:
-        """Called when the API server ends its side; this ends a body without framing of its own."""
+        """Handle the end of the API server's side; it ends a body without framing of its own."""
         if self._response is not None and self._response.end_of_stream():
             self._finish(b"")
         self._fail(ConnectionError("the API server closed the connection"))
 
     def connection_truncated(self, error: Exception) -> None:
-        """Called when the connection ends without close_notify; no response ends regularly so."""
+        """Fail if the connection ends without close_notify; no response ends regularly this way."""
         self._fail(error)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -153,12 +153,12 @@ class UpstreamConnection(TLSConnection):
         self._on_lost(self)
 
     def pause_writing(self) -> None:
-        """Called when the API server reads too slowly; pause the client."""
+        """Pause the client while the API server reads too slowly."""
         if self._receiver is not None:
             self._receiver.pause_request()
 
     def resume_writing(self) -> None:
-        """Called when the API server has caught up; resume the client."""
+        """Resume the client when the API server has caught up."""
         if self._receiver is not None:
             self._receiver.resume_request()
 

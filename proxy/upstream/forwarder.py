@@ -191,7 +191,7 @@ class Forwarder:
         client certificate would be anonymous on a connection without it.
         """
         connection = await self._connections.connect()
-        if not connection.has_started_legacy:
+        if not connection.is_open:
             raise UpstreamUnavailable("the API server cannot be reached", retry_after_seconds=1)
         version = self._credential.version
         if relay.version != version:
@@ -204,9 +204,9 @@ class Forwarder:
 
     def _send(self, relay: Relay, connection: UpstreamConnection) -> None:
         """Send a request, unless its client has disconnected meanwhile."""
-        if relay.client.has_started_legacy:
+        if relay.client.is_open:
             relay.start(connection)
-        elif connection.has_started_legacy:
+        elif connection.is_open:
             self._connections.release(connection)
 
     def _retry(self, relay: Relay) -> bool:

@@ -80,7 +80,7 @@ class ConnectionPool:
         """
         while self._idle:
             connection = self._idle.pop()
-            if not connection.has_started_legacy:
+            if not connection.is_open:
                 continue
             if connection.endpoint in self._known.endpoints:
                 return connection
@@ -191,7 +191,7 @@ class ConnectionPool:
     def _release_unused(self, connecting: asyncio.Task[UpstreamConnection]) -> None:
         if not connecting.cancelled() and connecting.exception() is None:
             connection = connecting.result()
-            if connection.has_started_legacy:
+            if connection.is_open:
                 self.release(connection)
 
     def _remove(self, connection: UpstreamConnection) -> None:

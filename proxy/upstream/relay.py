@@ -135,13 +135,13 @@ class Relay:
         self._release(abandon=not self._is_tunnel)
 
     def pause_response(self) -> None:
-        """Called when the client reads too slowly; pause the response."""
+        """Pause the response while the client reads too slowly."""
         self._client_is_slow = True
         if self._upstream is not None:
             self._upstream.pause_reading()
 
     def resume_response(self) -> None:
-        """Called when the client has caught up; resume the response."""
+        """Resume the response when the client has caught up."""
         self._client_is_slow = False
         held = self._held
         if self._upstream is not None and (held is None or held.denial_type is not None):
@@ -306,15 +306,15 @@ class Relay:
             self.reject(BadGateway("the API server broke off the connection"))
 
     def pause_request(self) -> None:
-        """Called when the API server reads too slowly; pause the client."""
+        """Pause the client while the API server reads too slowly."""
         self.client.pause_request()
 
     def resume_request(self) -> None:
-        """Called when the API server has caught up; resume the client."""
+        """Resume the client when the API server has caught up."""
         self.client.resume_request()
 
     def deadline_passed(self) -> None:
-        """Called when no response head arrived in time; reject the request with 504."""
+        """Reject the request with 504 if no response head arrived in time."""
         if self._upstream is not None and not self.client.has_started:
             self._release(abandon=True)
             self.reject(GatewayTimeout("the API server did not answer in time"))

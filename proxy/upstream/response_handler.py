@@ -11,7 +11,7 @@ class ResponseHandler(Protocol):
     """Receives the response of one exchange, and its flow control and end."""
 
     def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
-        """Called with the final head, and the part of the body received so far."""
+        """Handle the final head, and the part of the body received so far."""
         ...
 
     def accepts_raw_chunks(self, status: int) -> bool:
@@ -21,7 +21,7 @@ class ResponseHandler(Protocol):
     def raw_response_started(
         self, head: SimpleResponseHead, payload: bytes, passed: RawChunkReader | None
     ) -> None:
-        """Called with the head of a chunked response, and the part of the body received so far.
+        """Handle the head of a chunked response, and the part of the body received so far.
 
         If `passed` is set, this part and all later `response_data` keep their chunk framing, which
         `passed` parses.
@@ -29,19 +29,19 @@ class ResponseHandler(Protocol):
         ...
 
     def complete_response_received(self, head: SimpleResponseHead, payload: bytes) -> None:
-        """Called with a complete response; no other call follows."""
+        """Handle a complete response; no other call follows."""
         ...
 
     def response_data(self, payload: bytes) -> None:
-        """Called with the next part of the body."""
+        """Handle the next part of the body."""
         ...
 
     def response_ended(self) -> None:
-        """Called when the response is complete."""
+        """Handle the end of a complete response."""
         ...
 
     def response_failed(self, *, nothing_came: bool) -> None:
-        """Called when the connection failed; `nothing_came`: before the first response byte."""
+        """Handle a connection failure; `nothing_came`: before the first response byte."""
         ...
 
     def pause_request(self) -> None:

@@ -47,11 +47,11 @@ class RequestBodyHandler(Protocol):
         ...
 
     def request_ended(self) -> None:
-        """Called when the body is complete; not called for a request without a body."""
+        """Handle the end of a complete body; not called for a request without a body."""
         ...
 
     def request_failed(self, error: StatusError) -> None:
-        """Called when the request cannot continue; the part received must not be acted on."""
+        """Handle a request that cannot continue; the part received must not be acted on."""
         ...
 
     def finish_early(self) -> bool:
@@ -59,7 +59,7 @@ class RequestBodyHandler(Protocol):
         ...
 
     def client_disconnected(self) -> None:
-        """Called when the client has disconnected; no response can be sent any more."""
+        """Handle the client's disconnect; no response can be sent any more."""
         ...
 
     def pause_response(self) -> None:
@@ -109,7 +109,7 @@ class ClientExchange(Protocol):
         ...
 
     @property
-    def has_started_legacy(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether the client is connected and awaits its response, or the rest of it."""
         ...
 

@@ -54,16 +54,16 @@ class TLSConnection:
     # --- events for subclasses ------------------------------------------------------------
 
     def handshake_completed(self) -> None:
-        """Called when the handshake is complete."""
+        """Handle the completed handshake."""
 
     def plaintext_received(self, data: bytes) -> None:
-        """Called with decrypted data from the peer."""
+        """Handle decrypted data from the peer."""
 
     def close_notify_received(self) -> None:
-        """Called when the peer has closed its stream with close_notify."""
+        """Handle the end of the stream that the peer has closed with close_notify."""
 
     def connection_truncated(self, error: Exception) -> None:
-        """Called when the stream broke: a TLS error, or an end without close_notify."""
+        """Handle a broken stream: a TLS error, or an end without close_notify."""
 
     # --- asyncio protocol methods ---------------------------------------------------------
 
@@ -103,7 +103,7 @@ class TLSConnection:
     # --- operations for subclasses --------------------------------------------------------
 
     @property
-    def has_started_legacy(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether data can be sent."""
         transport = self._transport
         return transport is not None and not self._is_closing and not transport.is_closing()
@@ -164,7 +164,7 @@ class TLSConnection:
         Closing the socket while bytes of the peer are unread resets the connection. A reset can
         make the peer lose data that was sent to it before.
         """
-        if self.has_started_legacy and self._transport is not None:
+        if self.is_open and self._transport is not None:
             self._end_writing(sends_close_notify=True)
             self._transport.write_eof()
             self._set_reading(reads=True)

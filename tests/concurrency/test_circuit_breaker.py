@@ -28,7 +28,7 @@ def probed() -> Probed:
 def opened(probed: Probed) -> Probed:
     probed.fail()
     probed.breaker.on_probe(answered=False)
-    assert probed.breaker.has_started_legacy
+    assert probed.breaker.is_open
     return probed
 
 
@@ -43,7 +43,7 @@ def test_failed_reviews_alone_never_open_the_breaker(probed: Probed) -> None:
     probed.fail(1000)
 
     assert probed.requests > 0
-    assert not probed.breaker.has_started_legacy
+    assert not probed.breaker.is_open
     probed.breaker.check()
 
 
@@ -53,13 +53,13 @@ def test_a_probe_that_is_answered_keeps_the_breaker_closed(probed: Probed) -> No
     probed.fail(FAILURES_TO_SUSPECT - 1)
     probed.breaker.on_probe(answered=False)
 
-    assert not probed.breaker.has_started_legacy
+    assert not probed.breaker.is_open
 
 
 def test_a_failed_probe_alone_never_opens_the_breaker(probed: Probed) -> None:
     probed.breaker.on_probe(answered=False)
 
-    assert not probed.breaker.has_started_legacy
+    assert not probed.breaker.is_open
 
 
 def test_failed_reviews_and_then_a_failed_probe_open_the_breaker(
@@ -82,7 +82,7 @@ def test_an_answered_review_in_between_starts_the_count_anew(probed: Probed) -> 
     probed.fail(1)
     probed.breaker.on_probe(answered=False)
 
-    assert not probed.breaker.has_started_legacy
+    assert not probed.breaker.is_open
 
 
 def test_a_review_that_is_answered_while_the_probe_runs_keeps_it_closed(probed: Probed) -> None:
@@ -90,7 +90,7 @@ def test_a_review_that_is_answered_while_the_probe_runs_keeps_it_closed(probed: 
     probed.breaker.succeeded()
     probed.breaker.on_probe(answered=False)
 
-    assert not probed.breaker.has_started_legacy
+    assert not probed.breaker.is_open
 
 
 def test_an_open_breaker_stays_open_until_a_probe_is_answered(opened: Probed) -> None:

@@ -137,7 +137,10 @@ def test_a_step_that_goes_as_promised_is_told_with_its_reasons(
     ("change", "complaint"),
     [
         ({"allowed": True}, r"step 1 \(A step\) must be allowed but was denied: pods is forbidden"),
-        ({"shows": "teapot"}, r"step 1 \(A step\) must show 'teapot' but shows pods is forbidden"),
+        (
+            {"expected_text": "teapot"},
+            r"step 1 \(A step\) must show 'teapot' but shows pods is forbidden",
+        ),
         ({"granted": (LIST_PODS,)}, r"list pods must be granted but is not"),
         (
             {"missing": (replace(LIST_PODS, user=TourUser("root", "root", ("system:masters",))),)},

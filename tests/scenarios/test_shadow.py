@@ -81,7 +81,7 @@ async def test_a_hanging_shadow_is_felt_by_nobody_and_drops_what_it_cannot_hold(
     api.held_gate.set()
     await until(lambda: shadowed.count("would-allow", "user-info") == IN_FLIGHT + QUEUE)
     # Real decisions were never part of it.
-    assert shadowed.proxy._context.breaker.has_started_legacy is False
+    assert shadowed.proxy._context.breaker.is_open is False
 
 
 async def test_failing_reviews_of_the_shadow_do_not_open_the_breaker_of_decisions(
@@ -93,7 +93,7 @@ async def test_failing_reviews_of_the_shadow_do_not_open_the_breaker_of_decision
         assert await shadowed.statuses(range(first, first + 3)) == {200}
         await until(lambda: shadowed.count("error") >= first + 3)  # noqa: B023 - used at once
 
-    assert shadowed.proxy._context.breaker.has_started_legacy is False
+    assert shadowed.proxy._context.breaker.is_open is False
     assert await shadowed.statuses(range(100, 103)) == {200}
 
 
@@ -124,7 +124,7 @@ async def test_a_flood_of_shadowed_requests_is_bounded_and_delays_no_decision(
     assert len(gate._shadow._pending) <= IN_FLIGHT + QUEUE
     assert len(gate._shadow._cached) == 0
     assert shadowed.count("dropped") >= 200 - IN_FLIGHT - QUEUE
-    assert shadowed.proxy._context.breaker.has_started_legacy is False
+    assert shadowed.proxy._context.breaker.is_open is False
     # A review of the shadow hangs for up to 60 s here: a decision that waited for one would, too.
     assert slowest < 5
     api.held_gate.set()

@@ -42,9 +42,9 @@ async def test_a_client_that_answers_nothing_is_let_go(certificates: Certificate
 
         def is_let_go() -> bool:
             place.listener.close_unreachable()
-            return not place.handler.held[0].has_started_legacy
+            return not place.handler.held[0].is_open
 
         await eventually(is_let_go, seconds=20)
 
         assert [outcome.is_complete for outcome in place.handler.outcomes] == [False]
-        assert place.handler.held[1].has_started_legacy
+        assert place.handler.held[1].is_open

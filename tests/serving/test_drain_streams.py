@@ -40,7 +40,7 @@ class Stream:
         self._clock.advance(after)
         if self._drain._is_announcement_over(self._schedule):
             self._drain._is_over(self._schedule)
-        return not self.exchange.has_started_legacy
+        return not self.exchange.is_open
 
     def ends_when_due(self) -> bool:
         """Look until the one stream has long been due, short of the end of the window."""

@@ -200,7 +200,7 @@ async def test_whoever_works_for_a_client_hears_that_it_has_left(
 
     expected = ["gone"] if is_taken else ["gone before it was taken"]
     await eventually(lambda: receiver.heard == expected)
-    assert not exchange.has_started_legacy
+    assert not exchange.is_open
     assert [outcome.is_complete for outcome in place.handler.outcomes] == [False]
     exchange.send_response(200, [], b"too late")
 
@@ -339,7 +339,7 @@ async def test_a_whole_answer_is_sent_as_it_is_and_told_to_who_wants_it(
     assert (answer.status, answer.body) == (200, b"one")
     assert outcomes == [WHOLE]
     assert observer.heard == ([(200, b"one")] if wants_all else [])
-    assert not exchange.has_started_legacy
+    assert not exchange.is_open
     exchange.send_raw_response(WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", b"x")
     await client.send(request_bytes())
     await held(place, 2)

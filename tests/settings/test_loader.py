@@ -86,20 +86,6 @@ def test_nobody_speaks_for_others_or_is_anonymous_unless_that_is_said() -> None:
     assert not authentication.anonymous.enabled
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "clientCertificate: {caFile: a}",
-        "clientCertificate: {fromCluster: true}",
-        "frontProxy: {caFile: a}",
-        "frontProxy: {fromCluster: true}",
-        "anonymous: {enabled: true}",
-    ],
-)
-def test_any_way_to_log_in_is_enough(way: str) -> None:
-    parse(f"authentication: {{tokenReview: {{enabled: false}}, {way}}}\n")
-
-
 def test_relative_paths_are_relative_to_the_file() -> None:
     settings = parse("upstream: {kubeconfig: sub/kubeconfig}\n")
 
@@ -180,60 +166,6 @@ def test_a_problem_is_one_line_that_says_what_to_mend(more: str, problem: str) -
 
 
 @pytest.mark.parametrize(
-    ("written", "seconds"),
-    [
-        ("10s", 10.0),
-        ("1.5s", 1.5),
-        ("500ms", 0.5),
-        ("2m", 120.0),
-        ("1h", 3600.0),
-        ("1h2m3s4ms", 3723.004),
-        ("0s", 0.0),
-        ("8760h", 31_536_000.0),
-    ],
-)
-def test_durations_are_written_with_their_units(written: str, seconds: float) -> None:
-    settings = parse(f"authentication: {{tokenReview: {{successTTL: {written}}}}}\n")
-
-    assert settings.authentication.token_review.success_ttl_seconds == seconds
-
-
-@pytest.mark.parametrize(
-    "written",
-    ["10", "''", "s", "-1s", "1s2m", "1 s", "10S", "1d", "1e3s", "\u0661s", "8761h",
-     "null", "true", "[1s]", "9" * 400 + "s"],
-)  # fmt: skip
-def test_what_is_no_duration_is_refused(written: str) -> None:
-    found = problems(f"authentication: {{tokenReview: {{successTTL: {written}}}}}\n")
-
-    assert [problem.partition(":")[0] for problem in found] == [
-        "authentication.tokenReview.successTTL"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("written", "address"),
-    [
-        ("127.0.0.1:0", ("127.0.0.1", 0)),
-        ('"[::]:65535"', ("::", 65535)),
-        ("localhost:8443", ("localhost", 8443)),
-    ],
-)
-def test_addresses_have_a_host_and_a_port(written: str, address: tuple[str, int]) -> None:
-    assert parse(f"  address: {written}\n").serving.address == address
-
-
-@pytest.mark.parametrize(
-    "written",
-    ["8443", '":8443"', "127.0.0.1", "a:65536", "a:-1", "a:http", '"a:"', "a:\u0661", "null"],
-)
-def test_what_is_no_address_is_refused(written: str) -> None:
-    assert [problem.partition(":")[0] for problem in problems(f"  address: {written}\n")] == [
-        "serving.address"
-    ]
-
-
-@pytest.mark.parametrize(
     ("text", "says"),
     [
         pytest.param(MINIMAL + "kind: Other\n", "'kind' twice", id="twice at the top"),
@@ -283,82 +215,6 @@ def test_settings_cannot_be_changed() -> None:
 
     with pytest.raises(ValueError, match="frozen"):
         settings.log = settings.log  # type: ignore[misc]  # what must not work
-
-
-def test_limits_of_serving_can_be_said_one_by_one() -> None:
-    text = MINIMAL + "  certificateRefresh: 1m\n  limits: {idleTimeout: 5m, connections: 7}\n"
-
-    serving = parse(text=text).serving
-
-    assert serving.certificate_refresh_seconds == 60.0
-    assert (serving.limits.idle_timeout_seconds, serving.limits.connections) == (300.0, 7)
-    assert (serving.limits.reads_in_flight, serving.limits.writes_in_flight) == (400, 200)
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "unauthenticatedBytes",
-        "connections",
-        "connectionsPerAddress",
-        "readsInFlight",
-        "writesInFlight",
-    ],
-)
-@pytest.mark.parametrize("value", ["0", "-1", "1.5", '"many"'])
-def test_a_limit_of_serving_is_a_number_of_at_least_one(key: str, value: str) -> None:
-    (problem,) = problems(text=MINIMAL + f"  limits: {{{key}: {value}}}\n")
-
-    assert problem.startswith(f"serving.limits.{key}: ")
-
-
-def test_a_shutdown_fits_the_grace_that_pods_have() -> None:
-    shutdown = parse().serving.shutdown
-
-    assert shutdown.delay_seconds + shutdown.watch_window_seconds < shutdown.grace_period_seconds
-    assert shutdown.grace_period_seconds < 30
-
-
-def test_a_shutdown_that_cannot_end_in_its_grace_period_is_refused() -> None:
-    fitting = parse("  shutdown: {delay: 5s, watchWindow: 5s, gracePeriod: 10s}\n")
-
-    assert fitting.serving.shutdown.grace_period_seconds == 10
-    assert problems("  shutdown: {delay: 5s, watchWindow: 6s, gracePeriod: 10s}\n") == [
-        "serving.shutdown: delay and watchWindow together must not exceed gracePeriod"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("written", "server"),
-    [
-        ("https://10.0.0.1:6443", ("10.0.0.1", 6443)),
-        ("https://api.example/", ("api.example", 443)),
-        ('"https://[::1]:6443"', ("::1", 6443)),
-    ],
-)
-def test_endpoints_are_https_urls(written: str, server: tuple[str, int]) -> None:
-    assert parse(f"upstream: {{endpoints: [{written}]}}\n").upstream.endpoints == (server,)
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        "http://10.0.0.1",
-        "10.0.0.1:6443",
-        "https://",
-        "https://a/path",
-        '"https://a?b=c"',
-        "https://user@a",
-        "https://a:65536",
-        "https://a..b",
-        "7",
-        "null",
-    ],
-)
-def test_what_is_no_endpoint_is_refused(written: str) -> None:
-    found = problems(f'upstream: {{endpoints: ["https://a", {written}]}}\n')
-
-    assert [problem.partition(":")[0] for problem in found] == ["upstream.endpoints.1"]
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())

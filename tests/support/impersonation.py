@@ -30,7 +30,7 @@ RBAC = "rbac.authorization.k8s.io"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 # What kubectl and Helm visit before the deed itself.
 DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/version", "/openapi/*")
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.01
 
 Header = tuple[str, str]

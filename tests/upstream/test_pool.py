@@ -103,7 +103,7 @@ async def connections(certificates: Certificates, server: Server) -> AsyncIterat
 async def test_a_new_connection_is_ready_for_use(connections: Connections) -> None:
     connection = await connections.pool.connect()
 
-    assert connection.has_started_legacy
+    assert connection.is_open
     assert not connection.is_reused
     assert connections.pool.acquire_idle() is None
 
@@ -150,7 +150,7 @@ async def test_bytes_nobody_asked_for_end_an_idle_connection(
     await eventually(lambda: server.accepted)
 
     server.accepted[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-    await eventually(lambda: not connection.has_started_legacy)
+    await eventually(lambda: not connection.is_open)
 
     assert connections.pool.acquire_idle() is None
     await eventually(lambda: server.open == 0)

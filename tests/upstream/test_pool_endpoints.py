@@ -95,8 +95,8 @@ async def test_what_is_idle_at_an_endpoint_that_failed_is_closed(
 
     await connections.pool.connect()
 
-    assert not idle.has_started_legacy
-    assert busy.has_started_legacy
+    assert not idle.is_open
+    assert busy.is_open
     assert connections.pool.acquire_idle() is None
 
 
@@ -137,7 +137,7 @@ async def test_idle_connections_of_an_earlier_certificate_are_closed_in_time(
 
     connections.pool.close_expired()
 
-    assert not old.has_started_legacy
+    assert not old.is_open
     assert connections.pool.acquire_idle() is young
 
 
@@ -147,11 +147,11 @@ async def test_a_busy_connection_of_an_earlier_certificate_is_not_kept(
     busy = await connections.pool.connect()
     connections.endpoints = connections.new_endpoints()
     connections.pool.close_expired()
-    was_open = busy.has_started_legacy
+    was_open = busy.is_open
 
     connections.pool.release(busy)
 
-    assert (was_open, busy.has_started_legacy) == (True, False)
+    assert (was_open, busy.is_open) == (True, False)
     assert connections.pool.acquire_idle() is None
 
 
@@ -160,7 +160,7 @@ async def test_the_hundred_and_fiftieth_connection_is_opened_like_the_first(
 ) -> None:
     opened = await asyncio.gather(*(connections.pool.connect() for _ in range(150)))
 
-    assert all(connection.has_started_legacy for connection in opened)
+    assert all(connection.is_open for connection in opened)
     await eventually(lambda: servers[0].open == 150)
 
 
@@ -184,7 +184,7 @@ async def test_an_api_server_that_is_gone_without_a_word_is_left(
 
     def is_left() -> bool:
         connections.pool.close_unreachable(after_seconds=1)
-        return not gone.has_started_legacy
+        return not gone.is_open
 
     await eventually(is_left, seconds=20)
-    assert alive.has_started_legacy
+    assert alive.is_open

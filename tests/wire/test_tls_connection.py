@@ -123,7 +123,7 @@ async def test_what_was_written_before_an_abrupt_end_never_leaves(pair: Pair, si
     await asyncio.sleep(0)
 
     assert pair.wire.take() == b""
-    assert not pair.listener.has_started_legacy
+    assert not pair.listener.is_open
 
 
 @pytest.mark.parametrize("size", [10, 60_000, 400_000])

@@ -30,13 +30,13 @@ class UsageCount:
     constrained: int = 0
     forbidden: int = 0
     """Legacy requests for which the target itself lacked permission."""
-    has_started_legacy: bool = False
+    is_open: bool = False
     """A legacy request has started, whether or not its end was recorded."""
 
     @property
     def needs_grant(self) -> bool:
         """Return whether something would fail without legacy, unless it is granted."""
-        return self.has_started_legacy or self.legacy > self.forbidden
+        return self.is_open or self.legacy > self.forbidden
 
     def add(self, seen: ImpersonationEvent) -> None:
         """Count one event."""
@@ -46,14 +46,14 @@ class UsageCount:
             self.legacy += 1
             self.forbidden += seen.is_forbidden
         elif not seen.is_forbidden:
-            self.has_started_legacy = True
+            self.is_open = True
 
     def merge(self, other: "UsageCount") -> None:
         """Add the counts of another instance."""
         self.legacy += other.legacy
         self.constrained += other.constrained
         self.forbidden += other.forbidden
-        self.has_started_legacy = self.has_started_legacy or other.has_started_legacy
+        self.is_open = self.is_open or other.is_open
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class UsageCollector:
         only: frozenset[str] = frozenset(),
         excluded: frozenset[str] = frozenset(),
     ) -> None:
-        """`only` and `left_out` are names of impersonators. An empty `only` means all of them."""
+        """`only` and `excluded` are names of impersonators. An empty `only` means all of them."""
         self.limits = limits or UsageLimits()
         self._only = only
         self._left_out = excluded

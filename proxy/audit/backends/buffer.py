@@ -151,7 +151,7 @@ class EventBuffer:
         return taken
 
     def mark_stored(self, count: int, size: int, *, works: bool = True) -> None:
-        """Called when events were stored; `works` is False if the backend failed on others."""
+        """Remove and count stored events; `works` is False if the backend failed on others."""
         self._remove(count, size)
         self._counter.events_stored(self.name, count)
         if works and (self.is_failing or self._is_dropping):
@@ -170,7 +170,7 @@ class EventBuffer:
             self.discard(reason, count, self._added_bytes - self._removed_bytes)
 
     def mark_failed(self, reason: str, why: str) -> None:
-        """Called when an attempt failed; the backend keeps its events and retries."""
+        """Record a failed attempt; the backend keeps its events and retries."""
         self._counter.backend_failed(self.name, reason)
         if not self.is_failing:
             self.is_failing = True

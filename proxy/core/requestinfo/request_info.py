@@ -94,7 +94,7 @@ class RequestInfo:
 class RequestOutline(NamedTuple):
     """The request info as far as it is parsed before authentication.
 
-    Unless it `is_whole`, selectors were not parsed, and neither was the name they may require.
+    Unless it `is_complete`, selectors were not parsed, and neither was the name they may require.
     """
 
     request_info: RequestInfo

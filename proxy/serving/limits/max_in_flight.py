@@ -62,7 +62,7 @@ class _CallerUsage:
         self.in_flight = 0
 
     def request_ended(self, _outcome: ExchangeOutcome) -> None:
-        """Called when a request ends; frees its capacity."""
+        """Free the capacity of a request when it ends."""
         self.in_flight -= 1
         self._pool.in_flight -= 1
 

@@ -30,7 +30,7 @@ class Breaker(Protocol):
     """Fails reviews at once while the API server does not answer."""
 
     @property
-    def has_started_legacy(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether reviews fail at once."""
         ...
 
@@ -90,9 +90,7 @@ class ImpersonationMetrics:
             registry=registry,
         )
         self._breakers = WeakSet[Breaker]()
-        self._breaker.set_function(
-            lambda: any(breaker.has_started_legacy for breaker in self._breakers)
-        )
+        self._breaker.set_function(lambda: any(breaker.is_open for breaker in self._breakers))
         self._unused_reviews = Counter(
             "understudy_access_reviews_unused_total",
             "Prefetched SubjectAccessReviews whose result the decision did not need.",

@@ -95,7 +95,7 @@ class CredentialRefresher:
         self._counter.credential_expires(self._role, self._credential.expires_at)
 
     def report_rejected(self) -> None:
-        """Called when an API server rejected the credential; renew it soon."""
+        """Renew the credential soon, because an API server rejected it."""
         self._rejected.set()
 
     def health_error(self) -> str | None:

@@ -173,7 +173,10 @@ class IdentityMonitor:
         denials: ProxyDenialDetector,
         changed: asyncio.Event,
     ) -> None:
-        """The first account reviews, the last one forwards; `changed` signals new credentials."""
+        """Monitor the accounts, of which the first reviews and the last forwards.
+
+        `changed` signals new credentials.
+        """
         self._accounts = accounts
         self._denials = denials
         self._changed = changed

@@ -305,13 +305,13 @@ class ChunkedReader:
             raise BodyError("too many small chunks with non-canonical sizes in the body")
 
     def _chunk_started(self, size: int, pieces: list[bytes]) -> None:
-        """Called with the size of the next chunk; `RawChunkReader` adds its size line."""
+        """Handle the size of the next chunk; `RawChunkReader` adds its size line."""
 
     def _payload_read(self, payload: bytes, pieces: list[bytes]) -> None:
         pieces.append(payload)
 
     def _chunk_ended(self, pieces: list[bytes]) -> None:
-        """Called when a chunk has ended."""
+        """Handle the end of a chunk."""
 
     def _read_trailers(self, data: bytes, position: int) -> bytes | None:
         """Drop trailer lines; return the bytes after them, or None while they continue."""

@@ -256,7 +256,7 @@ async def test_handshake_that_waits_is_cut_off_once_it_is_too_long(
                 await eventually(lambda: place.listener.handshake_failures[CERTIFICATE] == 1)
 
             (connection,) = place.listener.connections
-            assert connection.has_started_legacy
+            assert connection.is_open
             assert place.budget.used_bytes == most
 
 
@@ -272,7 +272,7 @@ async def test_later_bytes_of_a_handshake_that_waits_are_bounded(
             were_open = []
             for _ in range(5):
                 connection.data_received(bytes(64 * 1024))
-                were_open.append(connection.has_started_legacy)
+                were_open.append(connection.is_open)
 
             assert were_open == [True] * 4 + [False]
             assert connection._queued_bytes is None

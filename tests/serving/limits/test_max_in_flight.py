@@ -178,7 +178,7 @@ async def test_an_exchange_that_is_over_keeps_no_place(
 ) -> None:
     exchange = await begin(place, clients[0], "GET", POD)
     clients[0].vanish()
-    await eventually(lambda: not exchange.has_started_legacy)
+    await eventually(lambda: not exchange.is_open)
 
     enter(places, exchange)
 

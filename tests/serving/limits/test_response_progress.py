@@ -143,8 +143,8 @@ async def test_f6_a_listener_cuts_off_a_client_that_reads_nothing(
         place.listener.close_expired()
 
         if is_long_running:
-            assert exchange.has_started_legacy
+            assert exchange.is_open
         else:
-            await eventually(lambda: not exchange.has_started_legacy)
+            await eventually(lambda: not exchange.is_open)
             assert [outcome.is_complete for outcome in place.handler.outcomes] == [False]
         assert place.listener.stalled_responses == (0 if is_long_running else 1)

@@ -312,7 +312,7 @@ async def test_an_anonymous_caller_is_served_and_its_connection_stays_unauthenti
 
     place.handler.held[0].mark_authenticated(is_anonymous=True)
 
-    assert place.handler.held[0].has_started_legacy
+    assert place.handler.held[0].is_open
     assert place.listener.unauthenticated_connections == 1
 
 
@@ -339,7 +339,7 @@ async def fill(
 
 
 def open_connections(place: Place) -> int:
-    return sum(connection.has_started_legacy for connection in place.listener.connections)
+    return sum(connection.is_open for connection in place.listener.connections)
 
 
 @pytest.mark.parametrize("sends", [b"", b"G"], ids=["idle", "partial head"])

@@ -168,36 +168,6 @@ MISTAKES = [
     ),
     # Verbs.
     pytest.param(on("user-info", "exec"), "unknown-verb", ".verbs[0]", id="no request has exec"),
-    pytest.param(on("user-info", "*"), "unknown-verb", ".verbs[0]", id="half a star"),
-    pytest.param(on("userinfo", "get"), "unknown-verb", ".verbs[0]", id="a misspelled mode"),
-    pytest.param(
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["impersonate-on:list"]},
-        "unknown-verb",
-        ".verbs[0]",
-        id="no mode, as in an old KEP text",
-    ),
-    pytest.param(
-        identity("scheduled-node", "nodes"), "unknown-verb", ".verbs[0]", id="an old KEP's mode"
-    ),
-    pytest.param(
-        identity("user-info", "users", verbs=["Impersonate:user-info"]),
-        "unknown-verb",
-        ".verbs[0]",
-        id="a capital",
-    ),
-    pytest.param(
-        identity("user-info", "users", verbs=["impersonates"]),
-        "unknown-verb",
-        ".verbs[0]",
-        id="nothing known",
-    ),
-    pytest.param(
-        identity("user-info", "users", verbs=["impersonation-of-somebody-else"]),
-        "unknown-verb",
-        ".verbs[0]",
-        id="no verb at all",
-    ),
-    pytest.param(visit("/version", verb="list"), "unknown-verb", ".verbs[0]", id="no method"),
     # Actions.
     pytest.param(
         on("user-info", "list", apiGroups=AUTHENTICATION),
@@ -270,28 +240,6 @@ MISTAKES = [
         "star-verb",
         ".verbs[0]",
         id="everything",
-    ),
-    pytest.param(
-        {"apiGroups": AUTHENTICATION, "resources": ["users"], "verbs": ["*"]},
-        "star-verb",
-        ".verbs[0]",
-        id="star verbs on identities",
-    ),
-    pytest.param(
-        {"apiGroups": AUTHENTICATION, "resources": ["userextras/a.io/b"], "verbs": ["*"]},
-        "star-verb",
-        ".verbs[0]",
-        id="star verbs on extras",
-    ),
-    pytest.param(
-        {
-            "apiGroups": [""],
-            "resources": ["users"],
-            "verbs": ["impersonate", "impersonate:user-info"],
-        },
-        "legacy-overrules",
-        ".verbs[0]",
-        id="legacy beside constrained",
     ),
     pytest.param(
         {"apiGroups": AUTHENTICATION, "resources": ["users"], "verbs": ["impersonate"]},
@@ -391,20 +339,6 @@ def test_nothing_is_found_in_what_is_right(rule: Rule) -> None:
     assert told(look_at([role(rule)])) == []
 
 
-def test_roles_that_every_server_makes_are_left_alone() -> None:
-    rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-    labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-
-    assert told(look_at([role(rule, labels=labels)])) == []
-    assert told(look_at([role(rule)])) != []
-
-
-def test_star_verbs_on_anything_else_are_a_note() -> None:
-    rule = {"apiGroups": ["acme.io"], "resources": ["zebras"], "verbs": ["*"]}
-
-    assert told(look_at([role(rule)])) == [("note", "star-verb", 1, "$.rules[0].verbs[0]")]
-
-
 def test_lists_by_name_are_a_note() -> None:
     findings = look_at([role(on("user-info", "list", resourceNames=["x"]))])
 
@@ -419,106 +353,6 @@ def test_identities_bound_in_a_namespace_are_found_at_the_binding() -> None:
 
     assert told(look_at([role(*BOTH), local])) == [("error", "namespaced-identity", 2, "$.roleRef")]
     assert told(look_at([role(*BOTH), local, binding(JANE)])) == []
-
-
-@pytest.mark.parametrize(
-    ("subject", "is_found"),
-    [
-        pytest.param(JANE, True, id="a user"),
-        pytest.param({"kind": "Group", "name": "dev"}, True, id="a group"),
-        pytest.param(ACCOUNT, False, id="an account"),
-        pytest.param({"kind": "User", "name": "system:serviceaccount:a:b"}, False, id="by name"),
-        pytest.param({"kind": "Group", "name": "system:serviceaccounts:a"}, False, id="accounts"),
-        pytest.param({"kind": "Group", "name": "system:authenticated"}, False, id="everyone"),
-    ],
-)
-def test_only_service_accounts_have_a_node(subject: Rule, *, is_found: bool) -> None:
-    rules = identity("associated-node", "nodes"), on("associated-node", "list")
-
-    findings = look_at([role(*rules), binding(ACCOUNT, subject)])
-
-    expected = [("error", "no-own-node", 2, "$.subjects[1]")] if is_found else []
-    assert told(findings) == expected
-
-
-def test_an_account_opened_for_the_whole_cluster_is_opened_in_every_namespace() -> None:
-    rule = identity("serviceaccount", "serviceaccounts", resourceNames=["desk"])
-
-    findings = look_at([role(rule, on("serviceaccount", "list")), binding(JANE)])
-
-    assert told(findings) == [("warning", "account-everywhere", 1, "$.rules[0].resourceNames")]
-
-
-@pytest.mark.parametrize(
-    ("rule", "code"),
-    [
-        pytest.param(
-            {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]},
-            "legacy-overrules",
-            id="legacy",
-        ),
-        pytest.param(
-            {"apiGroups": [""], "resources": ["*"], "verbs": ["*"]}, "legacy-overrules", id="star"
-        ),
-        pytest.param(
-            {"apiGroups": ["acme.io"], "resources": ["zebras"], "verbs": ["*"]},
-            "star-verb",
-            id="star verbs of something",
-        ),
-    ],
-)
-def test_what_makes_constrained_rights_pointless_is_found_across_bindings(
-    rule: Rule, code: str
-) -> None:
-    constrained = [role(*BOTH), binding(JANE)]
-    other = [role(rule, name="other"), binding(JANE, name="other")]
-    elsewhere = [role(rule, name="other"), binding(ACCOUNT, name="other")]
-
-    assert ("warning", code, 3, "$.rules[0].verbs[0]") in told(look_at([*constrained, *other]))
-    assert all("user jane" not in one.why for one in look_at([*constrained, *elsewhere]))
-
-
-LEGACY_ACCOUNTS = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}
-TELLER = identity("serviceaccount", "serviceaccounts", resourceNames=["teller"])
-
-
-@pytest.mark.parametrize(
-    ("constrained", "legacy", "namespace", "is_found"),
-    [
-        pytest.param(TELLER, LEGACY_ACCOUNTS, "bank", True, id="accounts of one namespace"),
-        pytest.param(TELLER, LEGACY_ACCOUNTS, None, True, id="accounts of all namespaces"),
-        pytest.param(TELLER, LEGACY_ACCOUNTS, "shop", False, id="of another namespace"),
-        pytest.param(
-            TELLER, {**LEGACY_ACCOUNTS, "resourceNames": ["other"]}, "bank", False, id="others"
-        ),
-        pytest.param(
-            TELLER, {**LEGACY_ACCOUNTS, "resources": ["users"]}, None, False, id="users by legacy"
-        ),
-        pytest.param(
-            TELLER, {**LEGACY_ACCOUNTS, "resources": ["groups"]}, None, False, id="groups alone"
-        ),
-        pytest.param(TELLER, {**LEGACY_ACCOUNTS, "resources": ["*"]}, None, True, id="all"),
-    ],
-)
-def test_legacy_overrules_what_it_opens_and_nothing_else(
-    constrained: Rule, legacy: Rule, namespace: str | None, *, is_found: bool
-) -> None:
-    kind = "ClusterRole"
-    documents = [
-        role(constrained, on("serviceaccount", "get"), namespace="bank"),
-        binding(JANE, namespace="bank"),
-        # As `edit` has it, which every cluster makes for itself.
-        role(legacy, name="edit", labels={"kubernetes.io/bootstrapping": "rbac-defaults"}),
-        binding(JANE, name="edit", namespace=namespace, kind=kind),
-    ]
-
-    assert ("legacy-overrules" in {one.code for one in look_at(documents)}) == is_found
-
-
-def test_legacy_accounts_do_not_overrule_users() -> None:
-    legacy = [role(LEGACY_ACCOUNTS, name="edit"), binding(JANE, name="edit")]
-
-    assert told(look_at([role(*BOTH), binding(JANE), *legacy])) == []
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -548,19 +382,6 @@ def test_the_documentations_service_account_in_the_wrong_namespace_is_found() ->
 
     assert told(look_at(DOCUMENTED)) == expected
     assert told(look_at([*DOCUMENTED, account("production", "app-sa")])) == expected
-
-
-def test_a_service_account_is_of_its_bindings_namespace() -> None:
-    bare = {"kind": "ServiceAccount", "name": "desk"}
-    rule = identity("serviceaccount", "serviceaccounts")
-    documents = [
-        role(rule, namespace="tools"),
-        role(on("serviceaccount", "get"), name="a", namespace="tools"),
-        binding(bare, namespace="tools"),
-        binding(ACCOUNT, name="a", namespace="tools"),
-    ]
-
-    assert told(look_at(documents)) == []
 
 
 def test_a_service_account_that_is_there_may_act_elsewhere() -> None:
