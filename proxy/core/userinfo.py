@@ -73,7 +73,7 @@ class UserInfo:
 class Caller:
     """The authenticated client. Only the authentication package builds one.
 
-    `looked_up_node` is the node of the caller's pod, looked up by the proxy if the token names none.
+    `looked_up_node` is the node of the caller's pod. The proxy looks it up if the token names none.
     It decides which modes apply. It is not part of the user info and is never sent anywhere.
     """
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.analysis.usage.test_collector import event
+from tests.support.impersonation_events import event
 from tests.support.sizes import IS_SOAKING, SOAK_SECONDS, sized, soak
 from tests.support.synthetic_audit import synthetic_lines
 
