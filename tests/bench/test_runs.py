@@ -186,7 +186,7 @@ def test_a_contestant_that_returns_another_body_fails_the_run(stage: Stage) -> N
         address = f"127.0.0.1:{server.server_port}"
         liar = Contestant(replace(DIRECT, is_plain=True), address, None)
         try:
-            with pytest.raises(WrongAnswer, match="the body is not the one"):
+            with pytest.raises(WrongAnswer, match="the body is not the expected one"):
                 measure(liar, stage, SHORT)
         finally:
             server.shutdown()

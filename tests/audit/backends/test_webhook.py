@@ -84,7 +84,7 @@ async def test_events_come_as_a_native_list_with_our_credential(
     backend = await start()
 
     for number in range(25):
-        backend.backlog.write(event(number))
+        backend.buffer.write(event(number))
     await eventually(lambda: len(receiver.events) == 25)
 
     assert receiver.documents[0] == {
@@ -107,12 +107,12 @@ async def test_a_full_batch_does_not_wait_and_a_small_one_waits_for_others(
     backend = await start(batching)
 
     for number in range(15):
-        backend.backlog.write(event(number))
+        backend.buffer.write(event(number))
     await eventually(lambda: len(receiver.events) == 10)
     await asyncio.sleep(0.3)
 
     assert len(receiver.events) == 10
-    assert backend.backlog.waiting == 5
+    assert backend.buffer.queued == 5
 
 
 async def test_what_waits_is_sent_before_it_is_closed(
@@ -121,7 +121,7 @@ async def test_what_waits_is_sent_before_it_is_closed(
     backend = await start(BatchConfig(10, 60.0, 0.001, 1, 60.0))
 
     for number in range(95):
-        backend.backlog.write(event(number))
+        backend.buffer.write(event(number))
     await backend.close(10)
 
     assert receiver.ids() == numbers(95)
@@ -135,16 +135,16 @@ async def test_a_receiver_that_is_down_costs_only_what_the_buffer_cannot_hold(
     await receiver.go_down()
 
     for number in range(70):
-        backend.backlog.write(event(number))
+        backend.buffer.write(event(number))
         await asyncio.sleep(0)
     await eventually(lambda: counts.failures["send"] >= 2)
-    assert backend.backlog.is_failing
+    assert backend.buffer.is_failing
     await receiver.come_up()
 
     await eventually(lambda: len(receiver.events) == 50)
     assert receiver.ids() == numbers(50)
     assert counts.lost == {"buffer-full": 20}
-    await eventually(lambda: not backend.backlog.is_failing)
+    await eventually(lambda: not backend.buffer.is_failing)
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 429, 500, 503])
@@ -160,7 +160,7 @@ async def test_any_other_answer_is_tried_again_with_the_same_events(
     backend = await start(BatchConfig(10, 0.05, 1000, 1000, 0.005))
 
     for number in range(3):
-        backend.backlog.write(event(number))
+        backend.buffer.write(event(number))
     await eventually(lambda: receiver.events)
 
     assert receiver.ids() == numbers(3)
@@ -177,7 +177,7 @@ async def test_what_is_a_bad_request_for_ever_does_not_hold_up_the_others(
     backend = await start(BatchConfig(2, 0.05, 1000, 1000, 0.005))
 
     for number in range(6):
-        backend.backlog.write(event(number))
+        backend.buffer.write(event(number))
     await eventually(lambda: len(receiver.events) == 4)
 
     assert receiver.ids() == ["0", "1", "4", "5"]
@@ -194,7 +194,7 @@ async def test_a_call_that_is_too_large_is_made_in_parts(
     backend = await start()
 
     for number in range(10):
-        backend.backlog.write(event(number))
+        backend.buffer.write(event(number))
     await eventually(lambda: counts.stored == 10)
 
     assert receiver.ids() == numbers(10)
@@ -206,9 +206,9 @@ async def test_big_events_go_in_calls_of_bearable_size(
     backend = await start()
     line = json.dumps({"kind": "Event", "auditID": "big", "requestObject": "x" * 900_000})
 
-    backend.backlog._limits = limits(size=100_000_000)
+    backend.buffer._limits = limits(size=100_000_000)
     for _ in range(7):
-        backend.backlog.write(line.encode() + b"\n")
+        backend.buffer.write(line.encode() + b"\n")
     await eventually(lambda: counts.stored == 7)
 
     assert [len(document["items"]) for document in receiver.documents] == [2, 2, 2, 1]
@@ -224,7 +224,7 @@ async def test_a_receiver_that_never_answers_does_not_keep_us_from_ending(
     receiver.answer = never
     backend = await start()
     for number in range(5):
-        backend.backlog.write(event(number))
+        backend.buffer.write(event(number))
     await eventually(lambda: receiver.calls)
 
     async with asyncio.timeout(2):
@@ -247,7 +247,7 @@ async def test_a_new_credential_is_used_after_a_refusal(
         kubeconfig.parent, kubeconfig.parent / "server-ca.crt", token="another"
     )
 
-    backend.backlog.write(event(1))
+    backend.buffer.write(event(1))
     await eventually(lambda: receiver.events)
 
     assert receiver.headers[0]["Authorization"] == "Bearer another"
@@ -265,7 +265,7 @@ async def test_a_description_that_broke_leaves_the_old_one_in_force(
     receiver.answer = answer
     await asyncio.to_thread(kubeconfig.write_text, "nonsense")
 
-    backend.backlog.write(event(1))
+    backend.buffer.write(event(1))
     await eventually(lambda: receiver.events)
 
     assert counts.failures == {"send": 1, "credential": 1}

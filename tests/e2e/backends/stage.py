@@ -119,7 +119,7 @@ class Stage:
         page = self.namespace.run(self.page, "metrics")
         series = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
         watched = (
-            "understudy_own_",
+            "understudy_proxy_",
             "understudy_request_errors_total",
             "understudy_upstream_connect_",
         )
