@@ -14,7 +14,7 @@ from typing import IO, TypedDict
 from proxy.sandbox.programs.go_program import go_program
 from tests.go_oracle.cases import Sequence, encode_batch
 
-SOURCE = Path(__file__).parent.parent / "oracle"
+SOURCE = Path(__file__).parent.parent / "go_oracle"
 
 
 class NamedValues(TypedDict):
