@@ -263,9 +263,6 @@ class ShadowEvaluator:
         return await asyncio.shield(self._reviewer.submit(question.check))
 
 
-_TOO_MANY_REVIEWS = "too many access reviews for this caller"
-
-
 class ShadowingAuthorizer:
     """Authorizer that submits what legacy impersonation has allowed to the shadow evaluator.
 
