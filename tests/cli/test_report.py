@@ -238,3 +238,9 @@ def measured(*arguments: object, into: Path) -> Used:
         running.returncode = os.waitstatus_to_exitcode(status_word)
     assert running.returncode == 0
     return Used(used.ru_utime + used.ru_stime, time.monotonic() - started, peak / 1024)
+
+
+def test_report_without_a_cluster_does_not_load_the_client_libraries() -> None:
+    script = "import sys, proxy.cli.report; sys.exit('kubernetes_asyncio' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.analysis.cluster import Cluster
 from proxy.analysis.usage.collector import ImpersonatorUsage, ModeUsage, UsageCollector
 from proxy.analysis.usage.events import (
     ASSOCIATED_NODE,
@@ -27,6 +26,10 @@ from proxy.core.rbac.grants import (
 from proxy.core.rbac.model import Subject, subject_of
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import MASTERS, UserInfo
+
+if TYPE_CHECKING:
+    # Not imported at run time: a report without a cluster does not load the client libraries.
+    from proxy.analysis.cluster import Cluster
 
 Granted = Mapping[str, Collection[AccessCheck]]
 """The checks that a cluster already allows, by impersonator."""
@@ -225,7 +228,7 @@ def _notes(mode: ImpersonationMode, use: ModeUsage, identities: int) -> Iterator
         )
 
 
-async def existing_grants(cluster: Cluster, usage: UsageCollector) -> Granted:
+async def existing_grants(cluster: "Cluster", usage: UsageCollector) -> Granted:
     """Return which of the required checks the cluster already allows, by impersonator."""
     return {
         name: await _allowed_checks(cluster, name, impersonator)
@@ -234,7 +237,7 @@ async def existing_grants(cluster: Cluster, usage: UsageCollector) -> Granted:
 
 
 async def _allowed_checks(
-    cluster: Cluster, name: str, impersonator: ImpersonatorUsage
+    cluster: "Cluster", name: str, impersonator: ImpersonatorUsage
 ) -> frozenset[AccessCheck]:
     needed = required_grants(name, impersonator, MigrationPlan())
     checks = list(dict.fromkeys(check for grant in needed for check in grant.checks))
