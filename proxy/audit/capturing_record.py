@@ -9,7 +9,6 @@ from proxy.audit.body_capture import (
     capture_request_body,
     capture_response_body,
 )
-from proxy.audit.event_details import EventTemplate
 from proxy.audit.request_record import RequestRecord, RequestRecorder
 from proxy.audit.state import AuditState
 from proxy.core.audit.event import quoted
@@ -17,6 +16,7 @@ from proxy.core.audit.fragments import RequestFragments
 from proxy.core.audit.objects import has_response_object
 from proxy.core.audit.policy import RequestAuditConfig
 from proxy.core.http.headers import Header
+from proxy.core.request_cache import EventTemplate
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import ANONYMOUS, Caller
 from proxy.wire.exchange import ExchangeObserver, Peer, RequestBodyHandler

@@ -8,7 +8,6 @@ from proxy.audit.capturing_record import CapturingRecord
 from proxy.audit.event_details import (
     CaptureLimit,
     EventDetails,
-    EventTemplate,
     ExchangeSummary,
     event_details,
     incomplete_reason,
@@ -38,6 +37,7 @@ from proxy.core.errors import (
 )
 from proxy.core.impersonation.headers import parse_impersonation_headers
 from proxy.core.impersonation.permit import Permit
+from proxy.core.request_cache import EventTemplate
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller, UserInfo
 from proxy.wire.exchange import ExchangeOutcome
@@ -73,12 +73,13 @@ class AuditContext(CapturingRecord):
     def set_cached_permit(self, request_info: RequestInfo, caller: Caller, permit: Permit) -> None:
         """Record all facts at once; use the audit config of an equal request if still valid."""
         self._request_info, self._caller = request_info, caller
-        notes, state = self._request.cached_values, self._state
-        template = notes.get(state) if notes else None
+        cache, state = self._request.cache, self._state
+        template = None if cache is None else cache.event_template
         if (
-            isinstance(template, EventTemplate)
+            template is not None
             and template.permit is permit
             and template.policy is state.policy
+            and template.fragments is state.fragments
         ):
             self._template, self._audit_config = template, template.audit_config
             if template.audit_config.writes_received:
@@ -146,7 +147,7 @@ class AuditContext(CapturingRecord):
 
         None if a value is truncated: that is annotated and counted, so the event is not plain.
         """
-        audit_config, permit, notes = self._audit_config, self._permit, self._request.cached_values
+        audit_config, permit, cache = self._audit_config, self._permit, self._request.cache
         if audit_config is None or permit is None:
             return None
         state, request_fragments = self._state, self._request_fragments
@@ -171,9 +172,9 @@ class AuditContext(CapturingRecord):
             named,
             annotations,
         )
-        template = EventTemplate(permit, state.policy, audit_config, pattern.encode())
-        if notes:
-            notes[state] = template
+        template = EventTemplate(permit, state.policy, fragments, audit_config, pattern.encode())
+        if cache is not None and cache.results is not None:
+            cache.event_template = template
         return template
 
     def _write_completed(self, outcome: ExchangeOutcome, ended_at: int) -> None:

@@ -11,9 +11,8 @@ from proxy.core.audit.objects import (
     status_of,
     without_managed_fields,
 )
-from proxy.core.audit.policy import AuditPolicy, RequestAuditConfig
+from proxy.core.audit.policy import RequestAuditConfig
 from proxy.core.errors import InternalError, StatusError
-from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.truncation import (
     NO_TRUNCATED_VALUES,
@@ -22,17 +21,6 @@ from proxy.core.truncation import (
     encoded_size,
 )
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS
-
-
-class EventTemplate(NamedTuple):
-    """The constant part of plain events of equal requests; valid for one permit and one policy."""
-
-    permit: Permit
-    policy: AuditPolicy
-    audit_config: RequestAuditConfig
-    pattern: bytes
-    """A bytes format: audit ID, status, two timestamps, response bytes, and the status again."""
-
 
 _OBJECT_NAMING_VERBS = frozenset(("create", "update"))
 

@@ -6,12 +6,13 @@ Each request writes one line to the access log. `context.py` adds audit events.
 import os
 import time
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 from proxy.core.audit.annotations import new_audit_id
 from proxy.core.errors import RequestInfoError, StatusError
 from proxy.core.http.headers import NO_HEADERS
 from proxy.core.impersonation.permit import Permit
+from proxy.core.request_cache import AccessLogTemplate, RequestCache
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller
 from proxy.telemetry.logs import AccessLogger, members
@@ -35,13 +36,6 @@ _PLAIN_MEMBERS = (
     '"audit_id":"%s",%s,"code":%d,"bytes":%d,"complete":true,"seconds":%.6f,'
     '"authentication_seconds":%.6f,"decision_seconds":%.6f,"upstream_seconds":%.6f'
 )
-
-
-class _AccessLogTemplate(NamedTuple):
-    """The constant members of the log lines of equal requests; valid for one permit."""
-
-    permit: Permit
-    members: str
 
 
 class RequestCounter(Protocol):
@@ -188,18 +182,15 @@ class RequestRecord:
 
         Return False if this is not possible for this request.
         """
-        called, decided, notes = (
-            self._authenticated_after,
-            self._decided_after,
-            self._request.cached_values,
-        )
-        if called is None or decided is None or not notes:
+        called, decided = self._authenticated_after, self._decided_after
+        cache = self._request.cache
+        if called is None or decided is None or cache is None or cache.results is None:
             return False
         if self._error is not None or not outcome.is_complete:
             return False
-        template = notes.get(access_log)
-        if not isinstance(template, _AccessLogTemplate) or template.permit is not self._permit:
-            template = self._make_log_template(notes)
+        template = cache.access_log_template
+        if template is None or template.permit is not self._permit:
+            template = self._make_log_template(cache)
             if template is None:
                 return False
         return access_log.write_json(
@@ -217,13 +208,13 @@ class RequestRecord:
             ),
         )
 
-    def _make_log_template(self, notes: dict[object, object]) -> _AccessLogTemplate | None:
+    def _make_log_template(self, cache: RequestCache) -> AccessLogTemplate | None:
         """Return the log line template of equal requests, and cache it for them."""
         if self._permit is None or b'"' in self.audit_id or b"\\" in self.audit_id:
             # A client's audit ID, which equal requests share. Generated ones never need quoting.
             return None
-        template = _AccessLogTemplate(self._permit, members(self._common_members()))
-        notes[access_log] = template
+        template = AccessLogTemplate(self._permit, members(self._common_members()))
+        cache.access_log_template = template
         return template
 
     def _trace(self, tracing: Tracing, outcome: ExchangeOutcome, took: float) -> None:

@@ -6,16 +6,15 @@ decision core builds, so no path can skip the decision.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from typing import Any
 
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.audit.annotations import client_audit_id
 from proxy.core.errors import InternalError, StatusError, TooManyRequests
 from proxy.core.http.status import status_response
-from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.permit import Permit
+from proxy.core.request_cache import RequestResults
 from proxy.core.requestinfo.request_info import (
     RequestInfo,
     RequestOutline,
@@ -38,21 +37,6 @@ from proxy.telemetry.logs import fields
 from proxy.wire.exchange import ClientExchange
 
 log = logging.getLogger(__name__)
-
-_MAX_NOTES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class RequestCache:
-    """Cached results of a request, reused for byte-identical requests on the same connection.
-
-    It holds no authority: authentication and authorization are checked again on every use.
-    """
-
-    request_info: RequestInfo
-    caller: Caller
-    cached_caller: Callable[[], Caller | None]
-    decision: ReusableDecision
 
 
 class Pipeline:
@@ -79,10 +63,10 @@ class Pipeline:
 
     def handle(self, exchange: ClientExchange) -> None:
         """Serve a request; without a task if nothing has to be awaited."""
-        notes = exchange.request.cached_values
-        if notes is not None:
-            cache = notes.get(self)
-            if isinstance(cache, RequestCache) and self._replay(exchange, cache):
+        cache = exchange.request.cache
+        if cache is not None:
+            results = cache.results
+            if results is not None and results.pipeline is self and self._replay(exchange, results):
                 return
         self._start(exchange, self._serve(exchange))
 
@@ -95,14 +79,14 @@ class Pipeline:
         if task is not None:
             exchange.on_disconnect(task.cancel)
 
-    def _replay(self, exchange: ClientExchange, cache: RequestCache) -> bool:
+    def _replay(self, exchange: ClientExchange, results: RequestResults) -> bool:
         """Serve a request on the fast path; return False, without any effect, if it cannot be.
 
         The head is byte-identical to one that was processed before, and the caller is the same
         object. So the only checks left are of state that time, other requests or a reload may have
         changed.
         """
-        permit = self._cached_permit(cache)
+        permit = self._cached_permit(results)
         if permit is None:
             return False
         audit = self._recorder.begin(exchange.request, exchange.peer, None)
@@ -110,37 +94,37 @@ class Pipeline:
         if self._recorder.captures_bodies:
             exchange.observe(audit.observer)
         try:
-            self._in_flight.acquire(exchange, cache.request_info, cache.caller)
-            audit.set_cached_permit(cache.request_info, cache.caller, permit)
+            self._in_flight.acquire(exchange, results.request_info, results.caller)
+            audit.set_cached_permit(results.request_info, results.caller, permit)
             if not self._forwarder.try_forward(
                 exchange,
                 permit,
                 audit_id=audit.audit_id,
                 reject=lambda status_error: self._send_error(exchange, audit, status_error),
             ):
-                is_anonymous = cache.caller.user.name == ANONYMOUS
+                is_anonymous = results.caller.user.name == ANONYMOUS
                 exchange.mark_authenticated(is_anonymous=is_anonymous)
                 self._start(exchange, self._forward(exchange, permit, audit))
         except TooManyRequests as error:
             # At this point of the slow path the request info and the caller are known, not more.
-            audit.set_request_info(cache.request_info)
-            audit.set_caller(cache.caller)
+            audit.set_request_info(results.request_info)
+            audit.set_caller(results.caller)
             self._send_error(exchange, audit, error)
         except Exception as error:  # noqa: BLE001 - the boundary, see _fail
             self._fail(exchange, audit, error)
         return True
 
-    def _cached_permit(self, cache: RequestCache) -> Permit | None:
+    def _cached_permit(self, results: RequestResults) -> Permit | None:
         """Return the permit of an equal request if nothing has changed, else None."""
         if self.audit_backpressure is not None and not self.audit_backpressure.has_capacity():
             return None
         try:
-            caller = cache.cached_caller()
+            caller = results.cached_caller()
         except Exception:  # noqa: BLE001 - the slow path fails as well, and reports it
             return None
         return (
-            self._decisions.authorizer.reauthorize(cache.decision)
-            if caller is cache.caller
+            self._decisions.authorizer.reauthorize(results.decision)
+            if caller is results.caller
             else None
         )
 
@@ -226,7 +210,7 @@ class Pipeline:
             is_long_running=is_long_running,
             reject=lambda error: self._send_error(exchange, audit, error),
         )
-        if request.cached_values is not None and not is_long_running:
+        if request.cache is not None and not is_long_running:
             self._update_cache(exchange, request_info, caller, wanted_user)
 
     def _complete_request_info(
@@ -252,16 +236,14 @@ class Pipeline:
         """Cache the results of a forwarded request if equal requests can reuse them."""
         request = exchange.request
         decision = self._decisions.authorizer.reusable_decision(caller, wanted_user, request_info)
-        if request.cached_values is None:
+        if request.cache is None:
             return
         if decision is None or request.headers.memoize(client_audit_id) is not None:
-            request.cached_values.pop(self, None)
+            request.cache.results = None
         else:
-            if len(request.cached_values) >= _MAX_NOTES:
-                request.cached_values.clear()  # entries of components that a reload has replaced
             cached_caller = self._authenticator.cached_caller_lookup(exchange.peer, request.headers)
-            request.cached_values[self] = RequestCache(
-                request_info, caller, cached_caller, decision
+            request.cache.results = RequestResults(
+                self, request_info, caller, cached_caller, decision
             )
 
     def _begin_audit(

@@ -370,7 +370,7 @@ class ServerExchange:
         Its header lines are not used again. An audit event may still use the rest of the request.
         """
         self.request.headers.clear_memo()
-        self.request = self.request._replace(headers=NO_HEADERS, cached_values=None)
+        self.request = self.request._replace(headers=NO_HEADERS, cache=None)
         transport.release_idle_memory()
 
     def _finish(self, *, is_complete: bool) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from proxy.concurrency.deadline_queue import DeadlineQueue
 from proxy.concurrency.task_set import TaskSet
@@ -15,14 +15,13 @@ from proxy.core.errors import (
 )
 from proxy.core.forwarding import (
     DEFAULT_FORWARDING_RULES,
-    ForwardingRules,
     HopContext,
-    OutboundHeadTemplate,
     assert_identity_suffix,
     build_identity_suffix,
     build_outbound_template,
 )
 from proxy.core.impersonation.permit import Permit
+from proxy.core.request_cache import OutboundHead
 from proxy.upstream.auth_errors import AuthErrorResolver
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.relay import Relay, RelayDependencies
@@ -67,16 +66,6 @@ class CredentialProvider(Protocol):
     def version(self) -> int:
         """Return a number that increases with every change."""
         ...
-
-
-class _CachedHead(NamedTuple):
-    """A request head, and the inputs that it was built from besides the client's request."""
-
-    parts: OutboundHeadTemplate
-    ending: bytes
-    permit: Permit
-    authorization: bytes | None
-    rules: ForwardingRules
 
 
 class Forwarder:
@@ -146,26 +135,26 @@ class Forwarder:
         return True
 
     def _head(self, exchange: ClientExchange, permit: Permit, audit_id: bytes) -> bytes:
-        notes, authorization = exchange.request.cached_values, self._credential.authorization
-        cached = notes.get(self) if notes else None
-        if not (
-            isinstance(cached, _CachedHead)
-            and cached.permit is permit
-            and cached.authorization is authorization
-            and cached.rules is self.rules
+        cache, authorization = exchange.request.cache, self._credential.authorization
+        cached = None if cache is None else cache.outbound_head
+        if (
+            cached is None
+            or cached.permit is not permit
+            or cached.authorization is not authorization
+            or cached.rules is not self.rules
         ):
             cached = self._new_head(exchange, permit, authorization)
-        before, after = cached.parts
+        before, after = cached.template
         head = b"".join((before, audit_id, after))
         if self.decorate_head is not None:
             head = self.decorate_head(exchange, audit_id, head, permit)
         # The last step, on the exact bytes that are sent. Nothing may change the head after it.
-        assert_identity_suffix(cached.ending, head)
+        assert_identity_suffix(cached.identity_suffix, head)
         return head
 
     def _new_head(
         self, exchange: ClientExchange, permit: Permit, authorization: bytes | None
-    ) -> _CachedHead:
+    ) -> OutboundHead:
         """Build the head without its audit ID; identical requests of this connection reuse it."""
         request, rules = exchange.request, self.rules
         context = HopContext(
@@ -176,13 +165,15 @@ class Forwarder:
             is_chunked=request.framing.kind is BodyKind.CHUNKED,
         )
         first_line = b"%b %b HTTP/1.1" % (request.method, request.target)
-        parts = build_outbound_template(first_line, request.headers, permit, context, rules=rules)
-        ending = build_identity_suffix(permit, authorization)
-        made = _CachedHead(parts, ending, permit, authorization, rules)
-        # Only where a fast-path entry exists: a watch or a single request must not retain a head.
-        if request.cached_values:
-            request.cached_values[self] = made
-        return made
+        template = build_outbound_template(
+            first_line, request.headers, permit, context, rules=rules
+        )
+        suffix = build_identity_suffix(permit, authorization)
+        head = OutboundHead(template, suffix, permit, authorization, rules)
+        # Only after an equal request: a watch or a single request must not retain a head.
+        if request.cache is not None and request.cache.results is not None:
+            request.cache.outbound_head = head
+        return head
 
     async def _connect(self, relay: Relay) -> UpstreamConnection:
         """Return a new connection, and rebuild the head if the credential has changed.

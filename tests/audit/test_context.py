@@ -25,8 +25,10 @@ from proxy.core.errors import (
 )
 from proxy.core.http.headers import HeaderList
 from proxy.core.http.status import status_body
+from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.modes import ImpersonationMode
-from proxy.core.impersonation.permit import permit_self
+from proxy.core.impersonation.permit import IdentityRestrictions, permit_self
+from proxy.core.request_cache import RequestCache, RequestResults
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import Caller, UserInfo
 from proxy.wire.exchange import ExchangeObserver, ExchangeOutcome, Peer
@@ -451,7 +453,7 @@ def test_a_cut_event_is_not_plain_and_is_counted_each_time() -> None:
     times: list[None] = []
     desk.state.when_truncated = lambda: times.append(None)
     desk.state.set_limits(EventLimits(uri_bytes=600))
-    request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 1000, cached_values={})
+    request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 1000, cache=RequestCache())
 
     for _ in range(3):
         answer(desk.admitted(request))
@@ -475,6 +477,24 @@ def test_new_limits_count_for_heads_that_came_before() -> None:
 
     whole, cut = (event["requestURI"] for event in desk.lines.events)
     assert (len(whole), len(cut)) == (415, 300)
+
+
+def test_new_limits_invalidate_the_event_template_of_equal_requests() -> None:
+    audited = Desk(omit=[Stage.REQUEST_RECEIVED])
+    request_info = parse_request_info(GET.method, b"/api/v1/pods")
+    permit, cache = permit_self(BOB), RequestCache()
+    decision = ReusableDecision(b"", IdentityRestrictions(), permit)
+    cache.results = RequestResults(None, request_info, BOB, lambda: None, decision)
+    request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 400, cache=cache)
+
+    for limit in (1000, 300):
+        audited.state.set_limits(EventLimits(uri_bytes=limit))
+        for _ in range(2):
+            record = audited.opened(request)
+            record.set_cached_permit(request_info, BOB, permit)
+            answer(record)
+
+    assert [len(event["requestURI"]) for event in audited.lines.events] == [415, 415, 300, 300]
 
 
 def test_a_refused_body_is_nobodys_business() -> None:

@@ -11,7 +11,9 @@ import pytest
 from proxy.audit.request_record import RequestKey, RequestRecord, RequestRecorder
 from proxy.core.errors import Forbidden, RequestInfoError, StatusError
 from proxy.core.http.headers import HeaderList
-from proxy.core.impersonation.permit import Permit, permit_self
+from proxy.core.impersonation.cache_keys import ReusableDecision
+from proxy.core.impersonation.permit import IdentityRestrictions, Permit, permit_self
+from proxy.core.request_cache import RequestCache, RequestResults
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import Caller, UserInfo
 from proxy.telemetry.logs import configure_logs
@@ -192,10 +194,12 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
     caller = Caller(UserInfo(name, groups=("dev",)))
     request_info = parse_request_info(REQUEST.method, REQUEST.target)
     told = []
-    walked: dict[object, object] = {"walk": "noted"}
-    for notes in (walked, None):
+    decision = ReusableDecision(b"", IdentityRestrictions(), ADMISSIONS[name])
+    filled = RequestCache()
+    filled.results = RequestResults(None, request_info, caller, lambda: None, decision)
+    for cache in (filled, None):
         stream = io.StringIO()
-        request = REQUEST._replace(cached_values=notes)
+        request = REQUEST._replace(cache=cache)
         with restored_logging():
             configure_logs(style="json", level="info", stream=stream)
             for size in (85, 1_000_000):

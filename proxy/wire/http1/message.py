@@ -20,6 +20,7 @@ from proxy.core.http.headers import (
     HeaderList,
     encode_header_lines,
 )
+from proxy.core.request_cache import RequestCache
 from proxy.wire.http1.body import (
     CHUNKED,
     NO_BODY,
@@ -95,12 +96,8 @@ class RequestHead(NamedTuple):
     upgrade: bytes | None = None
     """The protocol to switch to, as the client wrote it, if the proxy can tunnel it."""
     expects_continue: bool = False
-    cached_values: dict[object, object] | None = None
-    """Values that components have cached for this head, each under its own key.
-
-    Equal heads of a connection share it. None if no equal head is expected. Only values that hold
-    for every equal head may be stored.
-    """
+    cache: RequestCache | None = None
+    """Shared by equal heads of a connection; None if no equal head is expected."""
 
 
 class ResponseHead(NamedTuple):

@@ -2,6 +2,7 @@
 
 import re
 
+from proxy.core.request_cache import RequestCache
 from proxy.wire.http1.body import NO_BODY, BodyKind
 from proxy.wire.http1.message import RequestHead, parse_request_head
 
@@ -37,7 +38,7 @@ class CachingRequestParser:
     A client repeats the same few header blocks and changes the target. Lines that are byte for byte
     equal to earlier ones have the same meaning. Only plain requests use the cache: no upgrade, a
     target without unusual characters, and a body by its length or none. Any other request is parsed
-    completely. Equal heads without a body are one value, so values cached on it are found again.
+    completely. Equal heads without a body are one value and share one request cache.
     The cache may contain a token. It is kept no longer than the connection.
     """
 
@@ -85,7 +86,7 @@ class CachingRequestParser:
             if len(lines) <= _MAX_CACHED_BLOCK_WITH_BODY_BYTES:
                 self._block_with_body = _HeaderBlock(lines, request)
         elif len(lines) <= _MAX_CACHED_BLOCK_BYTES:
-            request = request._replace(cached_values={})
+            request = request._replace(cache=RequestCache())
             self._cache_request(self._cache_block(lines, request), first_line, request)
         return request
 
@@ -149,7 +150,7 @@ def _with_request_line(first: RequestHead, first_line: bytes) -> RequestHead | N
         first.headers,
         first.framing,
         keep_alive=first.keep_alive,
-        cached_values=None if first.cached_values is None else {},
+        cache=None if first.cache is None else RequestCache(),
     )
 
 

@@ -1,0 +1,70 @@
+"""Cached results of processing one request head, reused for byte-identical requests.
+
+`RequestHead.cache` refers to it. Equal heads of one connection share it, and it ends with that
+connection. It holds no authority: caller and decision are checked again on every use. Each slot
+has one writer, and an entry names the objects that it was built from. Another object, even an equal
+one, is a miss, so a reload invalidates every entry.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from proxy.core.audit.fragments import EventFragmentCache
+from proxy.core.audit.policy import AuditPolicy, RequestAuditConfig
+from proxy.core.forwarding import ForwardingRules, OutboundHeadTemplate
+from proxy.core.impersonation.cache_keys import ReusableDecision
+from proxy.core.impersonation.permit import Permit
+from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import Caller
+
+
+class RequestResults(NamedTuple):
+    """The results of the stages for a forwarded request; valid for one pipeline."""
+
+    pipeline: object
+    request_info: RequestInfo
+    caller: Caller
+    cached_caller: Callable[[], Caller | None]
+    """Looks up the caller again; None if the request has to be authenticated."""
+    decision: ReusableDecision
+
+
+class OutboundHead(NamedTuple):
+    """A request head for the API server, and its inputs besides the client's request."""
+
+    template: OutboundHeadTemplate
+    identity_suffix: bytes
+    permit: Permit
+    authorization: bytes | None
+    rules: ForwardingRules
+
+
+class AccessLogTemplate(NamedTuple):
+    """The constant members of the access log lines of equal requests; valid for one permit."""
+
+    permit: Permit
+    members: str
+
+
+class EventTemplate(NamedTuple):
+    """The constant part of plain audit events; valid for one permit, policy and set of limits."""
+
+    permit: Permit
+    policy: AuditPolicy
+    fragments: EventFragmentCache
+    audit_config: RequestAuditConfig
+    pattern: bytes
+    """A bytes format: audit ID, status, two timestamps, response bytes, and the status again."""
+
+
+class RequestCache:
+    """One slot per component that caches a result."""
+
+    __slots__ = ("access_log_template", "event_template", "outbound_head", "results")
+
+    def __init__(self) -> None:
+        # The other slots are filled only while this one is: a single request retains nothing.
+        self.results: RequestResults | None = None
+        self.outbound_head: OutboundHead | None = None
+        self.access_log_template: AccessLogTemplate | None = None
+        self.event_template: EventTemplate | None = None
