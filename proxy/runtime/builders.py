@@ -288,7 +288,7 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
         response_progress_seconds=limits.response_progress_timeout_seconds,
         connections=limits.connections,
         connections_per_address=limits.connections_per_address,
-        handshake_slice_seconds=limits.handshake_slice_seconds,
+        unauthenticated_slice_seconds=limits.unauthenticated_slice_seconds,
     )
 
 

@@ -262,6 +262,7 @@ class ClientConnection(ClientTransport):
             self.evict()
         elif exchange is not None and exchange.reject_pending(error):
             self._buffer.clear()
+            self._drop_queued()
         elif exchange is None and self._buffer:
             self._reject_unparsed(error)
         else:
@@ -304,32 +305,37 @@ class ClientConnection(ClientTransport):
             reads = not self._is_body_blocked
         else:
             reads = len(self._buffer) <= _MAX_WAITING_BYTES
-        self._set_reading(reads=reads)
+        self._set_reading(reads=reads and self._queued_step is None)
 
     def _read_heads(self) -> None:
         """Serve the buffered requests in a loop, so that pipelining cannot deepen the stack."""
         self._is_parsing = True
-        parsed = 0
+        parsed, most = 0, _MAX_HEADS_PER_ITERATION if self.is_authenticated else 1
         try:
             while self._exchange is None and self._buffer and not self.is_write_blocked:
-                if parsed == _MAX_HEADS_PER_ITERATION or self._is_closing or not self._read_head():
+                if parsed == most or self._is_closing or not self._read_head():
                     break
                 parsed += 1
         finally:
             self._is_parsing = False
-        if parsed == _MAX_HEADS_PER_ITERATION:
-            # Thousands of pipelined requests must not delay other connections, so the rest waits.
+        # Thousands of pipelined requests must not delay other connections, so the rest waits.
+        if parsed < most or not self._buffer:
+            self._update_reading()
+        elif self.is_authenticated:
             self._set_reading(reads=False)
             asyncio.get_running_loop().call_soon(self._read_heads)
         else:
-            self._update_reading()
+            self._queue_step()
+
+    def _process_buffered(self) -> None:
+        self._read_heads()
 
     def _read_head(self) -> bool:
         end = find_head_end(self._buffer, self._searched)
         if end < 0:
             self._await_rest_of_head()
             return False
-        if self._searched:
+        if self._reservation is not None:
             self._reserve(0)
         head = bytes(memoryview(self._buffer)[:end])
         del self._buffer[:end]
@@ -410,7 +416,10 @@ class ClientConnection(ClientTransport):
                 self._reserve(0)
                 return
             head_bytes = self._waiting_head_bytes
-        behind = len(self._buffer)
+        elif self.is_authenticated:
+            self._reserve(0)
+            return
+        behind = len(self._buffer) + self._queued_size()
         buffers = behind + min(head_bytes + behind, _TLS_BUFFER_BYTES)
         self._reserve(self._unsent_bytes() + head_bytes * _HEAD_COPIES + buffers)
 
@@ -440,6 +449,7 @@ class ClientConnection(ClientTransport):
 
     def _drop_buffered(self) -> None:
         self._buffer.clear()
+        self._drop_queued()
         unsent = self._unsent_bytes()
         if unsent or self._reservation is not None:
             # The last responses are held until the client has read them, or is aborted.

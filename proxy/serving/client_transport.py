@@ -14,9 +14,9 @@ from proxy.serving.limits.handshakes import (
     EVICTED,
     LEFT,
     TIMEOUT,
-    QueuedStep,
     failure_reason,
 )
+from proxy.serving.limits.unauthenticated_input import QueuedStep
 from proxy.serving.limits.unauthenticated_memory import MemoryReservation
 from proxy.wire.exchange import Peer
 from proxy.wire.tcp import SentBytes, enable_tcp_keepalive, is_unreachable, sent_bytes
@@ -43,7 +43,6 @@ class ClientTransport(TLSConnection):
         "_handshake_bytes",
         "_handshake_deadline",
         "_handshake_failure",
-        "_handshake_scheduler",
         "_idle_seconds",
         "_limiter",
         "_limits",
@@ -51,6 +50,7 @@ class ClientTransport(TLSConnection):
         "_queued_bytes",
         "_queued_step",
         "_reservation",
+        "_scheduler",
         "_server_tls",
         "deadline",
         "is_authenticated",
@@ -69,8 +69,8 @@ class ClientTransport(TLSConnection):
         self._idle_seconds = shared.limits.unauthenticated_idle_seconds
         self._limiter = shared.connection_limiter
         self._failures = shared.failures
-        self._handshake_scheduler = shared.handshakes
-        # Received bytes of a handshake whose next step is queued.
+        self._scheduler = shared.unauthenticated_input
+        # Received bytes that wait for a later loop iteration. Later bytes must wait behind them.
         self._queued_bytes: list[bytes] | None = None
         self._queued_step: QueuedStep | None = None
         self._clock = clock
@@ -79,6 +79,7 @@ class ClientTransport(TLSConnection):
         self._handshake_failure: str | None = None
         # Whether a request on this connection was authenticated, other than as anonymous.
         self.is_authenticated = False
+        self._is_paced = True
         # When the client must have made progress; the listener's sweep closes late connections.
         # None while a request is served: the connection does not limit how long that takes.
         self.deadline: float | None = None
@@ -122,30 +123,36 @@ class ClientTransport(TLSConnection):
         if reservation is not None:
             reservation.release()
 
-    def _receive_handshake(self, data: bytes | memoryview) -> bytes:
-        """Continue the handshake, or queue its step if this loop iteration has no time left."""
-        self._handshake_bytes += len(data)
-        self._reserve(self._handshake_bytes)
-        if self._is_closing:
-            return b""
-        scheduler = self._handshake_scheduler
-        if self._queued_bytes is not None:
-            self._queued_bytes.append(bytes(data))
-            self._check_queued_bytes(self._queued_bytes)
-        elif scheduler.has_time:
-            started = scheduler.start_step()
+    def _receive_paced(self, data: bytes | memoryview) -> None:
+        """Process input of an unauthenticated client, or queue it for a later loop iteration."""
+        if not self._server_tls.is_ready:
+            self._handshake_bytes += len(data)
+            self._reserve(self._handshake_bytes)
+            if self._is_closing:
+                return
+        queued = self._queued_bytes
+        if queued is None and self._scheduler.has_time:
+            started = self._scheduler.start_step()
             try:
-                return super()._receive_handshake(data)
+                self._process(data)
             finally:
-                scheduler.end_step(started)
+                self._scheduler.end_step(started)
+            return
+        if queued is None:
+            queued = self._queued_bytes = []
+        queued.append(bytes(data))
+        self._queue_step()
+        if self._server_tls.is_ready:
+            self._reserve_waiting()
         else:
-            self._queued_bytes = [bytes(data)]
-            self._set_reading(reads=False)
-            self._queued_step = scheduler.enqueue(
-                address_key(self._peer.address), self._process_queued
-            )
-            self._check_queued_bytes(self._queued_bytes)
-        return b""
+            self._check_queued_bytes(queued)
+
+    def _process(self, data: bytes | memoryview) -> None:
+        self._is_paced = False
+        try:
+            self.data_received(data)
+        finally:
+            self._is_paced = not self.is_authenticated
 
     def _check_queued_bytes(self, queued: list[bytes]) -> None:
         """Abort a client that sent more than a handshake and what may follow it.
@@ -168,14 +175,28 @@ class ClientTransport(TLSConnection):
         if step is not None:
             step.cancel()
 
-    def _process_queued(self) -> None:
+    def _queue_step(self) -> None:
+        """Continue in a later loop iteration, when it is the turn of this client's address."""
+        self._set_reading(reads=False)
+        if self._queued_step is None:
+            origin = address_key(self._peer.address)
+            self._queued_step = self._scheduler.enqueue(origin, self._run_step)
+
+    def _run_step(self) -> None:
         """Process the queued bytes; called by the scheduler."""
         queued, self._queued_bytes, self._queued_step = self._queued_bytes, None, None
-        if queued is not None and self.is_open:
-            self._set_reading(reads=True)
-            data = b"".join(queued)
-            self._handshake_bytes -= len(data)  # data_received counts it again.
-            self.data_received(data)
+        if not self.is_open:
+            return
+        self._set_reading(reads=True)
+        if queued is None:
+            self._process_buffered()
+        else:
+            self._process(b"".join(queued))
+        if self._reservation is not None and self._server_tls.is_ready:
+            self._reserve_waiting()
+
+    def _process_buffered(self) -> None:
+        """Process plaintext that waits for this step; a subclass buffers it."""
 
     def _do_handshake(self) -> bool:
         try:
@@ -241,8 +262,17 @@ class ClientTransport(TLSConnection):
             self._certificate_bytes = 0
             self._idle_seconds = self._limits.idle_seconds
             self._limiter.mark_authenticated(self)
+            # Queued bytes come first: until they are processed, later bytes are queued as well.
+            self._is_paced = self._queued_bytes is not None
         if self._reservation is not None:
             self._reserve(0)
+
+    def _reserve_waiting(self) -> None:
+        """Reserve memory for data that waits; a subclass counts what it holds."""
+        self._reserve(self._queued_size())
+
+    def _queued_size(self) -> int:
+        return 0 if self._queued_bytes is None else sum(map(len, self._queued_bytes))
 
     def _reserve(self, count: int) -> None:
         """Reserve `count` bytes for an unauthenticated caller, in addition to certificates."""

@@ -78,7 +78,7 @@ class ServingLimitSettings(StrictModel):
     """Share of readsInFlight and writesInFlight, in percent, for one caller. When exceeded, the
     caller receives 429."""
 
-    handshake_slice_seconds: Timeout = Field(default=0.002, alias="handshakeSlice")
+    unauthenticated_slice_seconds: Timeout = Field(default=0.0005, alias="unauthenticatedSlice")
     """Time for TLS handshakes per event-loop iteration. Further handshakes wait for the next
     iterations."""
 

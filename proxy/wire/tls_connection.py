@@ -26,6 +26,7 @@ class TLSConnection:
     __slots__ = (
         "_batcher",
         "_is_closing",
+        "_is_paced",
         "_is_reading",
         "_more_unsent",
         "_more_unsent_bytes",
@@ -44,6 +45,8 @@ class TLSConnection:
         self._unsent: bytes | memoryview = b""
         self._more_unsent: list[bytes | memoryview] | None = None
         self._more_unsent_bytes = 0
+        # Whether a subclass decides when received data is processed.
+        self._is_paced = False
         # Set when this side closes. From then on nothing is written and input is ignored.
         self._is_closing = False
 
@@ -52,6 +55,10 @@ class TLSConnection:
         return cast("asyncio.Protocol", self)
 
     # --- events for subclasses ------------------------------------------------------------
+
+    def _receive_paced(self, data: bytes | memoryview) -> None:
+        """Process received data now or later; called instead of processing it if `_is_paced`."""
+        raise NotImplementedError
 
     def handshake_completed(self) -> None:
         """Handle the completed handshake."""
@@ -75,6 +82,9 @@ class TLSConnection:
     def data_received(self, data: bytes | memoryview) -> None:
         """Decrypt received ciphertext and deliver the plaintext."""
         if self._is_closing:
+            return
+        if self._is_paced:
+            self._receive_paced(data)
             return
         tls = self._tls
         if len(data) > tls.STEP_BYTES:

@@ -37,7 +37,7 @@ from proxy.serving import client_connection as serving_connection
 from proxy.serving.client_connection import ClientConnection
 from proxy.serving.limits import response_progress
 from proxy.serving.limits.connections import ConnectionLimiter
-from proxy.serving.limits.handshakes import HandshakeScheduler
+from proxy.serving.limits.unauthenticated_input import UnauthenticatedInputScheduler
 from proxy.serving.limits.unauthenticated_memory import (
     MemoryReservation,
     UnauthenticatedMemoryBudget,
@@ -268,7 +268,7 @@ def _any_responses(*, answer_bytes: int, loop: asyncio.AbstractEventLoop) -> Res
 
 
 def _handshakes_take_any_time() -> None:
-    put(HandshakeScheduler, "has_time", property(lambda turns: True))
+    put(UnauthenticatedInputScheduler, "has_time", property(lambda turns: True))
 
 
 def _tokens_end_by_the_wall_clock() -> None:

@@ -102,7 +102,7 @@ def test_zero_long_running_requests_means_no_limit_and_less_is_an_error() -> Non
         "idleTimeout",
         "unauthenticatedIdleTimeout",
         "responseProgressTimeout",
-        "handshakeSlice",
+        "unauthenticatedSlice",
     ],
 )
 def test_deadline_of_zero_is_an_error(key: str) -> None:

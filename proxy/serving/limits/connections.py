@@ -8,7 +8,8 @@ from typing import Protocol, Self
 
 from proxy.concurrency.rate_limit import address_key
 from proxy.core.requestinfo.request_info import DEFAULT_TARGET_BYTES
-from proxy.serving.limits.handshakes import HandshakeFailures, HandshakeScheduler
+from proxy.serving.limits.handshakes import HandshakeFailures
+from proxy.serving.limits.unauthenticated_input import UnauthenticatedInputScheduler
 from proxy.serving.limits.unauthenticated_memory import UnauthenticatedMemoryBudget
 from proxy.wire.tcp import UNREACHABLE_SECONDS
 from proxy.wire.tls_server import MAX_HANDSHAKE_BYTES
@@ -140,8 +141,8 @@ class ConnectionLimits:
     target_bytes: int = DEFAULT_TARGET_BYTES
     connections: int = 10_000
     connections_per_address: int = 5_000
-    # The time for handshakes in each iteration of the event loop.
-    handshake_slice_seconds: float = 0.002
+    # The time for input of unauthenticated clients in each iteration of the event loop.
+    unauthenticated_slice_seconds: float = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class ListenerState:
     budget: UnauthenticatedMemoryBudget
     connection_limiter: ConnectionLimiter
     failures: HandshakeFailures
-    handshakes: HandshakeScheduler
+    unauthenticated_input: UnauthenticatedInputScheduler
 
     @classmethod
     def create(cls, limits: ConnectionLimits, budget: UnauthenticatedMemoryBudget) -> Self:
@@ -160,13 +161,15 @@ class ListenerState:
         limiter = ConnectionLimiter(
             max_connections=limits.connections, max_per_address=limits.connections_per_address
         )
-        handshakes = HandshakeScheduler(limits.handshake_slice_seconds, time.monotonic)
-        return cls(limits, budget, limiter, HandshakeFailures(), handshakes)
+        scheduler = UnauthenticatedInputScheduler(
+            limits.unauthenticated_slice_seconds, time.monotonic
+        )
+        return cls(limits, budget, limiter, HandshakeFailures(), scheduler)
 
     def with_limits(self, limits: ConnectionLimits) -> "ListenerState":
         """Return a copy with other limits; the counters are shared and apply them."""
         self.connection_limiter.set_limits(
             places=limits.connections, places_per_address=limits.connections_per_address
         )
-        self.handshakes.set_slice(limits.handshake_slice_seconds)
+        self.unauthenticated_input.set_slice(limits.unauthenticated_slice_seconds)
         return replace(self, limits=limits)
