@@ -78,9 +78,9 @@ class ServingLimitSettings(StrictModel):
     """Share of readsInFlight and writesInFlight, in percent, for one caller. When exceeded, the
     caller receives 429."""
 
-    unauthenticated_slice_seconds: Timeout = Field(default=0.0005, alias="unauthenticatedSlice")
-    """Time for TLS handshakes per event-loop iteration. Further handshakes wait for the next
-    iterations."""
+    unauthenticated_slice_seconds: Timeout = Field(default=0.001, alias="unauthenticatedSlice")
+    """Time per event-loop iteration for TLS handshakes and requests of unauthenticated clients.
+    More input waits for the next iterations."""
 
     caller_long_running: NonNegativeInt = 0
     """Concurrent watches, logs, exec and other long-running requests of one caller. When exceeded,

@@ -267,7 +267,7 @@ def _any_responses(*, answer_bytes: int, loop: asyncio.AbstractEventLoop) -> Res
     return ResponseHandler(loop)
 
 
-def _handshakes_take_any_time() -> None:
+def _unauthenticated_input_takes_any_time() -> None:
     put(UnauthenticatedInputScheduler, "has_time", property(lambda turns: True))
 
 
@@ -318,7 +318,7 @@ FINDINGS = {
         "handshakes that wait go with their connection",
         _held_handshakes_stay,
         (
-            "tests/serving/limits/test_handshakes.py"
+            "tests/serving/limits/test_unauthenticated_input.py"
             "::test_bytes_of_a_handshake_that_waits_are_let_go_with_its_connection",
         ),
     ),
@@ -405,11 +405,13 @@ FINDINGS = {
         ),
     ),
     83: Guard(
-        "handshakes have a slice of each turn",
-        _handshakes_take_any_time,
+        "input before authentication has a slice of each loop iteration",
+        _unauthenticated_input_takes_any_time,
         (
-            "tests/serving/limits/test_handshakes.py"
+            "tests/serving/limits/test_unauthenticated_input.py"
             "::test_a_newcomer_does_not_wait_behind_a_flood_of_another_address",
+            "tests/serving/limits/test_unauthenticated_input.py"
+            "::test_requests_before_authentication_wait_for_the_slice_and_others_do_not",
         ),
     ),
     84: Guard(

@@ -142,7 +142,7 @@ class ConnectionLimits:
     connections: int = 10_000
     connections_per_address: int = 5_000
     # The time for input of unauthenticated clients in each iteration of the event loop.
-    unauthenticated_slice_seconds: float = 0.0005
+    unauthenticated_slice_seconds: float = 0.001
 
 
 @dataclass(frozen=True, slots=True)
