@@ -7,13 +7,20 @@ from typing import NoReturn
 
 import pytest
 
-from proxy.sandbox.programs.go_program import go_program
+from proxy.sandbox.programs.go_program import DEFAULT_VARIANT, GoVariant, go_program
 
 
-def built_by_go(name: str, source: Path, *, package: str = ".") -> Path:
+def built_by_go(
+    name: str,
+    source: Path,
+    *,
+    package: str = ".",
+    tags: str = "",
+    variant: GoVariant = DEFAULT_VARIANT,
+) -> Path:
     """Return a program, built once for its sources; skip or fail the test if Go cannot."""
     try:
-        return go_program(name, source, package=package)
+        return go_program(name, source, package=package, tags=tags, variant=variant)
     except (OSError, subprocess.SubprocessError) as error:
         details = getattr(error, "stderr", None) or error
         report_missing(f"{name} cannot be built with Go: {details}")

@@ -85,11 +85,14 @@ def condition_error(condition: Condition, rules: AlgebraRules) -> str:
     return ""
 
 
-def subdomain_errors(name: str) -> list[str]:
-    """Return why a text is not a DNS-1123 subdomain."""
+def subdomain_errors(name: str, *, unit: str = "characters") -> list[str]:
+    """Return why a text is not a DNS-1123 subdomain.
+
+    kube-apiserver has two versions of this check, whose texts differ in the unit. Both count bytes.
+    """
     errors = []
     if _byte_length(name) > MAX_SUBDOMAIN_LENGTH:
-        errors.append(f"must be no more than {MAX_SUBDOMAIN_LENGTH} bytes")
+        errors.append(f"must be no more than {MAX_SUBDOMAIN_LENGTH} {unit}")
     if not SUBDOMAIN.fullmatch(name):
         errors.append(_SUBDOMAIN_RULE)
     return errors
@@ -128,7 +131,7 @@ def _label_key_errors(key: str) -> Iterator[str]:
     name = parts[-1]
     if len(parts) == _MAX_KEY_PARTS:
         prefix = parts[0]
-        errors = subdomain_errors(prefix) if prefix else ["must be non-empty"]
+        errors = subdomain_errors(prefix, unit="bytes") if prefix else ["must be non-empty"]
         yield from (f"prefix part {error}" for error in errors)
     if not name:
         yield "name part must be non-empty"

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.sandbox.programs.binaries import announce_on_stderr
@@ -20,30 +21,60 @@ from proxy.sandbox.programs.cache import cache_directory, exclusive
 BUILD_SECONDS = 1200
 # Equal to those of the control plane, so that Go compiles shared packages only once.
 _FLAGS = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
+_ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class GoVariant:
+    """Other versions of the modules that a program is built with."""
+
+    module_file: str = "go.mod"
+    """A file beside `go.mod`; Go keeps the checksums in a file with the same stem and `.sum`."""
+    toolchain: str = ""
+    """A toolchain that Go fetches from the module registry, for example `go1.27.1`."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables of the build."""
+        return {"GOTOOLCHAIN": self.toolchain} if self.toolchain else {}
+
+    def digested(self) -> str:
+        """Return what distinguishes this variant in the name of the cached program."""
+        return "" if self == DEFAULT_VARIANT else repr(self)
+
+
+DEFAULT_VARIANT = GoVariant()
 
 
 def go_program(
-    name: str, source: Path, *, package: str = ".", tags: str = "", notice: str = ""
+    name: str,
+    source: Path,
+    *,
+    package: str = ".",
+    tags: str = "",
+    variant: GoVariant = DEFAULT_VARIANT,
+    notice: str = "",
 ) -> Path:
     """Build a program of a module, by default of its root package; OSError, SubprocessError.
 
     `tags` are Go's build tags, separated by commas. `notice` is printed before a build.
     """
+    flags = (*_FLAGS, f"-tags={tags}", f"-modfile={variant.module_file}")
 
     def build(directory: Path) -> None:
         if notice:
             announce_on_stderr(notice)
         subprocess.run(  # noqa: S603 - this repository's sources, by the toolchain on the PATH
-            ["go", "build", *_FLAGS, f"-tags={tags}", "-o", directory / name, package],  # noqa: S607
+            ["go", "build", *flags, "-o", directory / name, package],  # noqa: S607
             cwd=source,
-            env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"},
+            env=os.environ | _ENVIRONMENT | variant.environment(),
             capture_output=True,
             text=True,
             timeout=BUILD_SECONDS,
             check=True,
         )
 
-    return build_once(f"{name}-{_source_digest(source, package + tags)}", build) / name
+    digest = _source_digest(source, package + tags + variant.digested())
+    return build_once(f"{name}-{digest}", build) / name
 
 
 def build_once(name: str, build: Callable[[Path], None]) -> Path:
@@ -66,6 +97,6 @@ def build_once(name: str, build: Callable[[Path], None]) -> Path:
 
 def _source_digest(source: Path, package: str) -> str:
     digest = hashlib.sha256(package.encode())
-    for path in sorted([*source.glob("*.go"), *source.glob("go.mod"), *source.glob("go.sum")]):
+    for path in sorted([*source.glob("*.go"), *source.glob("*.mod"), *source.glob("*.sum")]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -43,6 +43,11 @@ func parts(decision authorizer.Decision, reason string, err error) *triple {
 	return &triple{decision.String(), reason, errorText(err)}
 }
 
+// unconditional shows a decision that a union was reduced to.
+func unconditional(d authorizer.ConditionsAwareDecision) *triple {
+	return &triple{dump("", d).Kind, d.Reason(), errorText(d.Error())}
+}
+
 func play(root *node) *result {
 	ctx := context.Background()
 	trace := []string{}
@@ -79,7 +84,11 @@ func playChain(ctx context.Context, root *node) *chained {
 	played.Trace, trace = trace, []string{}
 	partial := authorizer.PartiallyEvaluateConditionsAwareDecision(ctx, asked, nil, nil)
 	trace = []string{}
-	played.AfterPartial = parts(evaluating.EvaluateConditions(ctx, partial, nil))
+	if partial.IsUnion() {
+		played.AfterPartial = parts(evaluating.EvaluateConditions(ctx, partial, nil))
+	} else {
+		played.AfterPartial = unconditional(partial)
+	}
 	played.LateTrace = trace
 	if hasFolds {
 		played.Unaware = parts(whole.Authorize(ctx, nil))

@@ -1,0 +1,1 @@
+"""The decision algebra against kube-apiserver's own code: `python -m tests.algebra`."""
