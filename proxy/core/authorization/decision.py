@@ -132,7 +132,7 @@ Unconditional = Allow | Deny | NoOpinion
 Conditional = ConditionsMap | DecisionUnion
 Decision = Unconditional | Conditional
 
-_VARIANTS: Mapping[Outcome, type[Allow] | type[Deny] | type[NoOpinion]] = {
+VARIANTS: Mapping[Outcome, type[Allow] | type[Deny] | type[NoOpinion]] = {
     Outcome.ALLOW: Allow,
     Outcome.DENY: Deny,
     Outcome.NO_OPINION: NoOpinion,
@@ -141,7 +141,7 @@ _VARIANTS: Mapping[Outcome, type[Allow] | type[Deny] | type[NoOpinion]] = {
 
 def decide(outcome: Outcome, reason: str = "", errors: Errors = NO_ERRORS) -> Unconditional:
     """Return the unconditional decision with this outcome."""
-    return _VARIANTS[outcome](reason, errors)
+    return VARIANTS[outcome](reason, errors)
 
 
 def outcome_of(decision: Unconditional) -> Outcome:

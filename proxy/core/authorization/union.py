@@ -4,19 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from proxy.core.authorization.decision import (
     FAILED_CLOSED,
-    NO_ERRORS,
+    VARIANTS,
     Condition,
     ConditionsMap,
     Decision,
     DecisionUnion,
     Errors,
     NamedDecision,
-    Unconditional,
     aggregate_errors,
     decide,
     failure_among,
     has_final_leaf,
-    outcome_of,
     possible_outcomes_of,
     prefix_error,
 )
@@ -50,11 +48,12 @@ def reduced_union(members: Sequence[NamedDecision]) -> Decision:
     (outcome,) = possible
     reasons: list[str] = []
     errors: list[Errors] = []
-    for name, leaf in _leaves((), members):
-        if outcome_of(leaf) is outcome:
-            reasons += [f"{name}: {{{leaf.reason}}}"] if leaf.reason else []
-            errors.append(prefix_error(name, leaf.errors))
-    return decide(outcome, ", ".join(reasons), aggregate_errors(errors) or NO_ERRORS)
+    for name, decision in ((member.name, member.decision) for member in members):
+        # A union inside has two possible outcomes or more, so the deciding leaf is not in it.
+        if isinstance(decision, VARIANTS[outcome]):
+            reasons += [f"{name}: {{{decision.reason}}}"] if decision.reason else []
+            errors.append(prefix_error(name, decision.errors))
+    return decide(outcome, ", ".join(reasons), aggregate_errors(errors))
 
 
 def _until_final(members: Iterable[NamedDecision]) -> Iterator[NamedDecision]:
@@ -102,18 +101,3 @@ def _bytes(decision: Decision) -> int:
             return sum(map(condition_bytes, conditions))
         case _:
             return 0
-
-
-def _leaves(
-    outer: tuple[str, ...], members: Iterable[NamedDecision]
-) -> Iterator[tuple[str, Unconditional]]:
-    """Yield the unconditional leaves, each with the names on the way to it."""
-    for member in members:
-        names = (*outer, member.name)
-        match member.decision:
-            case DecisionUnion(members=inner):
-                yield from _leaves(names, inner)
-            case ConditionsMap():
-                pass
-            case leaf:
-                yield ": ".join(names), leaf
