@@ -1,0 +1,1 @@
+"""Conditional decisions in reviews and in the configuration of webhooks."""
