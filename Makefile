@@ -30,11 +30,11 @@ setup: $(READY) ## Create the virtual environment from the lock file
 demo: $(READY) ## Start a real control plane and the proxy, run the KEP's stories (ONCE=1: exit afterwards)
 	$(BIN)/understudy dev $(if $(ONCE),--once)
 
-# Each worker has its own control plane and runs whole files, whose tests share servers. Tests that
-# measure CPU time need an idle machine, so the default is no workers.
-WORKERS ?= 0
+# Each worker has its own control plane and runs whole files or packages, whose tests share servers.
+# Files that measure CPU time or latency run at the end, in one worker (tests/support/two_phases.py).
+WORKERS ?= 2
 test: $(READY) ## Run all tests, including those against the real control plane (WORKERS, ARGS)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: $(READY) ## Check format, lint, types, layers and contracts
 	$(BIN)/ruff format --check .

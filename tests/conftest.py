@@ -20,6 +20,7 @@ from tests.support.build_once import report_missing
 from tests.support.control_plane import TOKEN_USERS
 from tests.support.doc_references import unshown_tests
 from tests.support.sizes import IS_SOAKING, SOAK_SECONDS
+from tests.support.two_phases import TwoPhases
 
 FOUND = pytest.StashKey[Binaries | SandboxError]()
 START_SECONDS = pytest.StashKey[float]()
@@ -87,6 +88,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run in the background inherits ignored interrupts and hands them on to the programs it
     # starts, which then could not be interrupted by the tests that do so.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> TwoPhases:
+    """Let several workers run whole groups in parallel, then one worker what measures."""
+    return TwoPhases(config)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by mark
