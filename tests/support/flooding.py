@@ -34,6 +34,27 @@ def with_a_guess(_number: int) -> Headers:
     return [("Authorization", f"Bearer {secrets.token_urlsafe(32)}")]
 
 
+class Flood:
+    """A flooding process, which pauses between the contexts of `running`."""
+
+    def __init__(self, commands: Connection) -> None:
+        self._commands = commands
+
+    @contextmanager
+    def running(self) -> Iterator[set[int]]:
+        """Flood for the time of the context, from when it is told to slow down.
+
+        The set holds every status that was seen, once the context is left.
+        """
+        statuses: set[int] = set()
+        self._commands.send("start")
+        assert self._commands.poll(PATIENCE_SECONDS), "the flood was never told to slow down"
+        self._commands.recv()
+        yield statuses
+        self._commands.send("stop")
+        statuses |= self._commands.recv()
+
+
 @contextmanager
 def flood(
     url: str,
@@ -43,13 +64,8 @@ def flood(
     *,
     headers: Callable[[int], Headers] = as_somebody,
     source: str | None = None,
-) -> Iterator[set[int]]:
-    """Flood for the time of the context, from when it is told to slow down.
-
-    The set holds every status that was seen, once the context is left. `source` is the address
-    that the flood comes from, if any other than everybody's.
-    """
-    statuses: set[int] = set()
+) -> Iterator[Flood]:
+    """Start a process that can flood; `source` is its address, if any other than everybody's."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=_flood,
@@ -62,11 +78,7 @@ def flood(
     )
     process.start()
     try:
-        assert ours.poll(PATIENCE_SECONDS), "the flood was never told to slow down"
-        ours.recv()
-        yield statuses
-        ours.send("stop")
-        statuses |= ours.recv()
+        yield Flood(ours)
     finally:
         process.terminate()
         process.join()
@@ -83,6 +95,15 @@ def _flood(
 ) -> None:
     os.nice(19)  # a flooder has a machine of its own: here it must not take ours from the measured
     client = new_client()
+    while True:
+        connection.recv()
+        connection.send(_flood_once(connection, client, target, headers))
+
+
+def _flood_once(
+    connection: Connection, client: ApiClient, target: str, headers: Callable[[int], Headers]
+) -> set[int]:
+    """Flood until the next command, and return every status that was seen."""
     statuses: set[int] = set()
     limited, stop = threading.Event(), threading.Event()
 
@@ -106,4 +127,4 @@ def _flood(
     stop.set()
     for thread in threads:
         thread.join()
-    connection.send(statuses)
+    return statuses

@@ -9,15 +9,17 @@ Its source is in `fake_kubelet/`; containers run programs of this machine, see t
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import create_namespace, create_node, create_pod
 from proxy.sandbox.processes import ChildProcess, start_child
 from tests.support.build_once import built_by_go
+from tests.support.control_plane import fresh_name
 from tests.support.streaming import wait_until
 
 SOURCE = Path(__file__).with_name("fake_kubelet")
@@ -49,16 +51,23 @@ def running_kubelet(
 ) -> Iterator[FakeKubelet]:
     """Start a fake kubelet, register it, and stop it with all its commands on leaving."""
     program = fake_kubelet_program()
-    directory = control_plane.directory / node
+    directory = control_plane.directory / fresh_name(node)
     directory.mkdir()
     process = _start(program, control_plane, directory)
-    try:
+    with ExitStack() as pods, ExitStack() as running:
+        running.callback(process.stop)
         port = _announced_port(process, directory / "port")
         create_namespace(server.admin, namespace)
         create_node(server.admin, node, kubelet_port=port)
+        pods.callback(_delete_pods, server.admin, namespace, node)
         yield FakeKubelet(server, node, namespace)
-    finally:
-        process.stop()
+
+
+def _delete_pods(admin: ApiClient, namespace: str, node: str) -> None:
+    """Delete a node's pods: another test may expect the namespace to be empty."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    query = f"gracePeriodSeconds=0&fieldSelector=spec.nodeName%3D{node}"
+    admin.call("DELETE", f"{pods}?{query}")
 
 
 def fake_kubelet_program() -> Path:
