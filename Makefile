@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DRAWING := build/drawing
 
-.PHONY: help setup demo test check fix coverage parity fuzz complexity mutants bench bench-audit bench-peers bench-report  \
+.PHONY: help setup demo programs test check fix coverage parity fuzz complexity mutants bench bench-audit bench-peers bench-report  \
 	dashboard-picture soak wheel image \
 	lock clean
 
@@ -29,6 +29,9 @@ setup: $(READY) ## Create the virtual environment from the lock file
 
 demo: $(READY) ## Start a real control plane and the proxy, run the KEP's stories (ONCE=1: exit afterwards)
 	$(BIN)/understudy dev $(if $(ONCE),--once)
+
+programs: $(READY) ## Build the programs that tests need, which otherwise the first tests do
+	$(BIN)/python -m tests.programs
 
 # Each worker has its own control plane and runs whole files or packages, whose tests share servers.
 # Files that measure CPU time or latency run at the end, in one worker (tests/support/two_phases.py).

@@ -59,11 +59,20 @@ class Window:
     step: float
 
 
+def promtool_program() -> Path:
+    """Return promtool, built if necessary; OSError, SubprocessError."""
+    return go_program("promtool", SOURCE, package=_PROMTOOL, tags=_TAGS)
+
+
+def engine_program() -> Path:
+    """Return the query engine, built if necessary; OSError, SubprocessError."""
+    return go_program("promql", SOURCE)
+
+
 def promtool(*arguments: str | Path, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run promtool in a directory and return the result, whatever the exit code."""
-    program = go_program("promtool", SOURCE, package=_PROMTOOL, tags=_TAGS)
     return subprocess.run(
-        [program, *arguments],
+        [promtool_program(), *arguments],
         cwd=directory,
         capture_output=True,
         text=True,
@@ -110,9 +119,8 @@ def evaluate(
 
 
 def _run_engine(command: str, request: object) -> Any:
-    program = go_program("promql", SOURCE)
     done = subprocess.run(
-        [program, command],
+        [engine_program(), command],
         input=json.dumps(request),
         capture_output=True,
         text=True,

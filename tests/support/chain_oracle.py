@@ -74,11 +74,17 @@ class ChainOracle:
         return answer
 
 
+def chain_oracle_program() -> Path:
+    """Return the program, built once for its sources; skip or fail the test if Go cannot."""
+    return built_by_go("chain-oracle", SOURCE)
+
+
 @contextmanager
 def running_chain_oracle() -> Iterator[ChainOracle]:
     """Run the program for the time of the context."""
-    program = built_by_go("chain-oracle", SOURCE)
-    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [chain_oracle_program()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
