@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from blockbuster import blockbuster_ctx
+from xdist.remote import Producer
 
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
@@ -91,9 +92,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> TwoPhases:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TwoPhases:
     """Let several workers run whole groups in parallel, then one worker what measures."""
-    return TwoPhases(config)
+    return TwoPhases(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by mark

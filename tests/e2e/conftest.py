@@ -8,6 +8,7 @@ from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import create_namespace
+from proxy.sandbox.proxy_process import ProxyProcess
 from tests.support.auth_methods import Stage, running_stage
 from tests.support.control_plane import fresh_name
 
@@ -24,6 +25,21 @@ def namespace(admin: ApiClient) -> str:
     name = fresh_name("namespace")
     create_namespace(admin, name)
     return name
+
+
+@pytest.fixture(scope="session")
+def default_understudy(
+    control_plane: ControlPlane, plain_api_server: ApiServer
+) -> Iterator[ProxyProcess]:
+    """The proxy in its default configuration, which no test changes."""
+    with ProxyProcess(control_plane, plain_api_server) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def understudy(default_understudy: ProxyProcess) -> ProxyProcess:
+    """What a module tests, unless it starts a proxy of its own."""
+    return default_understudy
 
 
 @pytest.fixture(scope="session")

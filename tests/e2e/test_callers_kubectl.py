@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ pytestmark = pytest.mark.timeout(90)
 
 OVER = Validity(start_offset=-2 * DAY, duration=DAY)
 Door = ApiServer | ProxyProcess
-
-
-@pytest.fixture(scope="module")
-def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server) as running:
-        yield running
 
 
 @pytest.fixture(params=["ours", "native"])

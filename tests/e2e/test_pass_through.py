@@ -1,7 +1,6 @@
 """`understudy serve` before the real API server: each caller acts there as itself."""
 
 import json
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -23,12 +22,6 @@ from tests.support.control_plane import fresh_name, who_am_i
 from tests.support.kubectl import Kubectl
 
 LIST_PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "create"]}]
-
-
-@pytest.fixture(scope="module")
-def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server) as running:
-        yield running
 
 
 @pytest.fixture

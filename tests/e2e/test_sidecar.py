@@ -39,12 +39,6 @@ MANIFESTS = DOCUMENT.partition("```yaml\n")[2].partition("```")[0]
 
 
 @pytest.fixture(scope="module")
-def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def cast(control_plane: ControlPlane, plain_api_server: ApiServer) -> Cast:
     return Cast(control_plane, plain_api_server.admin)
 

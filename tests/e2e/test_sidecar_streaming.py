@@ -23,12 +23,6 @@ STREAMS = ("pods", "pods/exec", "pods/log", "pods/portforward")
 
 
 @pytest.fixture(scope="module")
-def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def kubelet(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[FakeKubelet]:
     with running_kubelet(
         control_plane, plain_api_server, node="acting-node", namespace=NAMESPACE

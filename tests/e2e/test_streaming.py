@@ -38,12 +38,6 @@ def kubelet(control_plane: ControlPlane, native_api_server: ApiServer) -> Iterat
         yield running
 
 
-@pytest.fixture(scope="module")
-def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server) as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=["direct", "proxied"])
 def kubeconfig(
     request: pytest.FixtureRequest, control_plane: ControlPlane, native_api_server: ApiServer

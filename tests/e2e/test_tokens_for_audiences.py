@@ -18,14 +18,6 @@ OURS = "https://understudy.example"
 
 
 @pytest.fixture(scope="module")
-def plain_understudy(
-    control_plane: ControlPlane, plain_api_server: ApiServer
-) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
     """A proxy with an audience of its own."""
     settings = {"authentication": {"tokenReview": {"audiences": [OURS]}}}
@@ -35,7 +27,7 @@ def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iter
 
 def test_a_token_counts_only_where_it_is_meant_for(
     understudy: ProxyProcess,
-    plain_understudy: ProxyProcess,
+    default_understudy: ProxyProcess,
     plain_api_server: ApiServer,
     admin: ApiClient,
     namespace: str,
@@ -59,13 +51,13 @@ def test_a_token_counts_only_where_it_is_meant_for(
         }
 
     assert statuses(understudy) == {"the API server": 401, "us": 200, "others": 401}
-    assert statuses(plain_understudy) == {"the API server": 200, "us": 401, "others": 401}
+    assert statuses(default_understudy) == {"the API server": 200, "us": 401, "others": 401}
     assert statuses(plain_api_server) == {"the API server": 200, "us": 401, "others": 401}
 
 
 def test_a_token_for_several_counts_where_one_of_them_is_meant(
     understudy: ProxyProcess,
-    plain_understudy: ProxyProcess,
+    default_understudy: ProxyProcess,
     plain_api_server: ApiServer,
     admin: ApiClient,
     namespace: str,
@@ -101,7 +93,7 @@ def test_a_token_for_several_counts_where_one_of_them_is_meant(
     for_them = ("us and the API server", "the API server among others")
     assert statuses(understudy) == {whom: 200 if whom in for_us else 401 for whom in meant}
     expected = {whom: 200 if whom in for_them else 401 for whom in meant}
-    assert statuses(plain_understudy) == statuses(plain_api_server) == expected
+    assert statuses(default_understudy) == statuses(plain_api_server) == expected
 
 
 def audience_of(token: str) -> str:

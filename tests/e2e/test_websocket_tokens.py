@@ -2,14 +2,13 @@
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from proxy.sandbox.api_client import ApiClient, client_context
 from proxy.sandbox.api_server import ApiServer
-from proxy.sandbox.control_plane import ControlPlane
 from proxy.sandbox.objects import (
     create_node,
     create_pod,
@@ -25,12 +24,6 @@ PREFIX = "base64url.bearer.authorization.k8s.io."
 CHOSEN = "chosen.example.com"
 # The server's own upgrade of a watch asks for one, as a browser would send it.
 ORIGIN = ("Origin", "https://127.0.0.1")
-
-
-@pytest.fixture(scope="module")
-def understudy(control_plane: ControlPlane, plain_api_server: ApiServer) -> Iterator[ProxyProcess]:
-    with ProxyProcess(control_plane, plain_api_server) as running:
-        yield running
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import itertools
 from pathlib import Path
 
 from proxy.sandbox.api_client import ApiClient
+from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.identities import TokenUser
 
 TOKEN_USERS = (
@@ -28,6 +29,20 @@ def who_am_i(client: ApiClient, *headers: tuple[str, str]) -> dict[str, object]:
         "userInfo"
     ]
     return user
+
+
+def emulated_version(server: ApiServer) -> str:
+    """Return the minor version whose behaviour an API server shows."""
+    answer = server.admin.call("GET", "/version")
+    return f"{answer['emulationMajor']}.{answer['emulationMinor']}"
+
+
+def is_gate_on(server: ApiServer) -> bool:
+    """Tell whether constrained impersonation is on."""
+    metrics = server.admin.request("GET", "/metrics").body.decode()
+    gate = 'kubernetes_feature_enabled{name="ConstrainedImpersonation"'
+    # A version that does not know the gate has no such line.
+    return any(line.startswith(gate) and line.endswith(" 1") for line in metrics.splitlines())
 
 
 def is_alive(pid: int) -> bool:

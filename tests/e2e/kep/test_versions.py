@@ -10,7 +10,7 @@ from proxy.sandbox.control_plane import ControlPlane
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.scenes import MODES, set_scene
 from tests.e2e.kep.understudy import Understudy, running_understudy
-from tests.support.control_plane import fresh_name, who_am_i
+from tests.support.control_plane import emulated_version, fresh_name, is_gate_on, who_am_i
 from tests.support.impersonation import (
     Rights,
     as_user,
@@ -64,6 +64,12 @@ def cast(control_plane: ControlPlane, server: ApiServer) -> Cast:
 @pytest.fixture
 def rights(server: ApiServer) -> Rights:
     return Rights(server)
+
+
+def test_older_versions_are_emulated(server: ApiServer) -> None:
+    """Without a setting of its own, the gate is as it was in that version."""
+    assert emulated_version(server) == server.options.emulated_version
+    assert is_gate_on(server) == (server.options.emulated_version == "1.36")
 
 
 @pytest.mark.parametrize("mode", MODES)
