@@ -5,6 +5,7 @@ another fixture, carries the mark `e2e` by that alone: `pytest -m 'not e2e'` nee
 """
 
 import inspect
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -86,6 +87,8 @@ def plain_api_server(api_servers: tuple[ApiServer, ApiServer]) -> ApiServer:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[PASSED] = set()
     config.pluginmanager.register(_Passed(config.stash[PASSED]))
+    # An API server that collects garbage less often starts with 13 % less CPU time.
+    os.environ.setdefault("GOGC", "400")
     # A run in the background inherits ignored interrupts and hands them on to the programs it
     # starts, which then could not be interrupted by the tests that do so.
     signal.signal(signal.SIGINT, signal.default_int_handler)

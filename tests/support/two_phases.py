@@ -16,6 +16,8 @@ SERIAL = (
     "tests/e2e/test_tokens_under_load.py",
     "tests/floods/test_admin_port.py",
     "tests/floods/test_loop_lag.py",
+    "tests/scenarios/test_memory_before_authentication.py",
+    "tests/scenarios/test_reviews_down.py",
     "tests/scenarios/test_slot_starvation.py",
 )
 # Their conftest starts servers for the whole package.
