@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proxy.analysis.audit_join.joiner import AuditLogJoiner, JoinedRequest, JoinSummary
+from proxy.analysis.audit_join.joiner import AuditLogJoiner, JoinedRequest, JoinFlag
+from proxy.analysis.audit_join.summary import JoinSummary, inconclusive_reason
 from proxy.cli.audit_log_reader import AuditLogReader
 from proxy.cli.output import MetricsFileError, write_metrics
 from proxy.cli.registry import CommandRegistry
@@ -21,7 +22,8 @@ _DESCRIPTION = """\
 Join the audit logs of the proxy and of the API server by audit ID. Print one line per request that
 went through the proxy: caller, constraint, impersonated user (target), action and outcome. Files
 may be compressed; - is standard input. Exit code 3: the proxy's credential was used at the API
-server without impersonation, or with another impersonated user than the proxy recorded.
+server without impersonation, or with another user than the proxy recorded. Exit code 1 is
+also returned if no conclusion is possible: empty logs, another period, a wrong --proxy-user.
 """
 _EPILOG = """\
 examples:
@@ -30,8 +32,8 @@ examples:
   understudy audit join --proxy-user system:serviceaccount:understudy:understudy-forwarder \\
     --metrics /var/lib/node_exporter/understudy.prom proxy.log cluster.log >/dev/null
 
-exit codes: 0 joined, 1 error, 2 invalid options, 3 joined, and requests are flagged with a warning
-(see FLAGS), 141 output pipe closed
+exit codes: 0 joined, 1 error or no conclusion possible, 2 invalid options, 3 joined, and requests
+are flagged with a warning (see FLAGS), 141 output pipe closed
 """
 _COLUMNS = (
     ("TIME", 27),
@@ -116,10 +118,11 @@ def run(options: argparse.Namespace) -> int:
         max_seen_ids=_MAX_CACHED_IDS,
     )
     format_line = _json_line if options.output == "json" else _table_line
+    header = _row([name for name, _ in _COLUMNS]) if options.output == "table" else ""
     try:
-        if options.output == "table":
-            print(_row([name for name, _ in _COLUMNS]))
         for request in _joined(logs, join):
+            if header and not findings.requests:
+                print(header)
             findings.count(request)
             print(format_line(request, join.proxy_user))
         sys.stdout.flush()
@@ -130,10 +133,23 @@ def run(options: argparse.Namespace) -> int:
     _print_summary(findings, join.proxy_user)
     for name, count in logs.unreadable.items():
         _print_message(f"{name}: {count} lines are not audit events")
-    is_written = options.metrics is None or _write_metrics(findings, options.metrics)
+    return _conclude(findings, inconclusive_reason(join, findings), options.metrics)
+
+
+def _conclude(findings: JoinSummary, inconclusive: str, metrics: Path | None) -> int:
+    """Write the metrics if they are conclusive, and return the exit code."""
+    if inconclusive:
+        _print_message(f"WARNING: no conclusion is possible: {_printable(inconclusive)}")
+    # A flag is conclusive whatever else is missing, but zero flags from incomplete logs are not: an
+    # alert must not take them for a good result. The old file becomes stale, which raises another.
+    is_written = True
+    if metrics is not None and inconclusive and not findings.severe:
+        _print_message(f"{metrics} was not updated")
+    elif metrics is not None:
+        is_written = _write_metrics(findings, metrics)
     if findings.severe:
         return _EXIT_FLAGGED  # takes precedence over a failure to write the metrics
-    return 0 if is_written else _EXIT_FAILURE
+    return 0 if is_written and not inconclusive else _EXIT_FAILURE
 
 
 def _joined(logs: AuditLogReader, join: AuditLogJoiner) -> Iterator[JoinedRequest]:
@@ -146,16 +162,18 @@ def _print_summary(findings: JoinSummary, proxy_user: str | None) -> None:
     _print_message(
         f"{findings.requests} requests, {findings.in_both} in both logs, {findings.flagged} flagged"
     )
-    if proxy_user is None:
-        _print_message(
-            "the proxy's own user name is unknown, so misuse of its credential cannot be detected"
-        )
-    else:
+    if proxy_user is not None:
         _print_message(f"the proxy's own user name is {_printable(proxy_user)}")
     if findings.severe:
         _print_message(
             f"WARNING: {findings.severe} requests reached the API server with the proxy's "
             "credential but not as the user that the proxy's audit log records"
+        )
+    if lacking := findings.by_flag[JoinFlag.PROXY_PERMISSION_MISSING]:
+        _print_message(
+            f"{lacking} requests failed because the proxy lacks a permission to impersonate: see "
+            "`proxy permission missing` in its log, and apply manifests/base/forwarder.yaml or "
+            "manifests/components/all-extras"
         )
 
 

@@ -143,8 +143,8 @@ def test_our_own_name_can_be_told(tmp_path: Path) -> None:
     unknown = join(*write(logs, tmp_path))
     known = join("--proxy-user", PROXY, *write(logs, tmp_path))
 
-    assert unknown.returncode == 0
-    assert "own user name is unknown" in unknown.stderr
+    assert unknown.returncode == 1
+    assert "no conclusion is possible" in unknown.stderr
     assert known.returncode == 3
 
 
@@ -278,3 +278,82 @@ def test_a_command_is_needed() -> None:
 
     assert done.returncode == 2
     assert "usage: understudy audit" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ours", "cluster", "reason"),
+    [
+        (b"", None, "the proxy's logs contain no audit event"),
+        (b"nonsense\n", None, "the proxy's logs contain no audit event"),
+        (None, b"", "the cluster's logs contain no audit event"),
+        (None, b"nonsense\n", "the cluster's logs contain no audit event"),
+        (b"", b"", "the proxy's logs contain no audit event"),
+    ],
+)
+def test_log_without_events_allows_no_conclusion(
+    tmp_path: Path, ours: bytes | None, cluster: bytes | None, reason: str
+) -> None:
+    files, metrics_file = write(impersonation(), tmp_path), tmp_path / "understudy.prom"
+    for file, content in zip(files, (ours, cluster), strict=True):
+        if content is not None:
+            file.write_bytes(content)
+
+    result = join(*TOLD, "--metrics", metrics_file, *files)
+
+    assert result.returncode == 1
+    assert f"understudy: WARNING: no conclusion is possible: {reason}" in result.stderr
+    assert not metrics_file.exists()
+
+
+def test_unknown_proxy_user_allows_no_conclusion_and_leaves_the_metrics(tmp_path: Path) -> None:
+    metrics_file = tmp_path / "understudy.prom"
+    metrics_file.write_text("old")
+    logs = impersonation()
+    logs.cluster(None, id="stolen", resource="secrets", at=1)
+
+    result = join("--proxy-user", "mistyped", "--metrics", metrics_file, *write(logs, tmp_path))
+
+    assert result.returncode == 1
+    assert "no conclusion is possible: mistyped made no request" in result.stderr
+    assert f"{metrics_file} was not updated" in result.stderr
+    assert metrics_file.read_text() == "old"
+
+
+def test_logs_of_different_periods_allow_no_conclusion(tmp_path: Path) -> None:
+    logs = Logs()
+    logs.ours("bob", id="today")
+    logs.cluster("bob", id="yesterday", at=-90_000)
+
+    result = join(*TOLD, *write(logs, tmp_path))
+
+    assert result.returncode == 1
+    assert "1 requests succeeded through the proxy, and none of them is in the" in result.stderr
+
+
+def test_misuse_is_reported_although_the_proxy_log_is_empty(tmp_path: Path) -> None:
+    logs, metrics_file = Logs(), tmp_path / "understudy.prom"
+    logs.cluster(None, id="stolen", resource="secrets")
+
+    result = join(*TOLD, "--metrics", metrics_file, *write(logs, tmp_path))
+
+    assert result.returncode == 3
+    assert metrics(metrics_file)[FLAGGED, "NOT-IMPERSONATED"] == 1
+
+
+def test_denials_alone_are_conclusive_if_the_proxy_user_is_in_the_cluster_log(
+    tmp_path: Path,
+) -> None:
+    logs = Logs()
+    logs.ours("bob", "alice", code=403)
+    logs.cluster(None, verb="create", resource="tokenreviews", id="review")
+
+    result = join(*TOLD, *write(logs, tmp_path))
+
+    assert result.returncode == 0
+    assert "no conclusion" not in result.stderr
+
+
+def test_missing_log_prints_no_table_header(tmp_path: Path) -> None:
+    ours, _ = write(impersonation(), tmp_path)
+
+    assert join(ours, tmp_path / "missing.log").stdout == ""

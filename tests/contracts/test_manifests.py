@@ -302,3 +302,37 @@ def test_what_the_installation_shows_is_tested_or_needs_nodes() -> None:
     assert [
         line for block in untested for line in block.splitlines() if not needs_nodes.match(line)
     ] == []
+
+
+_ACCOUNT_NAME = re.compile(rf"system:serviceaccount:{NAMESPACE}:([a-z0-9.-]+[a-z0-9])")
+# Names an account that must not exist.
+_WITHOUT_ACCOUNT = {"proxy/core/rbac/who_can.py"}
+
+
+def named_accounts(text: str) -> set[str]:
+    return set(_ACCOUNT_NAME.findall(text))
+
+
+def test_every_account_that_a_document_or_a_command_names_is_in_the_manifests() -> None:
+    created = {
+        one["metadata"]["name"]
+        for one in objects(MANIFESTS / "base")
+        if one["kind"] == "ServiceAccount"
+    }
+    files = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("*.yaml"),
+        *(ROOT / "docs").glob("*.md"),
+        *MANIFESTS.rglob("*.yaml"),
+        *(file for file in (ROOT / "charts").rglob("*") if file.suffix in {".md", ".yaml", ".tpl"}),
+        *(ROOT / "proxy").rglob("*.py"),
+    ]
+    names = {str(file.relative_to(ROOT)): named_accounts(file.read_text()) for file in files}
+    unknown = {file: accounts - created for file, accounts in names.items() if accounts - created}
+
+    assert set(unknown) == _WITHOUT_ACCOUNT
+    assert "understudy-forwarder" in names["docs/audit-join.md"]
+
+
+def test_account_of_another_name_is_found() -> None:
+    assert named_accounts("--proxy-user system:serviceaccount:understudy:proxy.") == {"proxy"}

@@ -4,13 +4,10 @@ Events arrive roughly in the order of their timestamps. A request is released so
 ended. So memory is bounded by the events of that time, and not by the length of the logs.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-
-from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.exposition import generate_latest
 
 from proxy.analysis.audit_join.records import AuditRecord
 from proxy.core.truncation import TruncatedValue
@@ -30,6 +27,8 @@ class JoinFlag(StrEnum):
     """The request succeeded, but the cluster's log has no event of it."""
     NOT_IN_PROXY = "not-in-ours"
     """The proxy's credential was used, and the proxy's log has no event of it."""
+    PROXY_PERMISSION_MISSING = "PROXY-PERMISSION-MISSING"
+    """The API server denied the impersonation itself: the proxy lacks a permission."""
     TARGET_DIFFERS = "TARGET-DIFFERS"
     """The cluster executed the request as another user than the proxy's log says."""
     NOT_IMPERSONATED = "NOT-IMPERSONATED"
@@ -73,16 +72,24 @@ class AuditLogJoiner:
         self._window_seconds = window_seconds
         # OrderedDict, because finding the first key of a dict scans the slots of deleted keys.
         self._groups: OrderedDict[str, _Group] = OrderedDict()
-        self._undecided: list[AuditRecord] = []
+        self._undecided: list[tuple[AuditRecord, list[AuditRecord]]] = []
         self._seen_ids: OrderedDict[int, None] = OrderedDict()
         self._max_seen_ids = max_seen_ids
         self._now = 0.0
+        self.proxy_events = 0
+        self.cluster_events = 0
+        self.is_proxy_user_seen = False
+        """Whether the cluster's log has an event of the proxy's user."""
 
     def add(
         self, record: AuditRecord, timestamp: float, *, is_from_proxy: bool
     ) -> Iterator[JoinedRequest]:
         """Add one event, and yield the requests that are complete at its time."""
         self._now = max(self._now, timestamp)
+        self.proxy_events += is_from_proxy
+        self.cluster_events += not is_from_proxy
+        if not is_from_proxy and record.user == self.proxy_user:
+            self.is_proxy_user_seen = True
         if is_from_proxy or self.proxy_user in {None, record.user}:
             self._add(record, is_ours=is_from_proxy)
         yield from self._completed_requests()
@@ -130,8 +137,9 @@ class AuditLogJoiner:
         found = self._matches(proxy, left)
         for record, match in zip(proxy, found, strict=True):
             yield JoinedRequest(record, match, flags + _flags(record, match))
+        unmatched = [record for record, match in zip(proxy, found, strict=True) if match is None]
         for record in left:
-            yield from self._cluster_only(record, is_known_id=bool(proxy))
+            yield from self._cluster_only(record, unmatched, is_known_id=bool(proxy))
 
     def _matches(
         self, proxy: list[AuditRecord], left: list[AuditRecord]
@@ -142,8 +150,13 @@ class AuditLogJoiner:
         cannot take the record of one that was executed.
         """
         found: list[AuditRecord | None] = [None] * len(proxy)
-        for fits in (_matches_exactly, _matches_except_code, _matches_except_target):
-            if fits is _matches_except_target and self.proxy_user is None:
+        for fits, needs_known_user in (
+            (_matches_exactly, False),
+            (_matches_except_code, False),
+            (_matches_except_target, True),
+            (self._is_missing_permission, True),
+        ):
+            if needs_known_user and self.proxy_user is None:
                 break
             for position, record in enumerate(proxy):
                 if found[position] is None:
@@ -159,15 +172,26 @@ class AuditLogJoiner:
                         # Any client may send any id directly to the API server. So only the user
                         # of a request that matches the proxy's log is taken for the proxy.
                         self.proxy_user = self.proxy_user or match.user
+                        self.is_proxy_user_seen = True
         return found
 
-    def _cluster_only(self, record: AuditRecord, *, is_known_id: bool) -> Iterator[JoinedRequest]:
+    def _is_missing_permission(self, proxy: AuditRecord, cluster: AuditRecord) -> bool:
+        return proxy.lacked_proxy_permission(cluster, max_skew_seconds=self._window_seconds)
+
+    def _cluster_only(
+        self, record: AuditRecord, unmatched: list[AuditRecord], *, is_known_id: bool
+    ) -> Iterator[JoinedRequest]:
         if self.proxy_user is None:
             if len(self._undecided) < _MAX_UNDECIDED:
-                self._undecided.append(record)
+                self._undecided.append((record, unmatched))
             return
         if record.user != self.proxy_user or not record.is_decided:
             return
+        for proxy in unmatched:
+            if self._is_missing_permission(proxy, record):
+                unmatched.remove(proxy)  # it explains one denial, and no second one
+                yield JoinedRequest(None, record, (JoinFlag.PROXY_PERMISSION_MISSING,))
+                return
         if record.target is not None:
             yield JoinedRequest(None, record, (JoinFlag.NOT_IN_PROXY,))
         elif is_known_id or not record.is_review:
@@ -176,8 +200,8 @@ class AuditLogJoiner:
     def _evaluate_undecided(self) -> Iterator[JoinedRequest]:
         """Evaluate the records from before the proxy's user name was known."""
         undecided, self._undecided = self._undecided, []
-        for record in undecided:
-            yield from self._cluster_only(record, is_known_id=False)
+        for record, unmatched in undecided:
+            yield from self._cluster_only(record, unmatched, is_known_id=False)
 
     def _was_seen(self, record: AuditRecord) -> bool:
         key = hash(record.audit_id)
@@ -189,14 +213,22 @@ class AuditLogJoiner:
         return was_seen
 
 
+def is_success(record: AuditRecord) -> bool:
+    """Return whether a request succeeded."""
+    return record.code is not None and record.code < _FIRST_FAILURE
+
+
 def _flags(proxy: AuditRecord, cluster: AuditRecord | None) -> tuple[JoinFlag, ...]:
     if cluster is None:
         # A failure may be the proxy's own, which is not in the cluster's log. A success never is.
-        succeeded = proxy.code is not None and proxy.code < _FIRST_FAILURE
-        return (JoinFlag.NOT_IN_CLUSTER,) if succeeded else ()
+        return (JoinFlag.NOT_IN_CLUSTER,) if is_success(proxy) else ()
     if not cluster.is_decided or proxy.acts_as(cluster.target):
         return ()
-    return (JoinFlag.NOT_IMPERSONATED,) if cluster.target is None else (JoinFlag.TARGET_DIFFERS,)
+    if cluster.target is not None:
+        return (JoinFlag.TARGET_DIFFERS,)
+    # Only `_is_missing_permission` pairs records with different codes and without a target.
+    is_explained = proxy.code != cluster.code
+    return (JoinFlag.PROXY_PERMISSION_MISSING if is_explained else JoinFlag.NOT_IMPERSONATED,)
 
 
 def _matches_exactly(proxy: AuditRecord, cluster: AuditRecord) -> bool:
@@ -216,49 +248,3 @@ def _matches_except_target(proxy: AuditRecord, cluster: AuditRecord) -> bool:
 
 def _arrival(record: AuditRecord) -> tuple[str, str, TruncatedValue | None]:
     return record.received_at, record.uri, record.truncated_uri
-
-
-@dataclass(slots=True)
-class JoinSummary:
-    """Counts the requests of one join."""
-
-    requests: int = 0
-    in_both: int = 0
-    flagged: int = 0
-    severe: int = 0
-    by_flag: Counter[JoinFlag] = field(default_factory=Counter)
-
-    def count(self, request: JoinedRequest) -> None:
-        """Count one request."""
-        self.requests += 1
-        self.in_both += request.proxy_record is not None and request.cluster_record is not None
-        self.flagged += bool(request.flags)
-        self.severe += not SEVERE_FLAGS.isdisjoint(request.flags)
-        self.by_flag.update(request.flags)
-
-    def metrics_text(self, now: float) -> bytes:
-        """Return the counts as metrics of a join that ended at `now`, in seconds since 1970.
-
-        Each flag has a series, found or not: an alert must distinguish none from unknown.
-        """
-        registry = CollectorRegistry()
-        flagged = Gauge(
-            "understudy_audit_join_flagged_events",
-            "Requests flagged by the last join, by flag: same-id, not-in-cluster, not-in-ours, "
-            "TARGET-DIFFERS or NOT-IMPERSONATED.",
-            ["flag"],
-            registry=registry,
-        )
-        for flag in JoinFlag:
-            flagged.labels(flag.value).set(self.by_flag[flag])
-        Gauge(
-            "understudy_audit_join_requests",
-            "Requests that the last join found in either log.",
-            registry=registry,
-        ).set(self.requests)
-        Gauge(
-            "understudy_audit_join_last_run_timestamp_seconds",
-            "When the last completed join ended, in seconds since 1970.",
-            registry=registry,
-        ).set(now)
-        return generate_latest(registry)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from proxy.core.audit.annotations import read_event_cuts
+from proxy.core.audit.annotations import DOMAIN, read_event_cuts
 from proxy.core.audit.event import InvalidAuditEvent
 from proxy.core.truncation import InvalidTruncatedValues, TruncatedValue, is_truncated_from
 
@@ -12,6 +12,8 @@ Event = Mapping[str, object]
 
 _LAST_STAGES = frozenset(("ResponseComplete", "Panic"))
 _FIRST_ERROR = 400
+_DENIED = 403
+_FIRST_SERVER_ERROR = 500
 _FIRST_STAGE = "RequestReceived"
 # Reviews that the proxy creates as itself: about callers, and about itself. They change nothing.
 _OWN_REVIEWS = frozenset(
@@ -47,6 +49,8 @@ class AuditRecord:
     is_complete: bool
     is_review: bool
     """A review that the proxy creates as itself."""
+    upstream_code: str = ""
+    """In the proxy's log: the API server's code that the proxy replaced or relayed."""
     truncated_uri: TruncatedValue | None = None
     """The truncation of the URI, if any. Only the proxy's log truncates."""
     truncated_impersonated_user: TruncatedValue | None = None
@@ -74,6 +78,22 @@ class AuditRecord:
             return name is not None and is_truncated_from(self.truncated_impersonated_user, name)
         return self.impersonated_user == name
 
+    def lacked_proxy_permission(self, cluster: "AuditRecord", *, max_skew_seconds: float) -> bool:
+        """Return whether the cluster's record is the denied impersonation of this request.
+
+        The API server denies the proxy's user before it changes to the impersonated user, so the
+        cluster's record has none. A stolen credential leaves no record in the proxy's log that the
+        API server responded 403 to the same request at the same time.
+        """
+        return (
+            cluster.target is None
+            and (cluster.code, self.upstream_code) == (_DENIED, str(_DENIED))
+            and (self.code or 0) >= _FIRST_SERVER_ERROR
+            and self.verb == cluster.verb
+            and self.has_uri_of(cluster)
+            and _seconds_between(self.received_at, cluster.received_at) <= max_skew_seconds
+        )
+
     def merge(self, later: "AuditRecord") -> "AuditRecord":
         """Return both stages merged. The later one takes precedence."""
         keeps_target = later.target is None and self.target is not None
@@ -85,6 +105,7 @@ class AuditRecord:
             if keeps_target
             else later.truncated_impersonated_user,
             constraint=later.constraint or self.constraint,
+            upstream_code=later.upstream_code or self.upstream_code,
             code=later.code if later.code is not None else self.code,
             is_decided=self.is_decided or later.is_decided,
             is_complete=self.is_complete or later.is_complete,
@@ -98,8 +119,9 @@ def read_record(event: object) -> AuditRecord:
     stage, audit_id = _text(event, "stage"), _text(event, "auditID")
     if event.get("kind", "Event") != "Event" or not stage or not audit_id:
         raise InvalidAuditEvent
+    annotations = _mapping(event, "annotations")
     try:
-        cuts = read_event_cuts(_mapping(event, "annotations"))
+        cuts = read_event_cuts(annotations)
     except InvalidTruncatedValues as error:
         raise InvalidAuditEvent from error
     impersonated = _mapping(event, "impersonatedUser")
@@ -121,6 +143,7 @@ def read_record(event: object) -> AuditRecord:
         is_complete=stage in _LAST_STAGES,
         is_review=(verb == "create" and reference.get("resource") in _OWN_REVIEWS)
         or (verb, _text(event, "requestURI")) == _OWN_REQUEST,
+        upstream_code=_text(annotations, f"{DOMAIN}/upstream-code"),
         truncated_uri=cuts.get("requestURI"),
         truncated_impersonated_user=cuts.get(
             f"{'impersonatedUser' if impersonated else 'user'}.username"
@@ -136,6 +159,14 @@ def read_time(event: object) -> float:
         return datetime.fromisoformat(_text(event, "stageTimestamp")).timestamp()
     except ValueError as error:
         raise InvalidAuditEvent from error
+
+
+def _seconds_between(one: str, other: str) -> float:
+    """Return the distance of two timestamps; infinite if one is invalid."""
+    try:
+        return abs((datetime.fromisoformat(one) - datetime.fromisoformat(other)).total_seconds())
+    except (ValueError, TypeError):
+        return float("inf")
 
 
 def _object_text(reference: Mapping[str, object]) -> str:

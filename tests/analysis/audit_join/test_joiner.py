@@ -47,6 +47,8 @@ class Logs:
                 if facts.get("cuts"):
                     told = {f"{DOMAIN}/truncated": format_truncated_values(facts["cuts"])}
                     event["annotations"] = told
+                if facts.get("upstream_code"):
+                    event["annotations"] = {f"{DOMAIN}/upstream-code": facts["upstream_code"]}
                 if facts.get("constraint"):
                     event["authenticationMetadata"] = {
                         "impersonationConstraint": facts["constraint"]
@@ -459,3 +461,79 @@ def test_a_caller_whose_name_was_cut_acts_as_itself() -> None:
     (request,) = logs.joined(proxy_user=PROXY)
 
     assert request.flags == ()
+
+
+LACKING = {"code": 500, "upstream_code": "403"}
+
+
+def lacking_permission() -> Logs:
+    """Return logs in which the API server denied the proxy the impersonation of one request."""
+    logs = Logs()
+    logs.ours("bob", "alice", id="lacking", at=1, **LACKING)
+    logs.cluster(None, id="lacking", code=403, at=1.1)
+    return logs
+
+
+def test_denied_impersonation_with_its_line_in_the_proxy_log_is_a_missing_permission() -> None:
+    (request,) = lacking_permission().joined(proxy_user=PROXY)
+
+    assert request.proxy_record is not None
+    assert request.cluster_record is not None
+    assert request.flags == (JoinFlag.PROXY_PERMISSION_MISSING,)
+
+
+@pytest.mark.parametrize("first", [0.5, 2.0], ids=["known user", "user known later"])
+def test_missing_permission_is_no_misuse_before_the_proxy_user_is_known(first: float) -> None:
+    logs = lacking_permission()
+    logs.ours("carol", id="other", at=first * 100)
+    logs.cluster("carol", id="other", at=first * 100)
+
+    flags = [flag for request in logs.joined() for flag in request.flags]
+
+    assert flags == [JoinFlag.PROXY_PERMISSION_MISSING]
+
+
+def test_denied_request_of_the_proxy_user_without_a_line_in_the_proxy_log_is_misuse() -> None:
+    logs = Logs()
+    logs.cluster(None, id="lacking", code=403, at=1)
+
+    assert [request.flags for request in logs.joined(proxy_user=PROXY)] == [
+        (JoinFlag.NOT_IMPERSONATED,)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "cluster"),
+    [
+        ({"uri": "/api/v1/secrets"}, {}),
+        ({"verb": "get"}, {}),
+        ({"upstream_code": ""}, {}),
+        ({"upstream_code": "200"}, {}),
+        ({"code": 200}, {}),
+        ({"id": "another"}, {}),
+        ({"at": -61}, {}),
+        ({"at": 63}, {}),
+        ({}, {"code": 200}),
+        ({}, {"code": 404}),
+    ],
+)
+def test_denied_request_that_differs_from_the_proxy_log_is_misuse(
+    ours: dict[str, Any], cluster: dict[str, Any]
+) -> None:
+    logs = Logs()
+    logs.ours("bob", "alice", **{"id": "lacking", "at": 1, **LACKING, **ours})
+    logs.cluster(None, **{"id": "lacking", "at": 1.1, "code": 403, **cluster})
+
+    flags = [flag for request in logs.joined(proxy_user=PROXY) for flag in request.flags]
+
+    assert JoinFlag.NOT_IMPERSONATED in flags
+    assert JoinFlag.PROXY_PERMISSION_MISSING not in flags
+
+
+def test_one_line_in_the_proxy_log_explains_one_denied_request() -> None:
+    logs = lacking_permission()
+    logs.cluster(None, id="lacking", code=403, at=2)
+
+    flags = [flag for request in logs.joined(proxy_user=PROXY) for flag in request.flags]
+
+    assert sorted(flags) == [JoinFlag.NOT_IMPERSONATED, JoinFlag.PROXY_PERMISSION_MISSING]
