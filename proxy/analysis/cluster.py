@@ -48,6 +48,11 @@ _JSON = "application/json"
 class ClusterError(OperatorError):
     """The cluster cannot be reached, or does not respond as expected."""
 
+    def __init__(self, message: str, *, code: int = 0) -> None:
+        """`code` is the status code of the response, or 0 without one."""
+        super().__init__(message)
+        self.code = code
+
 
 class RbacObjects(NamedTuple):
     """All RBAC objects of a cluster."""
@@ -127,7 +132,8 @@ class Cluster:
                     _request_timeout=_TIMEOUT_SECONDS,
                 )
         except ApiException as error:
-            raise ClusterError(self._error_message(method, path, error)) from error
+            message = self._error_message(method, path, error)
+            raise ClusterError(message, code=error.status or 0) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             reason = _one_line(error) or f"no response within {_TIMEOUT_SECONDS:.0f} s"
             raise ClusterError(f"cannot reach {self._host}: {reason}") from error

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from proxy.analysis.cluster import Cluster
+from proxy.analysis.explain_warnings import cluster_warnings
 from proxy.analysis.output import escape_control_characters
 from proxy.core.authorization.access_check import AccessCheck
+from proxy.core.explain.companions import companion_requests
 from proxy.core.explain.explainer import ExplainSteps, explain
 from proxy.core.explain.explanation import (
     CheckOutcome,
@@ -19,10 +21,16 @@ from proxy.core.impersonation.checks import ImpersonationRules, access_check_for
 from proxy.core.impersonation.evaluation import check_summary
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.permit import DEFAULT_RESTRICTIONS, IdentityRestrictions
-from proxy.core.rbac.grants import GrantObject, UngrantableError, rbac_objects_for
+from proxy.core.rbac.grants import (
+    GrantObject,
+    GrantPurpose,
+    UngrantableError,
+    rbac_objects_for,
+)
 from proxy.core.rbac.intent.model import DISCOVERY
 from proxy.core.rbac.model import subject_of
 from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.userinfo import UserInfo
 
 _FIRST_WITH_UIDS = (1, 22)
 _FIRST_WITH_CREATE = (1, 35)
@@ -44,37 +52,128 @@ class ExplainResult:
     grant: tuple[GrantObject, ...] = ()
     no_grant_reason: str = ""
     """Why no grant can add what is missing, or empty."""
+    companions: tuple[Explanation, ...] = ()
+    """Explanations of the requests that kubectl sends besides."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GrantOptions:
+    """What a grant includes, and how its objects are named."""
+
+    for_kubectl: bool = False
+    """Include discovery and the further requests of kubectl."""
+    anyway: bool = False
+    """Return a grant although the target lacks its own permission."""
+    name: str | None = None
+    made_at: str = ""
+    forwarder: str | None = None
+    """User name of the proxy's forwarder, if it is not the one of the manifests."""
+
+
+_DEFAULT_OPTIONS = GrantOptions()
 
 
 async def explain_request(
     cluster: Cluster,
     request: ExplainRequest,
     settings: DecisionSettings,
-    *,
-    for_kubectl: bool = False,
+    options: GrantOptions = _DEFAULT_OPTIONS,
 ) -> ExplainResult:
-    """Explain a request with reviews of the cluster.
-
-    A grant `for_kubectl` includes discovery, which kubectl requests before the actual request.
-    """
+    """Explain a request with reviews of the cluster."""
     context = await _decision_context(cluster, request, settings)
     explanation = await _drive(cluster, explain(request, context))
-    visits = await _missing_discovery(cluster, explanation) if for_kubectl else []
-    return build_result(explanation, discovery_checks=visits)
+    discovery: list[AccessCheck] = []
+    companions: list[Explanation] = []
+    alternatives: list[Explanation] = []
+    if options.for_kubectl:
+        discovery = await _missing_discovery(cluster, explanation)
+        for companion in companion_requests(request.request_info):
+            info = companion.request_info
+            further = await _drive(cluster, explain(replace(request, request_info=info), context))
+            (alternatives if companion.is_alternative else companions).append(further)
+    result = build_result(
+        explanation,
+        companions=companions,
+        alternatives=alternatives,
+        discovery_checks=discovery,
+        options=options,
+    )
+    return replace(result, warnings=await cluster_warnings(cluster, explanation, options.forwarder))
 
 
 def build_result(
-    explanation: Explanation, *, discovery_checks: Sequence[AccessCheck] = ()
+    explanation: Explanation,
+    *,
+    companions: Sequence[Explanation] = (),
+    alternatives: Sequence[Explanation] = (),
+    discovery_checks: Sequence[AccessCheck] = (),
+    options: GrantOptions = _DEFAULT_OPTIONS,
 ) -> ExplainResult:
-    """Return the result with the objects to apply, or why no grant helps."""
-    if explanation.unsatisfiable_reason or not (explanation.missing or discovery_checks):
-        return ExplainResult(explanation, no_grant_reason=explanation.unsatisfiable_reason)
+    """Return the result with the objects to apply, or why no grant helps.
+
+    `alternatives` are requests that kubectl sends instead, which the target need not be allowed.
+    """
+    every = (explanation, *companions, *alternatives)
+    result = ExplainResult(explanation, companions=every[1:])
+    missing = dict.fromkeys(check for one in every for check in one.missing)
+    reason = next((one.unsatisfiable_reason for one in every if one.unsatisfiable_reason), "")
+    if reason:
+        return replace(result, no_grant_reason=reason)
+    lacking = next((one for one in (explanation, *companions) if not one.is_target_allowed), None)
+    if lacking is not None and not options.anyway:
+        return replace(result, no_grant_reason=target_denial(lacking))
+    if not (missing or discovery_checks):
+        return result
     subject = subject_of(explanation.request.caller.user)
     try:
-        objects = rbac_objects_for(subject, explanation.missing, patterns=discovery_checks)
+        objects = rbac_objects_for(
+            subject,
+            missing,
+            patterns=discovery_checks,
+            name=options.name,
+            purpose=_purpose(every, options),
+        )
     except UngrantableError as error:
-        return ExplainResult(explanation, no_grant_reason=str(error))
-    return ExplainResult(explanation, tuple(objects))
+        return replace(result, no_grant_reason=str(error))
+    return replace(result, grant=tuple(objects))
+
+
+def _purpose(explanations: Sequence[Explanation], options: GrantOptions) -> GrantPurpose:
+    request = explanations[0].request
+    actions = dict.fromkeys(describe_request(one.request) for one in explanations)
+    return GrantPurpose(
+        caller=escape_control_characters(request.caller.user.name),
+        target="" if request.wanted_user is None else describe_user(request.wanted_user),
+        purpose=", ".join(actions),
+        made_by="understudy explain",
+        made_at=options.made_at,
+    )
+
+
+def target_denial(explanation: Explanation) -> str:
+    """Return why no grant to the caller helps if the target lacks its own permission."""
+    name = escape_control_characters(explanation.impersonated_user.name)
+    what = describe_request(explanation.request)
+    if explanation.request.wanted_user is None:
+        return f"{name} itself may not {what}: an ordinary role and a binding would allow it"
+    return f"{name} itself may not {what}"
+
+
+def describe_request(request: ExplainRequest) -> str:
+    """Return a short description of the requested action."""
+    info = request.request_info
+    return escape_control_characters(
+        check_summary(access_check_for(info, info.verb, user=UserInfo("")))
+    )
+
+
+def describe_user(user: UserInfo) -> str:
+    """Return a user with everything it has, on one line."""
+    parts = [f"uid {user.uid}"] if user.uid else []
+    parts += [f"group {group}" for group in user.groups]
+    parts += [f"{key}={value}" for key, values in user.extra for value in values]
+    return escape_control_characters(f"{user.name} ({', '.join(parts)})" if parts else user.name)
 
 
 async def _drive(cluster: Cluster, steps: ExplainSteps) -> Explanation:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from proxy.analysis.explain import ExplainResult
+from proxy.analysis.explain import ExplainResult, describe_request, describe_user, target_denial
 from proxy.analysis.output import (
     Colors,
     TreeNode,
@@ -13,7 +13,6 @@ from proxy.analysis.output import (
 from proxy.core.authorization.access_check import AccessCheck
 from proxy.core.explain.explanation import (
     CheckOutcome,
-    ExplainRequest,
     Explanation,
     ModeAttempt,
     ModeOutcome,
@@ -39,7 +38,10 @@ def render_text(
     branches.append(_target_branch(explanation, colors))
     if explanation.response is not None:
         branches.append(_response_branch(explanation, colors))
-    branches += [TreeNode(f"note: {note}") for note in notes]
+    if explained.companions:
+        further = [_companion_branch(one, colors) for one in explained.companions]
+        branches.append(TreeNode(colors.strong("kubectl also sends"), further))
+    branches += [TreeNode(f"note: {note}") for note in (*notes, *explained.warnings)]
     branches += _grant_branches(explained, colors)
     lines = [_headline(explanation, colors), *tree_lines(branches)]
     text = "\n".join(lines) + "\n"
@@ -73,7 +75,11 @@ def render_document(
         "grantMode": None if explanation.grant_mode is None else explanation.grant_mode.value,
         "grant": list(explained.grant),
         "noGrant": explained.no_grant_reason or None,
-        "notes": notes,
+        "companions": [
+            {"action": describe_request(one.request), "allowed": one.is_allowed}
+            for one in explained.companions
+        ],
+        "notes": [*notes, *explained.warnings],
     }
     if response is not None:
         sender = "proxy" if response.is_from_proxy else "API server"
@@ -86,29 +92,13 @@ def render_document(
 _NO_USER = UserInfo("")
 
 
-def describe_request(request: ExplainRequest) -> str:
-    """Return a short description of the requested action."""
-    return escape_control_characters(
-        check_summary(
-            access_check_for(request.request_info, request.request_info.verb, user=_NO_USER)
-        )
-    )
-
-
 def _headline(explanation: Explanation, colors: Colors) -> str:
     request = explanation.request
     users = escape_control_characters(request.caller.user.name)
     if request.wanted_user is not None:
-        users += f" as {_describe_user(request.wanted_user)}"
+        users += f" as {describe_user(request.wanted_user)}"
     decision = colors.good("allowed") if explanation.is_allowed else colors.bad("denied")
     return f"{colors.strong(f'{users}: {describe_request(request)}')}: {decision}"
-
-
-def _describe_user(user: UserInfo) -> str:
-    parts = [f"uid {user.uid}"] if user.uid else []
-    parts += [f"group {group}" for group in user.groups]
-    parts += [f"{key}={value}" for key, values in user.extra for value in values]
-    return escape_control_characters(f"{user.name} ({', '.join(parts)})" if parts else user.name)
 
 
 def _mode_branch(attempt: ModeAttempt, colors: Colors) -> TreeNode:
@@ -164,8 +154,15 @@ def _grant_branches(explained: ExplainResult, colors: Colors) -> list[TreeNode]:
         mode = explanation.grant_mode
         purpose = "to replace legacy impersonation" if by_legacy else "to allow exactly this"
         text = f"{colors.strong(purpose)}, in {mode} mode: the objects below, with kubectl apply"
-        warning = [] if explanation.is_target_allowed else [TreeNode(_target_warning(explanation))]
-        return [TreeNode(text, warning)]
+        denied = [one for one in (explanation, *explained.companions) if not one.is_target_allowed]
+        return [TreeNode(text, [TreeNode(target_denial(one)) for one in denied])]
+    if explained.no_grant_reason and not explanation.is_target_allowed:
+        caller = escape_control_characters(explanation.request.caller.user.name)
+        heading = "this is no matter of impersonation"
+        if explanation.request.wanted_user is not None:
+            heading = f"no grant to {caller} helps"
+        reason = escape_control_characters(explained.no_grant_reason)
+        return [TreeNode(f"{colors.bad(heading)}: {reason}")]
     if explained.no_grant_reason and by_legacy:
         return [
             TreeNode(
@@ -180,14 +177,12 @@ def _grant_branches(explained: ExplainResult, colors: Colors) -> list[TreeNode]:
                 f"{escape_control_characters(explained.no_grant_reason)}"
             )
         ]
-    if explanation.is_impersonation_allowed and not explanation.is_target_allowed:
-        return [TreeNode(_target_warning(explanation))]
     return []
 
 
-def _target_warning(explanation: Explanation) -> str:
-    name = escape_control_characters(explanation.impersonated_user.name)
-    return f"{name} itself lacks the permission, which no grant to the caller changes"
+def _companion_branch(explanation: Explanation, colors: Colors) -> TreeNode:
+    decision = colors.good("allowed") if explanation.is_allowed else colors.bad("denied")
+    return TreeNode(f"{describe_request(explanation.request)}: {decision}")
 
 
 def _recorded_branch(recorded: RecordedOutcome, colors: Colors) -> TreeNode:

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         exit_with_usage(options, error)
     result = asyncio.run(_explain(options))
     is_allowed = result.explanation.is_allowed
-    for note in request_hints(result.explanation.request):
+    for note in (*request_hints(result.explanation.request), *result.warnings):
         print(f"understudy: {note}", file=sys.stderr)
     if not options.quiet:
         sys.stdout.write(_render(result, options.output))

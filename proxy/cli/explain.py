@@ -5,14 +5,17 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from proxy.analysis.cluster import Cluster
-from proxy.analysis.explain import ExplainResult, explain_request
+from proxy.analysis.explain import ExplainResult, GrantOptions, explain_request
 from proxy.analysis.explain_output import render_document, render_text
+from proxy.analysis.explain_warnings import DEFAULT_FORWARDER
 from proxy.analysis.output import colors_for, document_text, manifests_text
 from proxy.cli.audit_log_reader import find_event, read_event
 from proxy.cli.options.cluster import add_cluster_options, add_output_option, open_selected_cluster
+from proxy.cli.options.kubectl import apply_kubectl_command
 from proxy.cli.options.request import (
     RequestOptionError,
     UsageError,
@@ -38,11 +41,15 @@ result, the response to the client, whether the impersonated user may perform th
 smallest constrained RBAC that would allow exactly this. The cluster is queried with your
 kubeconfig. No running proxy is needed, and nothing is changed.
 """
+_USAGE = """%(prog)s --user USER [options] VERB RESOURCE[/SUB] [NAME]
+       %(prog)s --user USER [options] -- kubectl COMMAND ...
+       %(prog)s [options] --audit-id ID --audit-log FILE"""
 _EPILOG = """\
 examples:
   understudy explain --user bob --as alice list pods -n web
   understudy explain --user bob --as alice list pods -n web --for-kubectl --grant-only \\
     | kubectl apply -f -
+  understudy explain --user bob -- kubectl --as alice exec web-1
   understudy explain --audit-id 5c0ff1e5-... --audit-log audit.log
 
 exit codes: 0 explained, 1 error (with --grant-only: nothing to grant), 2 invalid options
@@ -58,6 +65,7 @@ def register(commands: CommandRegistry) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.usage = _USAGE
     add_request_options(parser)
     group = parser.add_argument_group("recorded request")
     group.add_argument(
@@ -85,14 +93,34 @@ def register(commands: CommandRegistry) -> None:
     parser.add_argument(
         "--for-kubectl",
         action="store_true",
-        help="also grant discovery, which kubectl requests before the action",
+        help="also grant what kubectl requests besides: discovery, the pod of exec, attach, "
+        "port-forward, cp and logs, both verbs of a stream, get before patch, list before watch",
     )
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--name",
+        dest="name_of_grant",
+        metavar="NAME",
+        help="name of the roles and bindings; default: by caller and content",
+    )
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="print a grant even if the target lacks the permission itself, or the API server does "
+        "not serve the resource",
+    )
+    parser.add_argument(
+        "--forwarder",
+        metavar="USER",
+        help=f"user name of the proxy's forwarder; default: {DEFAULT_FORWARDER}",
+    )
+    parser.set_defaults(run=run, kubectl=None)
 
 
 def run(options: argparse.Namespace) -> int:
     """Explain one request."""
     try:
+        if options.kubectl is not None:
+            apply_kubectl_command(options, options.kubectl)
         recorded, find_request = _find_request_source(options)
     except UsageError as error:
         exit_with_usage(options, error)
@@ -117,7 +145,14 @@ async def _explain(options: argparse.Namespace, find_request: _FindRequest) -> E
     settings = decision_settings(options)
     async with open_selected_cluster(options) as cluster:
         request = await find_request(cluster)
-        return await explain_request(cluster, request, settings, for_kubectl=options.for_kubectl)
+        grant_options = GrantOptions(
+            for_kubectl=options.for_kubectl,
+            anyway=options.anyway,
+            name=options.name_of_grant,
+            made_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            forwarder=options.forwarder,
+        )
+        return await explain_request(cluster, request, settings, grant_options)
 
 
 def _find_request_source(
@@ -136,7 +171,9 @@ def _find_request_source(
         event = read_event(options.audit_event)
     if event is None:
         check_usage(options)
-        return None, lambda cluster: explain_request_from(options, cluster)
+        return None, lambda cluster: explain_request_from(
+            options, cluster, allow_unknown=options.anyway
+        )
     if options.user is not None or options.verb is not None or options.raw is not None:
         raise UsageError("an audit event cannot be combined with --user, VERB or --raw")
     try:
@@ -151,9 +188,14 @@ def _find_request_source(
 
 
 def _print_grant(result: ExplainResult) -> int:
+    for note in (*request_hints(result.explanation.request), *result.warnings):
+        print(f"understudy: warning: {note}", file=sys.stderr)
     if result.grant:
         sys.stdout.write(manifests_text(result.grant))
         return 0
     reason = result.no_grant_reason or "the caller may already impersonate that user"
+    explanation = result.explanation
+    if explanation.request.wanted_user is not None and not explanation.is_target_allowed:
+        reason += "; use --anyway to print a grant nevertheless"
     print(f"understudy: nothing to grant: {reason}", file=sys.stderr)
     return 1

@@ -39,6 +39,8 @@ exit codes: 0 success, 1 error (one line per reason on standard error), 2 invali
 # Each command is a module of this package. Only the requested one is imported, so that a proxy in
 # production never loads the sandbox.
 _ALIASES = {"sidecar": "act"}
+# Commands that accept a kubectl command line after two dashes.
+_WITH_COMMAND_LINE = frozenset({"explain"})
 _COMMANDS = {
     "serve": "run the proxy",
     "act": "run a sidecar that impersonates one user",
@@ -93,12 +95,23 @@ def parser_for(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _parse(given: Sequence[str]) -> argparse.Namespace:
-    parser, named = _parsers(given)
-    options, unknown = parser.parse_known_args(given)
+    command_line: list[str] | None = None
+    words = list(given)
+    if "--" in words and _command_in(words) in _WITH_COMMAND_LINE:
+        position = words.index("--")
+        words, command_line = words[:position], words[position + 1 :]
+    parser, named = _parsers(words)
+    options, unknown = parser.parse_known_args(words)
+    if command_line is not None:
+        options.kubectl = command_line
     if unknown:
         # Reported with the usage of the command, not with the overview.
         named.error(f"unrecognized arguments: {' '.join(unknown)}")
     return options
+
+
+def _command_in(given: Sequence[str]) -> str | None:
+    return next((word for word in given if not word.startswith("-")), None)
 
 
 def _parsers(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
@@ -110,7 +123,7 @@ def _parsers(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Ar
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
-    chosen = next((word for word in given if not word.startswith("-")), None)
+    chosen = _command_in(given)
     command = _ALIASES.get(chosen, chosen) if chosen is not None else None
     for name, summary in _COMMANDS.items():
         if name == command:

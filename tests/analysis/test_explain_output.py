@@ -5,8 +5,13 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from proxy.analysis.explain import ExplainResult, build_result
-from proxy.analysis.explain_output import describe_request, render_document, render_text
+from proxy.analysis.explain import (
+    ExplainResult,
+    GrantOptions,
+    build_result,
+    describe_request,
+)
+from proxy.analysis.explain_output import render_document, render_text
 from proxy.analysis.output import Colors
 from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.explain.explainer import explain
@@ -36,6 +41,7 @@ def explained(
     wanted_user: UserInfo | None = ALICE,
     target: bytes | RequestInfo = LIST_PODS,
     reason: str = "",
+    options: GrantOptions = GrantOptions(),  # noqa: B008 - immutable
 ) -> ExplainResult:
     """Return the explanation of a GET request, with scripted access checks."""
     info = target if isinstance(target, RequestInfo) else parse_request_info(b"GET", target)
@@ -46,7 +52,7 @@ def explained(
         while True:
             check = steps.send(CheckResult(is_allowed(check), reason))
     except StopIteration as finished:
-        return build_result(finished.value)
+        return build_result(finished.value, options=options)
 
 
 def everything(_: AccessCheck) -> bool:
@@ -104,11 +110,28 @@ def test_denied_request_has_the_response_and_the_grant_that_allows_it() -> None:
     assert kinds == {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
 
-def test_grant_that_the_target_cannot_use_has_a_warning() -> None:
-    warning = "alice itself lacks the permission, which no grant to the caller changes"
+def test_no_grant_is_printed_if_the_target_lacks_its_own_permission() -> None:
+    text = text_of(explained(nothing))
 
-    assert warning in text_of(explained(nothing))
-    assert warning not in text_of(explained(only_target))
+    assert "no grant to bob helps: alice itself may not list pods in web" in text
+    assert "to allow exactly this" not in text
+    assert "---\n" not in text
+    assert "no grant to bob helps" not in text_of(explained(only_target))
+
+
+def test_grant_that_the_target_cannot_use_is_printed_on_request_with_a_warning() -> None:
+    text = text_of(explained(nothing, options=GrantOptions(anyway=True)))
+
+    assert "   └─ alice itself may not list pods in web\n" in text
+    assert "---\n" in text
+
+
+def test_denial_without_impersonation_names_an_ordinary_role() -> None:
+    result = explained(nothing, wanted_user=None)
+
+    assert "bob itself may not list pods in web: an ordinary role" in text_of(result)
+    assert "grant to" not in text_of(result)
+    assert result.grant == ()
 
 
 def test_denial_of_the_target_comes_from_the_api_server_without_a_grant() -> None:
@@ -116,7 +139,7 @@ def test_denial_of_the_target_comes_from_the_api_server_without_a_grant() -> Non
 
     assert text.startswith("bob as alice: list pods in web: denied\n")
     assert "response to the client, from the API server" in text
-    assert "alice itself lacks the permission" in text
+    assert "no grant to bob helps: alice itself may not list pods in web" in text
     assert "---\n" not in text
 
 
@@ -239,7 +262,7 @@ def test_document_of_an_allowed_request_has_neither_response_nor_grant() -> None
 
 
 def test_document_of_a_denied_request_has_the_response_the_modes_and_the_grant() -> None:
-    result = explained(nothing, reason="no rule")
+    result = explained(nothing, reason="no rule", options=GrantOptions(anyway=True))
     document = render_document(result, recorded=None, notes=[])
 
     assert (document["allowed"], document["mayAct"], document["mode"]) == (False, False, None)

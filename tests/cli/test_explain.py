@@ -45,6 +45,8 @@ def nowhere(tmp_path: Path) -> Path:
         ("--user=bob --raw=/version list pods", "VERB RESOURCE, or --raw PATH"),
         ("--user=bob -n=a -A list pods", "either --namespace or --all-namespaces"),
         ("--user=bob --extra=k list pods", "must be KEY=VALUE"),
+        ("--user=bob lst pods", "no request has the verb lst; did you mean list?"),
+        ("--user=bob impress pods", "no request has the verb impress: use get, list"),
         ("--user=bob -o=xml list pods", "invalid choice"),
     ],
 )
@@ -56,6 +58,13 @@ def test_options_that_say_no_request_are_usage_errors(
     assert said.code == 2
     assert words in said.errors
     assert said.output == ""
+
+
+def test_kubectl_command_with_another_command_is_a_usage_error() -> None:
+    said = run("explain", "--user=bob", "--", "kubectl", "drain", "n1")
+
+    assert said.code == 2
+    assert "`kubectl drain` is not known here" in said.errors
 
 
 @pytest.mark.parametrize(

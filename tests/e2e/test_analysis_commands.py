@@ -20,7 +20,7 @@ from proxy.core.requestinfo.request_info import ResourceKind
 from proxy.sandbox.api_client import ApiClient
 from proxy.sandbox.api_server import ApiServer
 from proxy.sandbox.control_plane import ControlPlane
-from proxy.sandbox.objects import apply, create_namespace, create_pod
+from proxy.sandbox.objects import apply, create_namespace, create_pod, grant
 from tests.e2e.kep.cast import Cast
 from tests.e2e.kep.understudy import Understudy, complete_event, running_understudy
 from tests.explain_parity.command import Said, run
@@ -169,7 +169,9 @@ def test_kubectl_reads_every_name_in_a_grant_as_it_is_meant(
     kubeconfig: Path, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     groups = [f"--as-group={name}" for name in ODD_NAMES]
-    said = explain(kubeconfig, "--user=1e3", "--as=0x1f", *groups, "list", "pods", "--grant-only")
+    said = explain(
+        kubeconfig, "--user=1e3", "--as=0x1f", *groups, "list", "pods", "--grant-only", "--anyway"
+    )
     command = [
         str(control_plane.binaries.kubectl),
         f"--kubeconfig={kubeconfig}",
@@ -303,9 +305,12 @@ def test_resources_go_by_the_names_that_kubectl_takes(
 
 
 def test_a_resource_that_nobody_serves_is_asked_for_as_it_is_named(kubeconfig: Path) -> None:
-    said = explain(
-        kubeconfig, "--user=bob", "--as=al", "get", "horns.unicorn.io", "-o=json", "-n=x"
-    )
+    arguments = ("--user=bob", "--as=al", "get", "horns.unicorn.io", "-o=json", "-n=x")
+    refused = explain(kubeconfig, *arguments)
+    said = explain(kubeconfig, *arguments, "--anyway")
+
+    assert (refused.code, refused.output) == (1, "")
+    assert "the API server has no resource horns.unicorn.io" in refused.errors
 
     assert "the API server has no resource horns.unicorn.io" in said.errors
     action = said.document()["action"]
@@ -315,8 +320,89 @@ def test_a_resource_that_nobody_serves_is_asked_for_as_it_is_named(kubeconfig: P
         "x",
     )
     assert said.document()["notes"] == [
-        "no request has the verb get without a name; did you mean list?"
+        "no request has the verb get without a name; did you mean list?",
+        "the namespace x does not exist, so a Role in it cannot be applied",
     ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "meant"),
+    [("podz", "pods"), ("pods/exce", "pods/exec"), ("deployment.app", "deployments.apps")],
+)
+def test_mistyped_resource_is_an_error_with_a_suggestion(
+    kubeconfig: Path, resource: str, meant: str
+) -> None:
+    said = explain(kubeconfig, "--user=bob", "--as=al", "list", resource, "--grant-only")
+
+    assert (said.code, said.output) == (1, "")
+    assert f"the API server has no resource {resource}; did you mean {meant}?" in said.errors
+
+
+def test_no_grant_is_printed_for_a_target_without_permission_unless_asked_for(
+    kubeconfig: Path,
+) -> None:
+    arguments = ("--user=bob", "--as=al", "list", "secrets", "--grant-only", "-n=nowhere")
+    said, anyway = explain(kubeconfig, *arguments), explain(kubeconfig, *arguments, "--anyway")
+
+    assert (said.code, said.output) == (1, "")
+    assert "al itself may not list secrets in nowhere" in said.errors
+    assert "warning: the namespace nowhere does not exist" in said.errors
+    assert anyway.code == 0
+    assert "impersonate-on:user-info:list" in anyway.output
+
+
+@pytest.mark.timeout(90)
+def test_one_grant_for_a_kubectl_command_allows_all_that_kubectl_sends(
+    understudy: Understudy,
+    control_plane: ControlPlane,
+    admin: ApiClient,
+    kubeconfig: Path,
+    cast: Cast,
+    tmp_path: Path,
+) -> None:
+    caller, target = cast.user("operator"), cast.user("target")
+    grant(
+        admin,
+        target.name,
+        rules=[{"apiGroups": [""], "resources": ["pods", "pods/exec"], "verbs": ["get", "create"]}],
+        to={"kind": "User", "name": target.name},
+    )
+    create_namespace(admin, "shop")
+    create_pod(admin, "shop", "till", node="nowhere")
+    command = ["--as", target.name, "-n", "shop", "exec", "till", "--", "ls", "-n", "x"]
+
+    said = explain(kubeconfig, f"--user={caller.name}", "--grant-only", "--", "kubectl", *command)
+
+    assert said.code == 0, said
+    for manifest in yaml.safe_load_all(said.output):
+        assert manifest["metadata"]["annotations"]["kube-understudy.io/caller"] == caller.name
+        apply(admin, manifest)
+    assert lint_findings(said.output, tmp_path) == ""
+
+    def kubectl() -> str:
+        return subprocess.run(
+            [
+                str(control_plane.binaries.kubectl),
+                f"--kubeconfig={understudy.process.kubeconfig_for(caller.credential)}",
+                f"--cache-dir={tmp_path}",
+                *command,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stderr
+
+    # The pod has no kubelet, so the API server's own error is the sign that nothing was denied.
+    poll(lambda: "does not have a host assigned" in kubectl() or "nowhere" in kubectl(), kubectl())
+
+
+def lint_findings(manifests: str, directory: Path) -> str:
+    """Return the warnings of lint about streams."""
+    file = directory / "grant.yaml"
+    file.write_text(manifests)
+    return "\n".join(
+        line for line in run("lint", str(file)).output.splitlines() if "half-a" in line
+    )
 
 
 # The story of one request
@@ -373,7 +459,7 @@ def test_the_story_of_an_allowed_request_names_its_mode(
     assert "user-info: allowed; emil-2 is neither" in said.output
     # Emil's double has no rights of his own, and that is told as the API server tells it.
     assert f"403 {response.json()['message']}" in said.output
-    assert "emil-2 itself lacks the permission" in said.output
+    assert "emil-2 itself may not list pods" in said.output
 
 
 def test_whatever_we_forbid_says_which_event_tells_of_it(

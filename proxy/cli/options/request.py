@@ -1,14 +1,17 @@
 """Options that describe a request: its caller, the wanted user, and the action."""
 
 import argparse
+import contextlib
 import os
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
-from proxy.analysis.cluster import Cluster
+from proxy.analysis.cluster import Cluster, ClusterError
 from proxy.analysis.discovery import find_resource, resource_from_name
 from proxy.analysis.explain import DecisionSettings
+from proxy.analysis.grant_check import cluster_catalog
 from proxy.cli.options.impersonation import (
     add_impersonation_options,
     collect_extra,
@@ -18,9 +21,12 @@ from proxy.cli.options.impersonation import (
 from proxy.core.errors import OperatorError, StatusError
 from proxy.core.explain.explanation import ExplainRequest
 from proxy.core.impersonation.checks import ImpersonationRules
+from proxy.core.rbac.lint.verbs import REQUEST_VERBS
+from proxy.core.rbac.resources import BUILT_IN
 from proxy.core.requestinfo.request_info import (
     ObjectRef,
     RequestInfo,
+    ResourceKind,
     parse_request_info,
     request_info_for,
 )
@@ -33,6 +39,11 @@ from proxy.core.userinfo import (
 )
 
 _COLLECTION_VERBS = {"get": "list", "delete": "deletecollection"}
+_MIN_SIMILARITY = 0.6
+
+
+class UnknownResourceError(OperatorError):
+    """The API server has no such resource."""
 
 
 class RequestOptionError(OperatorError):
@@ -120,15 +131,24 @@ def check_request_usage(options: argparse.Namespace) -> None:
         raise UsageError("specify VERB RESOURCE, or --raw PATH")
     if options.raw is not None and options.verb is not None:
         raise UsageError("use --raw with --method, not with a verb")
+    if options.verb is not None and options.verb not in REQUEST_VERBS:
+        raise UsageError(f"no request has the verb {options.verb}{_verb_suggestion(options.verb)}")
     if options.namespace is not None and options.all_namespaces:
         raise UsageError("use either --namespace or --all-namespaces")
 
 
-async def explain_request_from(options: argparse.Namespace, cluster: Cluster) -> ExplainRequest:
+def _verb_suggestion(verb: str) -> str:
+    close = get_close_matches(verb.lower(), REQUEST_VERBS, n=1, cutoff=_MIN_SIMILARITY)
+    return f"; did you mean {close[0]}?" if close else f": use {', '.join(REQUEST_VERBS)}"
+
+
+async def explain_request_from(
+    options: argparse.Namespace, cluster: Cluster, *, allow_unknown: bool = True
+) -> ExplainRequest:
     """Return the request that the options describe."""
-    return ExplainRequest(
-        _caller(options), unchecked_user_from(options), await request_info_from(options, cluster)
-    )
+    caller, wanted_user = _caller(options), unchecked_user_from(options)
+    info = await request_info_from(options, cluster, allow_unknown=allow_unknown)
+    return ExplainRequest(caller, wanted_user, info)
 
 
 def decision_settings(options: argparse.Namespace) -> DecisionSettings:
@@ -171,15 +191,49 @@ def _caller(options: argparse.Namespace) -> Caller:
     return Caller(UserInfo(options.user, options.uid, groups, extra))
 
 
-async def request_info_from(options: argparse.Namespace, cluster: Cluster) -> RequestInfo:
-    """Return the action that the options describe."""
+async def _resource_problem(
+    cluster: Cluster, resource: str, subresource: str, kind: ResourceKind | None
+) -> str:
+    """Return that the API server does not serve a resource, with a suggestion; empty if it does."""
+    if kind is not None and not subresource:
+        return ""
+    name, _, group = resource.lower().partition(".")
+    if kind is not None:
+        group, name = kind.group, f"{kind.resource}/{subresource}"
+        if BUILT_IN.find(group, name) is not None:
+            return ""
+    catalog = BUILT_IN
+    with contextlib.suppress(ClusterError):  # a suggestion is not worth an error
+        catalog = await cluster_catalog(cluster)
+    if kind is not None:
+        # Discovery of a group may be incomplete. A group without entries is unknown.
+        if not catalog.knows_group(group) or catalog.find(group, name) is not None:
+            return ""
+        resource = f"{resource}/{subresource}"
+    close = catalog.suggest(group, name)
+    hint = f"; did you mean {close}?" if close is not None else ""
+    return f"the API server has no resource {resource}{hint}"
+
+
+async def request_info_from(
+    options: argparse.Namespace, cluster: Cluster, *, allow_unknown: bool = True
+) -> RequestInfo:
+    """Return the action that the options describe.
+
+    Raises UnknownResourceError for a resource that the API server does not serve, unless they are
+    allowed.
+    """
     try:
         if options.raw is not None:
             return parse_request_info(options.method.upper().encode(), os.fsencode(options.raw))
         resource, _, subresource = options.resource.partition("/")
         kind = await find_resource(cluster, resource)
+        problem = await _resource_problem(cluster, resource, subresource, kind)
+        if problem and not allow_unknown:
+            raise UnknownResourceError(problem)
+        if problem:
+            print(f"understudy: {problem}", file=sys.stderr)
         if kind is None:
-            print(f"understudy: the API server has no resource {resource}", file=sys.stderr)
             kind = resource_from_name(resource)
         namespace = ""
         if kind.is_namespaced and not options.all_namespaces:

@@ -13,6 +13,7 @@ Legacy impersonation is never granted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -46,8 +47,12 @@ from proxy.core.userinfo import (
     service_account,
 )
 
+MANAGED_BY_LABEL, MANAGER = "app.kubernetes.io/managed-by", "understudy"
+_DOMAIN = "kube-understudy.io"
+CALLER_ANNOTATION, TARGET_ANNOTATION = f"{_DOMAIN}/caller", f"{_DOMAIN}/as"
+PURPOSE_ANNOTATION, MADE_AT_ANNOTATION = f"{_DOMAIN}/for", f"{_DOMAIN}/made-at"
 _VERSION = f"{RBAC_GROUP}/v1"
-_MANAGED_BY = {"app.kubernetes.io/managed-by": "understudy"}
+_MANAGED_BY = {MANAGED_BY_LABEL: MANAGER}
 _MAX_STEM_LENGTH = 120
 _DIGEST_LENGTH = 8
 _STAR = "*"
@@ -83,8 +88,36 @@ class GrantRequirement:
     has_patterns: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class GrantPurpose:
+    """What a grant is for, as annotations of its objects. Empty fields are left out."""
+
+    caller: str = ""
+    target: str = ""
+    purpose: str = ""
+    made_by: str = ""
+    made_at: str = ""
+
+    def annotations(self) -> dict[str, str]:
+        """Return the annotations."""
+        values = {
+            CALLER_ANNOTATION: self.caller,
+            TARGET_ANNOTATION: self.target,
+            PURPOSE_ANNOTATION: self.purpose,
+            f"{_DOMAIN}/made-by": self.made_by,
+            MADE_AT_ANNOTATION: self.made_at,
+        }
+        return {key: value for key, value in values.items() if value}
+
+
+_NO_PURPOSE = GrantPurpose()
+
+
 def grant_objects(
-    needs: Iterable[GrantRequirement], *, name: str | None = None
+    needs: Iterable[GrantRequirement],
+    *,
+    name: str | None = None,
+    purpose: GrantPurpose = _NO_PURPOSE,
 ) -> list[GrantObject]:
     """Return roles, each followed by its binding, that allow all requirements and as little more.
 
@@ -95,11 +128,16 @@ def grant_objects(
     checks: dict[Subject, dict[AccessCheck, None]] = {}
     for need in needs:
         checks.setdefault(need.subject, {}).update(dict.fromkeys(needed_checks(need)))
-    return _objects(checks, name)
+    return _objects(checks, name, purpose)
 
 
 def rbac_objects_for(
-    subject: Subject, checks: Iterable[AccessCheck], *, patterns: Iterable[AccessCheck] = ()
+    subject: Subject,
+    checks: Iterable[AccessCheck],
+    *,
+    patterns: Iterable[AccessCheck] = (),
+    name: str | None = None,
+    purpose: GrantPurpose = _NO_PURPOSE,
 ) -> list[GrantObject]:
     """Return the objects that allow exactly these checks. Raises UngrantableError.
 
@@ -108,11 +146,11 @@ def rbac_objects_for(
     needed = tuple(checks)
     for check in needed:
         _require_nameable(check, has_patterns=False)
-    return _objects({subject: (*needed, *patterns)}, None)
+    return _objects({subject: (*needed, *patterns)}, name, purpose)
 
 
 def _objects(
-    checks: Mapping[Subject, Iterable[AccessCheck]], name: str | None
+    checks: Mapping[Subject, Iterable[AccessCheck]], name: str | None, purpose: GrantPurpose
 ) -> list[GrantObject]:
     holders: dict[tuple[str, tuple[Rule, ...]], list[Subject]] = {}
     for subject in sorted(checks):
@@ -124,7 +162,8 @@ def _objects(
         chosen = name if name and (namespace, name) not in taken else None
         label = chosen or _name(name, namespace, rules, subjects)
         taken.add((namespace, label))
-        objects += _role_and_binding(label, namespace, rules, subjects)
+        metadata = _metadata(label, namespace, purpose)
+        objects += _role_and_binding(metadata, rules, subjects)
     return objects
 
 
@@ -217,19 +256,25 @@ def _require_nameable(check: AccessCheck, *, has_patterns: bool) -> None:
         raise UngrantableError(f"there can be no role in a namespace called {check.namespace!r}")
 
 
-def _role_and_binding(
-    name: str, namespace: str, rules: Sequence[Rule], subjects: Sequence[Subject]
-) -> list[GrantObject]:
-    kind = "Role" if namespace else "ClusterRole"
-    metadata: dict[str, object] = {"name": name}
+def _metadata(name: str, namespace: str, purpose: GrantPurpose) -> GrantObject:
+    metadata: GrantObject = {"name": name}
     if namespace:
         metadata["namespace"] = namespace
     metadata["labels"] = dict(_MANAGED_BY)
-    reference: GrantObject = {"apiGroup": RBAC_GROUP, "kind": kind, "name": name}
+    if annotations := purpose.annotations():
+        metadata["annotations"] = annotations
+    return metadata
+
+
+def _role_and_binding(
+    metadata: GrantObject, rules: Sequence[Rule], subjects: Sequence[Subject]
+) -> list[GrantObject]:
+    kind = "Role" if "namespace" in metadata else "ClusterRole"
+    reference: GrantObject = {"apiGroup": RBAC_GROUP, "kind": kind, "name": metadata["name"]}
     role: GrantObject = {"apiVersion": _VERSION, "kind": kind, "metadata": metadata}
     role["rules"] = [_rule_object(rule) for rule in rules]
     binding: GrantObject = {"apiVersion": _VERSION, "kind": f"{kind}Binding"}
-    binding["metadata"] = {**metadata, "labels": dict(_MANAGED_BY)}
+    binding["metadata"] = deepcopy(metadata)
     binding["roleRef"] = reference
     binding["subjects"] = [_subject_object(subject) for subject in subjects]
     return [role, binding]

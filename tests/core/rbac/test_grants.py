@@ -8,6 +8,7 @@ from proxy.core.impersonation.checks import ImpersonationRules
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.grants import (
     GrantObject,
+    GrantPurpose,
     GrantRequirement,
     UngrantableError,
     grant_objects,
@@ -414,3 +415,22 @@ def test_checks_that_were_denied_are_granted_as_they_are() -> None:
     }
     with pytest.raises(UngrantableError):
         rbac_objects_for(JANE, [replace(action_check, resource="*")])
+
+
+def test_purpose_is_in_the_annotations_of_every_object_and_not_in_its_name() -> None:
+    purpose = GrantPurpose("jane", "alice", "list pods", "understudy explain", "2026-11-18")
+
+    plain, annotated = grant_objects([NEED]), grant_objects([NEED], purpose=purpose)
+
+    for one, other in zip(plain, annotated, strict=True):
+        without, given = one["metadata"], other["metadata"]
+        assert isinstance(without, dict)
+        assert isinstance(given, dict)
+        assert given.pop("annotations") == {
+            "kube-understudy.io/caller": "jane",
+            "kube-understudy.io/as": "alice",
+            "kube-understudy.io/for": "list pods",
+            "kube-understudy.io/made-by": "understudy explain",
+            "kube-understudy.io/made-at": "2026-11-18",
+        }
+        assert given == without
