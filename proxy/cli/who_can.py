@@ -79,9 +79,9 @@ def run(options: argparse.Namespace) -> int:
         exit_with_usage(options, error)
     holders = asyncio.run(_find(options))
     if options.output == "table":
-        _print_table(holders)
+        print_table(holders)
     else:
-        sys.stdout.write(document_text([_record(holder) for holder in holders], options.output))
+        sys.stdout.write(document_text([record(holder) for holder in holders], options.output))
     return 0 if all(holder.is_confirmed for holder in holders) else 1
 
 
@@ -116,15 +116,16 @@ def _holders(
     return identity_holders(rbac, wanted_user, request_info)
 
 
-def _print_table(holders: Sequence[ConfirmedHolder]) -> None:
+def print_table(holders: Sequence[ConfirmedHolder]) -> None:
+    """Print one line per holder."""
     if not holders:
         print("no subject found in RBAC")
         return
     header = ("SUBJECT", "AS", "MODE", "BY", "REVIEWED")
     rows = [
         (
-            _subject(confirmed.holder),
-            _target(confirmed.wanted_user),
+            _subject(confirmed.holder, _condition(confirmed)),
+            _target(confirmed),
             confirmed.holder.mode.value,
             ", ".join(confirmed.holder.roles) or "the API server itself",
             "allowed" if confirmed.is_confirmed else "DENIED",
@@ -134,7 +135,23 @@ def _print_table(holders: Sequence[ConfirmedHolder]) -> None:
     print("\n".join(table_lines(header, rows)))
 
 
-def _subject(holder: Holder) -> str:
+def _condition(confirmed: ConfirmedHolder) -> str:
+    """Return where the subject must run; empty without a condition."""
+    if confirmed.holder.mode is not ImpersonationMode.ASSOCIATED_NODE:
+        return ""
+    return "" if _is_any_node(confirmed.wanted_user) else "from a pod on that node"
+
+
+def _is_any_node(user: UserInfo) -> bool:
+    return user.name.endswith(f":{ANY_NODE}")
+
+
+def _subject(holder: Holder, condition: str) -> str:
+    name = _subject_name(holder)
+    return f"{name}, {condition}" if condition else name
+
+
+def _subject_name(holder: Holder) -> str:
     base = holder.name
     if not base:
         on_node = holder.mode is ImpersonationMode.ASSOCIATED_NODE
@@ -147,22 +164,27 @@ def _subject(holder: Holder) -> str:
     return f"{base} in {groups}" if holder.name else f"group {groups}"
 
 
-def _target(wanted_user: UserInfo) -> str:
+def _target(confirmed: ConfirmedHolder) -> str:
+    wanted_user = confirmed.wanted_user
     name = wanted_user.name
     if name == UNNAMED_USER:
         name = "any user"
-    elif name.endswith(f":{ANY_NODE}"):
-        name = "any node"
+    elif _is_any_node(wanted_user):
+        # A caller in this mode can impersonate the node that it runs on, and no other.
+        is_own = confirmed.holder.mode is ImpersonationMode.ASSOCIATED_NODE
+        name = "its own node" if is_own else "any node"
     return f"{name} in {', '.join(wanted_user.groups)}" if wanted_user.groups else name
 
 
-def _record(confirmed: ConfirmedHolder) -> dict[str, object]:
+def record(confirmed: ConfirmedHolder) -> dict[str, object]:
+    """Return one holder as a value of a document."""
     holder = confirmed.holder
     return {
         "user": holder.name or None,
         "groups": list(holder.groups),
         "mode": holder.mode.value,
-        "as": _target(confirmed.wanted_user),
+        "as": _target(confirmed),
+        "condition": _condition(confirmed) or None,
         "roles": list(holder.roles),
         "reviewed": confirmed.is_confirmed,
     }
