@@ -1,6 +1,6 @@
-"""Read-only client of a cluster by the operator's kubeconfig: access reviews, RBAC, discovery.
+"""Client of a cluster by the operator's kubeconfig: access reviews, RBAC, discovery.
 
-Every failure is a one-line error message. No call changes anything in the cluster.
+Every failure is a one-line error message. No call but `delete` changes anything in the cluster.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ _Result = TypeVar("_Result")
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _PAGE_SIZE = 500
+_NOT_FOUND = 404
 _MAX_CONCURRENT = 16
 _TIMEOUT_SECONDS = 30.0
 _PARSE_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
@@ -87,6 +88,14 @@ class Cluster:
     async def get(self, path: str, *, accept: str = _JSON) -> Object:
         """Return the object at a path."""
         return await self._call("GET", path, accept=accept)
+
+    async def delete(self, path: str) -> None:
+        """Delete the object at a path. An object that no longer exists is not an error."""
+        try:
+            await self._call("DELETE", path)
+        except ClusterError as error:
+            if error.code != _NOT_FOUND:
+                raise
 
     async def items(self, path: str) -> list[Object]:
         """Return every object of a collection, page by page."""

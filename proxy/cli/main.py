@@ -53,6 +53,8 @@ _COMMANDS = {
     "report": "report impersonation found in audit logs, and what to grant",
     "audit": "join the audit logs of proxy and cluster",
     "grant": "compile an intent to RBAC",
+    "grants": "list the grants in a cluster",
+    "revoke": "delete grants from a cluster",
     "lint": "find mistakes in RBAC for impersonation",
     "who-can": "list the subjects that may impersonate a user for an action",
     "completion": "print the completion script for a shell",

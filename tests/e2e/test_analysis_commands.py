@@ -509,3 +509,31 @@ def test_a_credential_that_nobody_knows_is_told_so(
 
     assert said.code == 1
     assert "did not accept your credential" in said.errors
+
+
+def test_grants_are_listed_and_revoked(kubeconfig: Path, admin: ApiClient, cast: Cast) -> None:
+    caller, target = cast.user("granted"), cast.user("target")
+    users = (f"--user={caller.name}", f"--as={target.name}")
+    cluster = f"--kubeconfig={kubeconfig}"
+    said = explain(
+        kubeconfig, *users, "list", "nodes", "--anyway", "--grant-only", f"--name={caller.name}"
+    )
+    for manifest in yaml.safe_load_all(said.output):
+        apply(admin, manifest)
+
+    listed = run("grants", cluster, f"--caller={caller.name}").output.splitlines()
+    rehearsed = run("revoke", caller.name, "--dry-run", cluster)
+    revoked = run("revoke", caller.name, cluster)
+
+    assert listed[0].split() == ["NAME", "KIND", "NAMESPACE", "CALLER", "AS", "FOR", "MADE"]
+    assert listed[1].split()[:7] == [
+        *(caller.name, "RBAC", "(cluster)", caller.name, target.name, "list", "nodes")
+    ]
+    assert rehearsed.output.count("(dry run)") == 2
+    assert revoked.output.splitlines() == [
+        f"clusterrolebindings/{caller.name} deleted",
+        f"clusterroles/{caller.name} deleted",
+    ]
+    assert run("grants", cluster, f"--caller={caller.name}", "-o=json").output == "[]\n"
+    again = run("revoke", caller.name, cluster)
+    assert (again.code, "no grant with the label" in again.errors) == (1, True)

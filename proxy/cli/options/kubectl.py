@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"cannot read the kubectl command: {message}")
 
 
-class KubectlRequest(NamedTuple):
+class DecidingRequest(NamedTuple):
     """Verb, resource and name of the request that decides a kubectl command."""
 
     verb: str
@@ -100,14 +100,14 @@ def _parser() -> _Parser:
     return parser
 
 
-def _read(command: str, arguments: Sequence[str], *, is_watch: bool) -> KubectlRequest:
+def _read(command: str, arguments: Sequence[str], *, is_watch: bool) -> DecidingRequest:
     if command == "cp":
-        return KubectlRequest("create", "pods/exec", _copied_pod(arguments))
+        return DecidingRequest("create", "pods/exec", _copied_pod(arguments))
     if command in _STREAM_COMMANDS:
         pod = _pod_name(command, arguments)
-        return KubectlRequest("create", f"pods/{_STREAM_COMMANDS[command]}", pod)
+        return DecidingRequest("create", f"pods/{_STREAM_COMMANDS[command]}", pod)
     if command in {"logs", "log"}:
-        return KubectlRequest("get", "pods/log", _pod_name(command, arguments))
+        return DecidingRequest("get", "pods/log", _pod_name(command, arguments))
     if command in _FILE_VERBS:
         raise UsageError(
             f"the objects of `kubectl {command}` are in a file: use "
@@ -121,7 +121,7 @@ def _read(command: str, arguments: Sequence[str], *, is_watch: bool) -> KubectlR
     verb = _OBJECT_VERBS.get(command)
     if verb is None:
         verb = "watch" if is_watch else "get" if name else "list"
-    return KubectlRequest(verb, resource, name)
+    return DecidingRequest(verb, resource, name)
 
 
 def _object_of(command: str, arguments: Sequence[str]) -> tuple[str, str | None]:
