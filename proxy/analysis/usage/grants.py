@@ -18,6 +18,7 @@ from proxy.core.impersonation.evaluation import check_summary
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.grants import (
     GrantObject,
+    GrantPurpose,
     GrantRequirement,
     UngrantableError,
     grant_objects,
@@ -37,6 +38,7 @@ Granted = Mapping[str, Collection[AccessCheck]]
 _ANY_NODE = UserInfo("system:node:any")
 _STREAMING = frozenset({"exec", "attach", "portforward"})
 _MAX_SHOWN = 5
+_PURPOSE = "replaces legacy impersonation"
 _STREAM_VERBS = {"get": "create", "create": "get"}
 
 
@@ -81,7 +83,11 @@ def plan_migration(
         needed = [grant for grant in needed if any(check not in granted for check in grant.checks)]
         checks = dict.fromkeys(check for grant in needed for check in grant.checks)
         plan.missing = [check_summary(check) for check in checks if check not in granted]
-    plan.grants = grant_objects(grant.need for grant in needed)
+    targets = dict.fromkeys(grant.need.wanted_user.name for grant in needed)
+    purpose = GrantPurpose(
+        caller=name, target=", ".join(targets), purpose=_PURPOSE, made_by="understudy report"
+    )
+    plan.grants = grant_objects((grant.need for grant in needed), purpose=purpose)
     if impersonator.over_limit:
         plan.notes.append(
             f"{impersonator.over_limit} requests exceed the number of entries (--most): they are "

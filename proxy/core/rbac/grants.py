@@ -54,6 +54,8 @@ PURPOSE_ANNOTATION, MADE_AT_ANNOTATION = f"{_DOMAIN}/for", f"{_DOMAIN}/made-at"
 _VERSION = f"{RBAC_GROUP}/v1"
 _MANAGED_BY = {MANAGED_BY_LABEL: MANAGER}
 _MAX_STEM_LENGTH = 120
+# The API server limits all annotations of an object to 256 KiB.
+_MAX_ANNOTATION_LENGTH = 1000
 _DIGEST_LENGTH = 8
 _STAR = "*"
 _IDENTITY_VERBS = frozenset(mode.identity_verb for mode in ImpersonationMode)
@@ -107,7 +109,13 @@ class GrantPurpose:
             f"{_DOMAIN}/made-by": self.made_by,
             MADE_AT_ANNOTATION: self.made_at,
         }
-        return {key: value for key, value in values.items() if value}
+        return {key: _bounded(value) for key, value in values.items() if value}
+
+
+def _bounded(value: str) -> str:
+    if len(value) <= _MAX_ANNOTATION_LENGTH:
+        return value
+    return f"{value[:_MAX_ANNOTATION_LENGTH]}..."
 
 
 _NO_PURPOSE = GrantPurpose()

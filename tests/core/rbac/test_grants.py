@@ -434,3 +434,9 @@ def test_purpose_is_in_the_annotations_of_every_object_and_not_in_its_name() -> 
             "kube-understudy.io/made-at": "2026-11-18",
         }
         assert given == without
+
+
+def test_long_purpose_is_truncated() -> None:
+    annotations = GrantPurpose(caller="x" * 5000).annotations()
+
+    assert annotations == {"kube-understudy.io/caller": "x" * 1000 + "..."}

@@ -9,6 +9,7 @@ from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.rbac.grants import (
     ANY,
     GrantObject,
+    GrantPurpose,
     GrantRequirement,
     grant_objects,
 )
@@ -85,11 +86,33 @@ class Intent:
 
     def objects(self) -> list[GrantObject]:
         """Return the roles and bindings that allow the intent. Raises UngrantableError."""
-        return grant_objects(self.needs(), name=self.name)
+        return grant_objects(self.needs(), name=self.name, purpose=self._purpose())
+
+    def _purpose(self) -> GrantPurpose:
+        """Return the purpose without a date: equal intents are compiled to equal objects."""
+        actions = [
+            f"{'/'.join(action.verbs)} {' '.join((*map(str, action.resources), *action.paths))}"
+            for action in self.permitted_actions
+        ]
+        own_node = "its own node"
+        return GrantPurpose(
+            caller=", ".join(_subject_name(subject) for subject in self.impersonators),
+            target=", ".join(
+                own_node if target == ASSOCIATED_NODE else target.name for target in self.targets
+            ).replace(ANY, "*"),
+            purpose=", ".join(actions),
+            made_by="understudy grant",
+        )
 
     def covers(self, request_info: RequestInfo) -> bool:
         """Return whether an action is intended, regardless of impersonator and target."""
         return any(_covers(meant, request_info) for meant in self.actions())
+
+
+def _subject_name(subject: Subject) -> str:
+    if subject.namespace:
+        return f"system:serviceaccount:{subject.namespace}:{subject.name}"
+    return subject.name
 
 
 def _expand(action: PermittedAction) -> Iterator[RequestInfo]:
