@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DRAWING := build/drawing
 
-.PHONY: help setup demo programs test check fix coverage parity fuzz complexity mutants bench bench-audit bench-peers bench-report  \
+.PHONY: help setup demo programs test check fix coverage parity fuzz algebra complexity mutants bench bench-audit bench-peers bench-report  \
 	dashboard-picture soak wheel image \
 	lock clean
 
@@ -68,6 +68,10 @@ parity: $(READY) ## Compare the proxy with kube-apiserver (CASES, SEED, SELF, MU
 N ?= 1000000
 fuzz: $(READY) ## Compare the decision core with kube-apiserver's code (N, SEED)
 	$(BIN)/python -m tests.fuzz --cases $(N) --seed $(SEED)
+
+TREES ?= 200000
+algebra: $(READY) ## Compare conditional decisions with kube-apiserver's code (TREES, SEED)
+	$(BIN)/python -m tests.algebra --cases $(TREES) --seed $(SEED)
 
 # CPU time and memory of every parser and of whole requests at n, 2n and 4n bytes. ARGS: --help.
 complexity: $(READY) ## Measure the event-loop cost of hostile requests; exit 1 if a limit is exceeded (ARGS)

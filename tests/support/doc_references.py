@@ -14,10 +14,10 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("conformance", "protocol", "threat-model")
+DOCUMENTS = ("conformance", "conformance-5681", "protocol", "threat-model")
 TEST_ID = re.compile(r"tests/[\w/]+\.py::\w+")
 MODULE = re.compile(r"`(proxy/[\w/]+\.py)`")
-ROW = re.compile(r"^\| ([A-Z]\d+|\d+(?:\.\d+)+|[a-z]) \| (.*) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| ([A-Z]\d*-?\d+|\d+(?:\.\d+)+|[a-z]) \| (.*) \|$", re.MULTILINE)
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
 

@@ -25,8 +25,8 @@ def fold_closed(decision: Decision, *, rules: AlgebraRules = RULES_1_38) -> Unco
         case ConditionsMap() | DecisionUnion():
             outcome = failure_outcome(decision)
             if not rules.names_outcomes:
-                told = "tried to return conditional decision to conditions-unaware authorizer"
-                return decide(outcome, f"{FAILED_CLOSED}: {told}")
+                detail = "tried to return conditional decision to conditions-unaware authorizer"
+                return decide(outcome, f"{FAILED_CLOSED}: {detail}")
             possible = list_outcomes(possible_outcomes(decision))
             return decide(
                 outcome,

@@ -133,7 +133,7 @@ def test_3_6_later_members_are_not_evaluated() -> None:
     assert evaluated == ["p", "q"]
 
 
-def test_3_6_no_opinions_are_told_by_name_one_a_line() -> None:
+def test_3_6_no_opinions_are_listed_by_name_one_a_line() -> None:
     union = open_union(
         NoOpinion("first", ("e",)),
         conditions_map(allow=(FALSE,)),

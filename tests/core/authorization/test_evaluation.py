@@ -41,7 +41,7 @@ ONLY_NO_OPINION = NoOpinion("only NoOpinion conditions always evaluate to NoOpin
 Results = tuple[ConditionResult, ...]
 
 
-def told(effect: str, name: str, text: str = "boom") -> str:
+def failure_of(effect: str, name: str, text: str = "boom") -> str:
     return f'condition "example.com/{name}" with effect={effect} evaluated to an error: {text}'
 
 
@@ -66,7 +66,7 @@ def told(effect: str, name: str, text: str = "boom") -> str:
             (ERROR, OPEN, FailedEvaluation("x")),
             (),
             (TRUE,),
-            Deny(ERRORS, (told("Deny", "d0"), told("Deny", "d2", "x"))),
+            Deny(ERRORS, (failure_of("Deny", "d0"), failure_of("Deny", "d2", "x"))),
             id="3.3 Deny error",
         ),
         pytest.param(
@@ -80,7 +80,7 @@ def told(effect: str, name: str, text: str = "boom") -> str:
             (FALSE,),
             (ERROR, OPEN),
             (TRUE,),
-            NoOpinion(ERRORS, (told("NoOpinion", "n0"),)),
+            NoOpinion(ERRORS, (failure_of("NoOpinion", "n0"),)),
             id="3.3 NoOpinion error",
         ),
         pytest.param(
@@ -101,7 +101,7 @@ def told(effect: str, name: str, text: str = "boom") -> str:
             (FALSE,),
             (),
             (FALSE, ERROR),
-            NoOpinion(ERRORS, (told("Allow", "a1"),)),
+            NoOpinion(ERRORS, (failure_of("Allow", "a1"),)),
             id="3.3 Allow error",
         ),
         pytest.param(
@@ -158,9 +158,9 @@ def test_3_3_trap_the_published_code_folds_an_open_allow_beside_an_error() -> No
 
     folded = evaluate_map_partially(made, DATA, rules=upstream)
 
-    assert folded == NoOpinion(ERRORS, (told("Allow", "a0"),))
+    assert folded == NoOpinion(ERRORS, (failure_of("Allow", "a0"),))
     assert evaluate_partially(open_union(made), DATA, rules=upstream) == NoOpinion(
-        f"p: {{{ERRORS}}}", (f"p: {told('Allow', 'a0')}",)
+        f"p: {{{ERRORS}}}", (f"p: {failure_of('Allow', 'a0')}",)
     )
 
 
@@ -173,7 +173,7 @@ def test_3_3_trap_the_open_allow_decides_alone() -> None:
 
     assert allowed == Allow('condition "example.com/a1" allowed the request')
     assert evaluate_map(left, DATA, lambda one, data: False) == NoOpinion("no conditions matched")
-    assert failed == NoOpinion(ERRORS, (told("Allow", "a1"),))
+    assert failed == NoOpinion(ERRORS, (failure_of("Allow", "a1"),))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_an_error_without_a_text_has_one() -> None:
 
     evaluated = evaluate_map_partially(made, DATA)
 
-    assert evaluated == Deny(ERRORS, (told("Deny", "d0", "unspecified evaluation error"),))
+    assert evaluated == Deny(ERRORS, (failure_of("Deny", "d0", "unspecified evaluation error"),))
 
 
 def test_the_own_evaluator_is_asked_first_and_the_callers_only_for_what_is_left() -> None:
@@ -271,7 +271,7 @@ def test_full_evaluation_takes_true_false_and_errors_of_the_callback() -> None:
 
     assert decided[0] == Deny('condition "example.com/d0" denied the request')
     assert decided[1] == NoOpinion("no conditions matched")
-    assert decided[2] == Deny(ERRORS, (told("Deny", "d0"),))
+    assert decided[2] == Deny(ERRORS, (failure_of("Deny", "d0"),))
 
 
 def test_a_result_of_another_type_does_not_count_as_false() -> None:
@@ -289,7 +289,7 @@ def test_a_stated_failure_mode_decides_what_an_error_of_a_deny_condition_is(
 ) -> None:
     made = conditions_map(deny=(ERROR,), allow=(TRUE,), failure=failure)
 
-    assert evaluate_map_partially(made, DATA) == expected(ERRORS, (told("Deny", "d0"),))
+    assert evaluate_map_partially(made, DATA) == expected(ERRORS, (failure_of("Deny", "d0"),))
 
 
 def test_a_stated_failure_mode_stays_with_what_is_left() -> None:

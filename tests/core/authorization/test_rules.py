@@ -73,10 +73,10 @@ def test_invalid_ids_of_1_38(key: str, details: list[str]) -> None:
     texts = [f'{{field}}: Invalid value: "{quoted}": {detail}' for detail in details]
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
-    told = condition_error(Condition(key), RULES_1_38)
+    of_id = condition_error(Condition(key), RULES_1_38)
     of_type = condition_error(Condition("acme.io/foo", type=key), RULES_1_38)
 
-    assert told == f"invalid condition: {joined.replace('{field}', 'id')}"
+    assert of_id == f"invalid condition: {joined.replace('{field}', 'id')}"
     assert of_type == f"invalid condition: {joined.replace('{field}', 'type')}"
 
 

@@ -205,8 +205,8 @@ def _decode_set(
         if effect in _EFFECTS:
             by_effect[_EFFECTS[effect]].append(condition)
         elif not error:
-            told = go_quote(effect)
-            error = f"condition {go_quote(condition.id)} has the unsupported effect {told}"
+            quoted = go_quote(effect)
+            error = f"condition {go_quote(condition.id)} has the unsupported effect {quoted}"
     deny = by_effect[Outcome.DENY]
     if error:
         derived = Outcome.DENY if deny else Outcome.NO_OPINION
