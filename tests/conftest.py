@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from blockbuster import blockbuster_ctx
 from xdist.remote import Producer
+from xdist.workermanage import WorkerController
 
 from proxy.sandbox.api_server import ApiServer, ApiServerOptions
 from proxy.sandbox.control_plane import ControlPlane
@@ -20,7 +21,7 @@ from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.programs.binaries import Binaries, find_binaries
 from tests.support.build_once import report_missing
 from tests.support.control_plane import TOKEN_USERS
-from tests.support.doc_references import unshown_tests
+from tests.support.doc_references import remember_collected, unshown_tests
 from tests.support.sizes import IS_SOAKING, SOAK_SECONDS
 from tests.support.two_phases import TwoPhases
 
@@ -122,6 +123,8 @@ class _Passed:
 
 @pytest.hookimpl(tryfirst=True)  # before the terminal asks for lines about the outcome
 def pytest_collection_finish(session: pytest.Session) -> None:
+    if _is_whole(session.config):
+        remember_collected(item.nodeid for item in session.items)
     if not session.config.option.collectonly and any(
         item.get_closest_marker("e2e") for item in session.items
     ):
@@ -158,13 +161,26 @@ def _origin(config: pytest.Config) -> list[str]:
             return f"control plane: {error}".splitlines()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker whether the run is of all tests, which it cannot see."""
+    node.workerinput["is_whole"] = _is_whole(node.config)
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """Return whether a run is of all tests."""
+    if hasattr(config, "workerinput"):
+        return bool(config.workerinput["is_whole"])
+    option = config.option
+    is_narrowed = option.keyword or option.markexpr or option.collectonly
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not is_narrowed
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail a run of all tests in which a test that a document relies on has not passed."""
     config = session.config
-    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
-        config.option.keyword or config.option.markexpr or config.option.collectonly
-    )
-    if exitstatus == pytest.ExitCode.OK and is_whole and not hasattr(config, "workerinput"):
+    is_worker = hasattr(config, "workerinput")
+    if exitstatus == pytest.ExitCode.OK and _is_whole(config) and not is_worker:
         config.stash[UNSHOWN] = unshown_tests(config.stash[PASSED])
         if config.stash[UNSHOWN]:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

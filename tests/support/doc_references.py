@@ -6,9 +6,8 @@
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import yaml
@@ -75,9 +74,28 @@ def parse_tests(text: str) -> dict[str, tuple[str, ...]]:
     return tests
 
 
-@cache
+_collected: list[frozenset[str]] = []
+
+
+def remember_collected(tests: Iterable[str]) -> None:
+    """Take the ids that a run of all tests has collected, so that nothing collects them again."""
+    _collected[:] = [without_parameters(tests)]
+
+
 def collected_tests() -> frozenset[str]:
     """Return every test that pytest would run, without parameters."""
+    if not _collected:
+        remember_collected(_collect())
+    return _collected[0]
+
+
+def without_parameters(tests: Iterable[str]) -> frozenset[str]:
+    """Return the ids of test functions."""
+    return frozenset(test.partition("[")[0] for test in tests)
+
+
+def _collect() -> list[str]:
+    """Let pytest collect all tests in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q"],
         cwd=ROOT,
@@ -85,8 +103,7 @@ def collected_tests() -> frozenset[str]:
         text=True,
         check=True,
     )
-    lines = done.stdout.splitlines()
-    return frozenset(line.partition("[")[0] for line in lines if line.startswith("tests/"))
+    return [line for line in done.stdout.splitlines() if line.startswith("tests/")]
 
 
 def unshown_tests(passed: set[str]) -> list[str]:
