@@ -10,7 +10,7 @@ from tests.go_oracle import deviations as oracle
 from tests.parity import deviations as parity
 from tests.support.doc_references import collected_tests, read_references
 
-pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
+pytestmark = pytest.mark.timeout(240)  # pytest collects in a process of its own
 
 KEP_TESTS = "tests/e2e/kep"
 DOCUMENT = read_references("conformance")

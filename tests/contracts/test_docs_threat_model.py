@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.doc_references import collected_tests, read_references
 
-pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
+pytestmark = pytest.mark.timeout(240)  # pytest collects in a process of its own
 
 DOCUMENT = read_references("threat-model")
 REGRESSIONS = {f"R{number}" for number in range(1, 17)}

@@ -9,7 +9,7 @@ import pytest
 from tests.mutation.guards import GUARDS
 from tests.support.doc_references import ROOT, collected_tests, read_references
 
-pytestmark = pytest.mark.timeout(90)  # pytest collects in a process of its own
+pytestmark = pytest.mark.timeout(240)  # pytest collects in a process of its own
 
 DOCUMENT = read_references("protocol")
 REASON = "No test: "
