@@ -119,6 +119,10 @@ class Proxy:
                         "proxy-credential", lambda now: now.upstream.components.credential_error()
                     ),
                     self._component_check(
+                        "proxy-permissions",
+                        lambda now: now.upstream.components.permission_error(),
+                    ),
+                    self._component_check(
                         "canary",
                         lambda now: now.upstream.components.identity_monitor.canary.health_error(),
                     ),

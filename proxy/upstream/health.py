@@ -1,17 +1,19 @@
 """Periodic probe of the API server, so that readiness does not depend on client requests.
 
-The probe is the canary's SubjectAccessReview. A response means that the API server is reachable,
-accepts the reviewer's credential, and reviews access. One success is conclusive; one failure is
-not, so several failures are needed.
+The probe is the canary's SubjectAccessReview. A result means that the API server is reachable,
+accepts the reviewer's credential, and reviews access. An HTTP response without a result means that
+it is reachable. One success is conclusive; one failure is not, so several failures are needed.
 
 This is the only probe of the API server's reviews. The circuit breaker uses its results, and can
 request a probe early. The minimum interval between two probes applies nevertheless.
 """
 
 import asyncio
+import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient, ApiException
@@ -45,6 +47,8 @@ class AuthorizerCanary:
         self._counter = counter
         self._error: str | None = "not reviewed yet"
         self._is_answered = True
+        self.response_code = 0
+        """Status code of the last probe's response; 0 if there was none."""
 
     def health_error(self) -> str | None:
         """Return what is wrong with access reviews, for the readiness check; else None."""
@@ -60,16 +64,19 @@ class AuthorizerCanary:
             allowed = review["status"]["allowed"]
         except (ApiException, *CALL_ERRORS) as error:
             status = error.status if isinstance(error, ApiException) else None
-            if self._is_answered:  # once per outage, not per probe
+            if self._is_answered or status != self.response_code:  # once per outage, not per probe
                 log.warning(
                     "authorizer canary not answered",
-                    extra=fields(error=type(error).__name__, status=status),
+                    extra=fields(
+                        error=type(error).__name__, status=status, reason=_server_message(error)
+                    ),
                 )
-            self._is_answered = False
+            self._is_answered, self.response_code = False, status or 0
             if self._error is not None and self._error != _ALLOWED:
-                self._error = f"access reviews are not answered (status {status})"
+                suffix = f" (status {status})" if status else ""
+                self._error = f"access reviews are not answered{suffix}"
             return False
-        self._is_answered = True
+        self._is_answered, self.response_code = True, HTTPStatus.OK.value
         # Only an explicit false is a denial.
         is_denied = allowed is False
         self._counter.canary_completed(allowed=not is_denied)
@@ -77,6 +84,16 @@ class AuthorizerCanary:
             log.error("authorizer canary was allowed", extra=fields(reason=_ALLOWED))
         self._error = None if is_denied else _ALLOWED
         return True
+
+
+def _server_message(error: Exception) -> str | None:
+    """Return the message of an error response, which names a missing permission."""
+    try:
+        body = error.body if isinstance(error, ApiException) else None
+        message = json.loads(body or b"")["message"]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return message if isinstance(message, str) else None
 
 
 def _review() -> dict[str, object]:
@@ -100,7 +117,12 @@ def _review() -> dict[str, object]:
 _INTERVAL_SECONDS = 2.0
 _MIN_INTERVAL_SECONDS = 0.5
 _MAX_FAILURES = 2
-_UNREACHABLE = "the API server does not answer"
+_SILENT = "the API server does not answer"
+_DENIALS = {
+    HTTPStatus.UNAUTHORIZED.value: "the API server rejects the reviewer's credential (401)",
+    HTTPStatus.FORBIDDEN.value: "the reviewer cannot create "
+    "subjectaccessreviews.authorization.k8s.io (403): apply manifests/base/reviewer.yaml",
+}
 
 
 class ReachabilityCounter(Protocol):
@@ -123,18 +145,46 @@ class UpstreamHealth:
     """Probes the API server periodically, and reports whether it is reachable."""
 
     def __init__(
-        self, send_probe: Callable[[], Awaitable[bool]], counter: ReachabilityCounter
+        self,
+        send_probe: Callable[[], Awaitable[bool]],
+        counter: ReachabilityCounter,
+        *,
+        response_code: Callable[[], int],
     ) -> None:
-        """`send_probe` returns whether the probe was answered, within a timeout."""
+        """`send_probe` returns whether the probe was answered, within a timeout.
+
+        `response_code` returns the status code of the last probe's response; 0 without a response.
+        """
         self._send_probe = send_probe
+        self._response_code = response_code
+        self._was_reachable = False
         self._counter = counter
         self._failures = _MAX_FAILURES  # unreachable until the first probe succeeds
         self._probe_requested = asyncio.Event()
         self._listeners: list[ProbeListener] = []
 
     def health_error(self) -> str | None:
-        """Return why the API server counts as unreachable, for the readiness check; else None."""
-        return _UNREACHABLE if self._failures >= _MAX_FAILURES else None
+        """Return what is wrong with the API server, for the readiness check; else None.
+
+        A response that denies the review is no failure of the API server: `permission_error`
+        reports it.
+        """
+        if self._failures < _MAX_FAILURES or self._is_denied():
+            return None
+        code = self._response_code()
+        return f"the API server responds with status {code} to access reviews" if code else _SILENT
+
+    def permission_error(self) -> str | None:
+        """Return which permission the reviewer lacks, for the readiness check; else None."""
+        if self._failures < _MAX_FAILURES or not self._is_denied():
+            return None
+        return _DENIALS[self._response_code()]
+
+    def _is_denied(self) -> bool:
+        return self._response_code() in _DENIALS
+
+    def _is_reachable(self) -> bool:
+        return self._failures < _MAX_FAILURES or self._response_code() != 0
 
     def add_listener(self, listener: ProbeListener) -> None:
         """Call this with the result of every probe from now on."""
@@ -155,14 +205,14 @@ class UpstreamHealth:
 
     async def probe(self) -> None:
         """Send one probe, and update the state."""
-        was_reachable = self.health_error() is None
         answered = await self._send_probe()
         self._failures = 0 if answered else self._failures + 1
         for listener in self._listeners:
             listener(answered=answered)
-        is_reachable = self.health_error() is None
-        if is_reachable == was_reachable:
+        is_reachable = self._is_reachable()
+        if is_reachable == self._was_reachable:
             return
+        self._was_reachable = is_reachable
         self._counter.set_upstream_reachable(reachable=is_reachable)
         if is_reachable:
             log.info("API server reached again")

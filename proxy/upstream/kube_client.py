@@ -21,6 +21,8 @@ from proxy.upstream.endpoints import Endpoint, EndpointSet
 
 # An API server stores no object above 1.5 MiB, and a review is returned as large as it was sent.
 _MAX_RESPONSE_BYTES = 2 * 1024 * 1024
+_DENIED = frozenset((HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN))
+_REVIEWS = ("/tokenreviews", "/subjectaccessreviews")
 _NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
@@ -31,15 +33,22 @@ async def open_client(
     *,
     connect_timeout_seconds: float,
     when_rejected: Callable[[], None],
+    when_review_denied: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[ApiClient]:
     """Yield a client with the proxy's credential, which calls any reachable endpoint.
 
-    `when_refused` is called when an API server rejects the credential.
+    `when_rejected` is called when an API server rejects the credential, `when_review_denied` when
+    it responds to a review about others with 401 or 403.
     """
     async with _ProxyApiClient(configuration) as client:
         rest = client.rest_client
         await rest.pool_manager.close()
-        rest.pool_manager = _ReviewSession(endpoints, connect_timeout_seconds, when_rejected)
+        rest.pool_manager = _ReviewSession(
+            endpoints,
+            connect_timeout_seconds,
+            when_rejected=when_rejected,
+            when_review_denied=when_review_denied,
+        )
         yield client
 
 
@@ -65,11 +74,14 @@ class _ReviewSession:
         self,
         endpoints: EndpointSet,
         connect_timeout_seconds: float,
-        when_refused: Callable[[], None],
+        *,
+        when_rejected: Callable[[], None],
+        when_review_denied: Callable[[], None],
     ) -> None:
         self._endpoints = endpoints
         self._connect_timeout_seconds = connect_timeout_seconds
-        self._when_refused = when_refused
+        self._when_rejected = when_rejected
+        self._when_review_denied = when_review_denied
         # The library's own session reads proxies and .netrc from the environment and keeps
         # cookies. Connections are bounded by the reviewer's bound on concurrent reviews.
         self._session = bounded_session(response_bytes=_MAX_RESPONSE_BYTES, connections=0)
@@ -111,7 +123,9 @@ class _ReviewSession:
         )
         self._endpoints.mark_reachable(endpoint)
         if response.status == HTTPStatus.UNAUTHORIZED:
-            self._when_refused()
+            self._when_rejected()
+        if response.status in _DENIED and path.endswith(_REVIEWS):
+            self._when_review_denied()
         return response
 
     def _candidates(self, origin: str) -> list[Endpoint]:

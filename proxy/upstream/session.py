@@ -35,6 +35,7 @@ from proxy.upstream.identity.missing_permissions import MissingPermissionChecker
 from proxy.upstream.identity.monitor import (
     IdentityMonitor,
     PermissionSelfCheck,
+    RecheckSignal,
     RequiredPermissions,
     forwarder_permissions,
     has_permission,
@@ -56,6 +57,10 @@ class UpstreamComponents:
     pool: ConnectionPool
     identity_monitor: IdentityMonitor
     health: UpstreamHealth
+
+    def permission_error(self) -> str | None:
+        """Return which permission of the proxy is missing, for the readiness check; else None."""
+        return self.health.permission_error() or self.identity_monitor.permission_error()
 
     @property
     def reviewer(self) -> ProxyAccount:
@@ -81,7 +86,10 @@ async def build_upstream(
     The caller has to close its connections and stop its tasks.
     """
     changed = asyncio.Event()
-    dependencies = AccountDependencies(settings, clocks, metrics, changed.set, tasks)
+    recheck = RecheckSignal(changed)
+    dependencies = AccountDependencies(
+        settings, clocks, metrics, changed.set, tasks, recheck.review_denied
+    )
     async with AsyncExitStack() as stack:
         accounts, requests = await _open_accounts(dependencies, stack)
         reviewer, forwarding_account = accounts[0], accounts[-1]
@@ -111,6 +119,7 @@ async def build_upstream(
             response_timeout_seconds=settings.response_timeout_seconds,
             tasks=tasks,
         )
+        canary = AuthorizerCanary(reviewer.client, metrics)
         knowledge = IdentityMonitor(
             [
                 (account, PermissionSelfCheck(account.role, account.client, required, metrics))
@@ -118,13 +127,16 @@ async def build_upstream(
                     accounts, _required_permissions(settings, requests), strict=True
                 )
             ],
-            canary=AuthorizerCanary(reviewer.client, metrics),
+            canary=canary,
             denials=denials,
             changed=changed,
+            recheck=recheck,
         )
         for account in accounts:
             account.credentials.before_use = partial(knowledge.resolve_new_credential, account)
-        reachability = UpstreamHealth(knowledge.canary.probe, metrics)
+        reachability = UpstreamHealth(
+            canary.probe, metrics, response_code=lambda: canary.response_code
+        )
         yield UpstreamComponents(accounts, forwarder, pool, knowledge, reachability)
 
 

@@ -194,3 +194,42 @@ def test_an_authorizer_that_allows_everything_makes_us_not_ready(
 
     assert status == 503
     assert "[-]canary failed: the authorizer allows an unknown user an unknown verb" in ready
+
+
+@pytest.mark.timeout(90)
+def test_missing_review_permission_is_named_and_the_api_server_is_reachable(
+    control_plane: ControlPlane, plain_api_server: ApiServer, admin: ApiClient, tmp_path: Path
+) -> None:
+    name = fresh_name("reviewer")
+    group = "authorization.k8s.io"
+    reviewer = write_kubeconfig(
+        tmp_path / "reviewer",
+        url=plain_api_server.url,
+        ca_pem=plain_api_server.ca_pem,
+        credential=control_plane.clients.issue_client(name),
+    )
+    with ReservedPort() as port:
+        address = f"{LOOPBACK}:{port.number}"
+        settings: dict[str, dict[str, Any]] = {
+            "admin": {"address": address},
+            "upstream": {"reviewer": {"kubeconfig": str(reviewer)}},
+        }
+        with ProxyProcess(control_plane, plain_api_server, settings=settings):
+            url = f"http://{address}"
+            missing = "[-]proxy-permissions failed: the reviewer cannot create subjectaccessreviews"
+            poll(lambda: missing in page(f"{url}/readyz")[1], "the permission is not named")
+            status, denied = page(f"{url}/readyz?verbose")
+            reachable = "understudy_upstream_reachable 1.0" in page(f"{url}/metrics")[1]
+            rules = [
+                {
+                    "apiGroups": [group, "authentication.k8s.io"],
+                    "resources": ["subjectaccessreviews", "tokenreviews"],
+                    "verbs": ["create"],
+                }
+            ]
+            grant(admin, name, rules=rules, to={"kind": "User", "name": name})
+            poll(lambda: page(f"{url}/readyz")[0] == 200, "does not recover")
+
+    assert (status, reachable) == (503, True)
+    assert "manifests/base/reviewer.yaml" in denied
+    assert "[+]upstream ok" in denied

@@ -72,7 +72,7 @@ CLOSED: dict[str, frozenset[str] | set[str]] = {
     "page": {"livez", "readyz"},
     "check": {
         *("ping", "event-loop", "shutdown", "listener", "upstream", "proxy-identity"),
-        *("proxy-credential", "canary", "client-cas", "audit"),
+        *("proxy-credential", "proxy-permissions", "canary", "client-cas", "audit"),
     },
     "backend": {"log", "webhook"},
 }

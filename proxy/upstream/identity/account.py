@@ -43,6 +43,7 @@ class AccountDependencies:
     metrics: UpstreamMetrics
     on_changed: Callable[[], None]
     tasks: TaskSet
+    on_review_denied: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ async def open_account(
         credentials.configuration,
         connect_timeout_seconds=settings.connect_timeout_seconds,
         when_rejected=refresher.report_rejected,
+        when_review_denied=dependencies.on_review_denied,
     ) as client:
         user_of = partial(_user_of, dependencies)
         yield ProxyAccount(role, credentials, endpoints, refresher, client, user_of)

@@ -111,6 +111,12 @@ class PermissionSelfCheck:
         self._required = required_permissions
         self._counter = counter
         self._reported: tuple[list[str], list[str]] | None = None
+        self._missing: list[str] = []
+
+    def missing_review(self) -> str | None:
+        """Return a missing permission without which no request can be decided; else None."""
+        essential = map(str, REVIEW_PERMISSIONS)
+        return next((name for name in essential if name in self._missing), None)
 
     async def run(self, user: ProxyUser) -> None:
         """Check every permission in sequence; without a response nothing is reported."""
@@ -123,6 +129,7 @@ class PermissionSelfCheck:
                 extra=fields(identity=self._role, error=type(error).__name__),
             )
             return
+        self._missing = missing
         if MASTERS in user.groups:
             excessive.insert(0, f"member of {MASTERS}")
         self._counter.permissions_checked(
@@ -162,6 +169,28 @@ _SHARED_IDENTITY_HINT = (
 )
 
 
+class RecheckSignal:
+    """Requests a permission check when a review is denied, once per regular interval.
+
+    Otherwise a permission that stays missing would cause a check with every review.
+    """
+
+    def __init__(self, changed: asyncio.Event) -> None:
+        """Create the signal; `changed` wakes the monitor."""
+        self._changed = changed
+        self._is_allowed = True
+
+    def review_denied(self) -> None:
+        """Request a check, because the API server has denied a review."""
+        if self._is_allowed:
+            self._is_allowed = False
+            self._changed.set()
+
+    def allow(self) -> None:
+        """Allow the next request, because the regular interval has passed."""
+        self._is_allowed = True
+
+
 class IdentityMonitor:
     """Resolves the proxy's user names and checks its permissions until cancelled."""
 
@@ -172,6 +201,7 @@ class IdentityMonitor:
         canary: AuthorizerCanary,
         denials: ProxyDenialDetector,
         changed: asyncio.Event,
+        recheck: RecheckSignal,
     ) -> None:
         """Monitor the accounts, of which the first reviews and the last forwards.
 
@@ -180,6 +210,7 @@ class IdentityMonitor:
         self._accounts = accounts
         self._denials = denials
         self._changed = changed
+        self._recheck = recheck
         self._users: dict[str, ProxyUser] = {}
         self._when_known: Callable[[], None] = lambda: None
         self.canary = canary
@@ -196,6 +227,14 @@ class IdentityMonitor:
     def health_error(self) -> str | None:
         """Return an error until the user names are known, for the readiness check."""
         return None if self.usernames else "the proxy's user names are not known yet"
+
+    def permission_error(self) -> str | None:
+        """Return which review the proxy cannot create, for the readiness check; else None."""
+        for account, check in self._accounts:
+            if missing := check.missing_review():
+                lacking = f"the {account.role} identity cannot {missing}"
+                return f"{lacking}: apply manifests/base/reviewer.yaml"
+        return None
 
     async def run(self, when_known: Callable[[], None]) -> None:
         """Resolve and check periodically; `when_known` is called after each relevant change."""
@@ -216,8 +255,8 @@ class IdentityMonitor:
             self.first_attempt_done.set()
             for account, check in self._accounts:
                 await check.run(self._users[account.role])
-            seconds = _RECHECK_SECONDS if self.canary.health_error() is None else _UNSETTLED_SECONDS
-            await self._wait(seconds)
+            is_settled = self.canary.health_error() is None and self.permission_error() is None
+            await self._wait(_RECHECK_SECONDS if is_settled else _UNSETTLED_SECONDS)
 
     async def resolve_new_credential(self, account: ProxyAccount, state: CredentialState) -> None:
         """Resolve and protect the user name of an account's new credential.
@@ -274,4 +313,4 @@ class IdentityMonitor:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
         except TimeoutError:
-            pass
+            self._recheck.allow()
