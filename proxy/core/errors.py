@@ -127,6 +127,15 @@ class ProxyCredentialRejected(UpstreamUnavailable):
     upstream_code = 401
 
 
+class ProxyPermissionMissing(StatusError):
+    """The API server denied the proxy's own identity the impersonation. The client gets 500.
+
+    Its audit event has the API server's code, so that a join finds the denial in the cluster's log.
+    """
+
+    upstream_code = 403
+
+
 class GatewayTimeout(StatusError):
     """The API server did not respond in time; it may still act."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-from proxy.core.errors import InternalError, StatusError
+from proxy.core.errors import ProxyPermissionMissing, StatusError
 from proxy.core.requestinfo.request_info import parse_outline
 from proxy.core.selfcheck.denial import (
     DENIAL_TYPES,
@@ -174,10 +174,10 @@ class ProxyDenialDetector:
         else:
             on_result(None)
 
-    def _proxy_error(self, permission: str) -> InternalError:
+    def _proxy_error(self, permission: str) -> ProxyPermissionMissing:
         self._counter.proxy_permission_missing()
         self._report(permission)
-        return InternalError(f"the proxy's own identity cannot {permission}")
+        return ProxyPermissionMissing(f"the proxy's own identity cannot {permission}")
 
     def _report(self, permission: str) -> None:
         now = self._clock()

@@ -198,3 +198,42 @@ def test_a_request_whose_uri_was_cut_is_joined_by_its_digest(run: Run, caller: C
         assert line["requestURI"].endswith("...TRUNCATED")
         assert line["clusterTarget"] == line["target"]
         assert line["flags"] == []
+
+
+@pytest.fixture
+def run_without_extras(
+    control_plane: ControlPlane, plain_api_server: ApiServer, tmp_path: Path
+) -> Iterator[Run]:
+    """A proxy whose forwarder may not impersonate extras."""
+    audit_log = plain_api_server.audit_log
+    offset = audit_log.stat().st_size
+    with running_understudy(control_plane, plain_api_server, tmp_path, components=()) as understudy:
+        yield Run(understudy, audit_log, offset, tmp_path)
+
+
+@pytest.mark.parametrize("options", [(), ("--proxy-user", forwarder_name())], ids=["found", "told"])
+def test_missing_permission_of_the_proxy_is_not_taken_for_a_stolen_credential(
+    run_without_extras: Run,
+    caller: Caller,
+    plain_api_server: ApiServer,
+    options: tuple[str, ...],
+) -> None:
+    run = run_without_extras
+    rights = Rights(plain_api_server)
+    rights.grant(caller, may_impersonate("users"), may_impersonate("userextras/team"))
+    client = run.understudy.client(caller.credential)
+
+    lacking = client.request(
+        "GET", "/api/v1/pods", headers=as_user("bob", extra=[("Team", "blue")])
+    )
+    run.settle(client)
+    event = complete_event(run.understudy.audit_log, audit_id(lacking))
+    result = run.join("-o", "json", *options)
+
+    assert lacking.status == 500
+    assert (event["stage"], event["responseStatus"]["code"]) == ("ResponseComplete", 500)
+    assert event["annotations"]["kube-understudy.io/upstream-code"] == "403"
+    flags = {line["auditID"]: line["flags"] for line in lines_of(result) if line["flags"]}
+    assert flags == {audit_id(lacking): ["PROXY-PERMISSION-MISSING"]}
+    assert result.returncode == 0, result.stderr
+    assert "1 requests failed because the proxy lacks a permission" in result.stderr

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from proxy.core.errors import InternalError, StatusError
+from proxy.core.errors import ProxyPermissionMissing, StatusError
 from proxy.core.http.headers import Header
 from proxy.core.userinfo import UserInfo
 from proxy.telemetry.metrics.upstream import UpstreamMetrics
@@ -186,7 +186,7 @@ def test_denial_of_the_forwarder_is_an_error_of_the_proxy(name: str) -> None:
     detection.resolve(denial_of(name))
 
     (error,) = detection.results
-    assert isinstance(error, InternalError)
+    assert isinstance(error, ProxyPermissionMissing)
     assert error.message == f"the proxy's own identity cannot {IMPERSONATE}"
     assert detection.counted == 1
     assert detection.permissions.questions == []
@@ -218,7 +218,7 @@ def test_denial_of_a_request_with_many_selector_terms_is_an_error_of_the_proxy()
 
     detection.resolve(denial_of(FORWARDER), target=PODS + b"?labelSelector=a" + b",a" * 5000)
 
-    assert isinstance(detection.results[0], InternalError)
+    assert isinstance(detection.results[0], ProxyPermissionMissing)
 
 
 @pytest.mark.parametrize("is_missing", [True, False])
@@ -241,7 +241,7 @@ def test_denial_that_others_can_write_is_confirmed_first(
 
     assert detection.permissions.questions == [("bob", name)]
     (error,) = detection.results
-    assert isinstance(error, InternalError) is is_missing
+    assert isinstance(error, ProxyPermissionMissing) is is_missing
     assert detection.counted == int(is_missing)
 
 
@@ -252,7 +252,7 @@ def test_denial_is_not_counted_before_it_is_confirmed() -> None:
 
     detection.permissions.pending[0](True)  # noqa: FBT003 - the result
 
-    assert isinstance(detection.results[0], InternalError)
+    assert isinstance(detection.results[0], ProxyPermissionMissing)
     assert detection.counted == 1
 
 
@@ -264,7 +264,7 @@ def test_denial_of_another_permission_counts_only_from_the_api_server_itself() -
 
     first, second = detection.results
     assert first is None
-    assert isinstance(second, InternalError)
+    assert isinstance(second, ProxyPermissionMissing)
     assert detection.permissions.questions == []
 
 

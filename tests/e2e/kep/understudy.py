@@ -3,7 +3,7 @@
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +78,7 @@ def running_understudy(  # noqa: PLR0913 - each a setting of its own
     kep_metric_names: bool = False,
     log_level: str = "info",
     audit: dict[str, object] | None = None,
+    components: Sequence[str] = (ALL_EXTRAS,),
 ) -> Iterator[Understudy]:
     """Run a proxy before a server, and return it when callers are served."""
     audit_log = directory / "audit.log"
@@ -92,7 +93,7 @@ def running_understudy(  # noqa: PLR0913 - each a setting of its own
             "log": {"level": log_level},
         }
         with ProxyProcess(
-            control_plane, server, settings=settings, components=[ALL_EXTRAS]
+            control_plane, server, settings=settings, components=components
         ) as process:
             url = f"http://{LOOPBACK}:{admin_port.number}/metrics"
             # Our own rights, and who we are, may take the API server a moment longer.
