@@ -35,7 +35,8 @@ REAL_SERVERS = {"binaries", "control_plane"}
 @pytest.fixture(autouse=True)
 def event_loop_guard(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail an asynchronous test in which our own code blocks the event loop."""
-    if not inspect.iscoroutinefunction(getattr(request, "function", None)):
+    function = getattr(request, "function", None)
+    if not inspect.iscoroutinefunction(function and inspect.unwrap(function)):
         yield
         return
     # The loop apart runs in a thread and is there to be blocked.

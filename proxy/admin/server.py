@@ -322,7 +322,7 @@ class AdminPort:
         context = None
         if self.certificate is not None:
             await self.certificate.load()
-            tasks.start_background(self.certificate.run(refresh_seconds))
+            tasks.start_background(self.certificate.run(refresh_seconds, tasks))
             context = self.certificate.context
         await self._server.start(*self._address, tls=context)
 

@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 from cryptography import x509
 
+from proxy.concurrency.refresh_loop import Delay, RefreshLoop
+from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
 
@@ -66,11 +68,9 @@ class AdminCertificate:
         if loaded is not None:
             self._use(loaded)
 
-    async def run(self, every_seconds: float) -> None:
+    async def run(self, every_seconds: float, tasks: TaskSet) -> None:
         """Reload the files periodically."""
-        while True:
-            await asyncio.sleep(every_seconds)
-            await self.reload()
+        await RefreshLoop(self.reload, delay=lambda: Delay(every_seconds), tasks=tasks).run()
 
     async def reload(self, files: AdminTLSFiles | None = None) -> None:
         """Use the current contents of these or other files, if they are new and valid."""

@@ -21,6 +21,8 @@ from proxy.authentication.ca_bundle import (
     read_common_name,
 )
 from proxy.authentication.x509.certificate import Certificate
+from proxy.concurrency.refresh_loop import Delay, RefreshLoop
+from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import Unauthorized
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
 from proxy.core.userinfo import Caller
@@ -124,17 +126,13 @@ class ClientTrustReloader:
 
     async def reload_periodically(self, every_seconds: float) -> None:
         """Reload periodically; more often until the first successful read."""
-        while True:
-            await asyncio.sleep(
-                every_seconds
-                if self.trust.is_known
-                else min(every_seconds, _FIRST_READ_RETRY_SECONDS)
-            )
-            try:
-                await self.reload()
-            except Exception:
-                # Any exception: if reloading ended, a removed CA would stay trusted forever.
-                log.exception("client CA reload failed")
+
+        def delay() -> Delay:
+            return Delay(every_seconds if self.trust.is_known else retry_seconds)
+
+        retry_seconds = min(every_seconds, _FIRST_READ_RETRY_SECONDS)
+        tasks = TaskSet(lambda error: log.error("client CA reload failed", exc_info=error))
+        await RefreshLoop(self.reload, delay=delay, tasks=tasks).run()
 
     async def reload(self) -> None:
         """Use the current configuration of the source if all of it is valid."""

@@ -5,14 +5,15 @@ the kubelet does with a mounted ConfigMap.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from proxy.concurrency.refresh_loop import Delay, RefreshLoop
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.settings.loader import RestartRequired, changed_paths, parse_settings, read_text
@@ -86,22 +87,23 @@ class ConfigWatcher:
         self._apply = apply
         self._counter = counter
         self._now = now
-        self._tasks = tasks
-        self._triggered = asyncio.Event()
+        # A trigger during a reload causes another one: the file may have changed after it was read.
+        self._loop = RefreshLoop(
+            partial(self.check, is_triggered=False),
+            delay=self._delay,
+            tasks=tasks,
+            when_triggered=partial(self.check, is_triggered=True),
+        )
         self._logged_problems: list[str] = []
         self._set_active(active)
 
     def trigger(self) -> None:
         """Reload everything, changed or not, and discard cached decisions."""
-        self._triggered.set()
+        self._loop.trigger()
 
     async def run(self) -> None:
         """Check the file until cancelled."""
-        while True:
-            is_triggered = await self._wait()
-            self._triggered.clear()
-            # A separate task, so that an exception in one check does not end the watcher.
-            await asyncio.wait([self._tasks.start(self.check(is_triggered=is_triggered))])
+        await self._loop.run()
 
     async def check(self, *, is_triggered: bool) -> None:
         """Apply the file if it has changed (or `is_triggered` forces it) and is valid."""
@@ -147,13 +149,8 @@ class ConfigWatcher:
             log.error(message, extra=fields(problems=problems, hash_in_force=in_force))
         self._logged_problems = problems
 
-    async def _wait(self) -> bool:
-        """Wait for the next check; return whether it was triggered."""
-        seconds = self._active.settings.config_refresh_seconds
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds or None):
-                await self._triggered.wait()
-        return self._triggered.is_set()
+    def _delay(self) -> Delay:
+        return Delay(self._active.settings.config_refresh_seconds or None)
 
 
 def _read_watched(file: Path, policy: Path | None) -> str:

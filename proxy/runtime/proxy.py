@@ -289,7 +289,7 @@ class Proxy:
             task.cancel()
         seconds = self.settings.serving.certificate_refresh_seconds
         self._refresh_tasks = [
-            self._tasks.start(self._certificates.run(seconds)),
+            self._tasks.start(self._certificates.run(seconds, self._tasks)),
             self._tasks.start(self._trust.reload_periodically(seconds)),
         ]
 

@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from OpenSSL import SSL
 
+from proxy.concurrency.refresh_loop import Delay, RefreshLoop
+from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
 from proxy.wire.tls_server import build_server_context
@@ -89,11 +91,9 @@ class ServingCertificates:
         self._logged_problem: str | None = None
         counter.certificate_expires(loaded.expires_at)
 
-    async def run(self, every_seconds: float) -> None:
+    async def run(self, every_seconds: float, tasks: TaskSet) -> None:
         """Reload the files periodically."""
-        while True:
-            await asyncio.sleep(every_seconds)
-            await self.reload()
+        await RefreshLoop(self.reload, delay=lambda: Delay(every_seconds), tasks=tasks).run()
 
     @property
     def loaded(self) -> LoadedCertificates:

@@ -8,7 +8,6 @@ This is the only probe of the API server's reviews. The circuit breaker uses its
 request a probe early. The minimum interval between two probes applies nevertheless.
 """
 
-import asyncio
 import json
 import logging
 import secrets
@@ -18,6 +17,8 @@ from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient, ApiException
 
+from proxy.concurrency.refresh_loop import Delay, RefreshLoop
+from proxy.concurrency.task_set import TaskSet
 from proxy.telemetry.logs import fields
 from proxy.upstream.identity.whoami import CALL_ERRORS, call
 
@@ -150,6 +151,7 @@ class UpstreamHealth:
         counter: ReachabilityCounter,
         *,
         response_code: Callable[[], int],
+        tasks: TaskSet,
     ) -> None:
         """`send_probe` returns whether the probe was answered, within a timeout.
 
@@ -160,7 +162,7 @@ class UpstreamHealth:
         self._was_reachable = False
         self._counter = counter
         self._failures = _MAX_FAILURES  # unreachable until the first probe succeeds
-        self._probe_requested = asyncio.Event()
+        self._loop = RefreshLoop(self.probe, delay=self._delay, tasks=tasks)
         self._listeners: list[ProbeListener] = []
 
     def health_error(self) -> str | None:
@@ -192,16 +194,11 @@ class UpstreamHealth:
 
     def request_probe(self) -> None:
         """Request a probe before the regular interval ends."""
-        self._probe_requested.set()
+        self._loop.trigger()
 
     async def run(self) -> None:
         """Probe until cancelled; more often while probes fail."""
-        while True:
-            self._probe_requested.clear()
-            await self.probe()
-            await asyncio.sleep(_MIN_INTERVAL_SECONDS)
-            if not self._failures:
-                await self._wait(_INTERVAL_SECONDS - _MIN_INTERVAL_SECONDS)
+        await self._loop.run(starts_at_once=True)
 
     async def probe(self) -> None:
         """Send one probe, and update the state."""
@@ -219,10 +216,6 @@ class UpstreamHealth:
         else:
             log.warning("API server not reached")
 
-    async def _wait(self, seconds: float) -> None:
-        """Wait until a probe is requested, but no longer than that."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._probe_requested.wait()
-        except TimeoutError:
-            pass
+    def _delay(self) -> Delay:
+        seconds = 0.0 if self._failures else _INTERVAL_SECONDS - _MIN_INTERVAL_SECONDS
+        return Delay(seconds, pause_seconds=_MIN_INTERVAL_SECONDS)

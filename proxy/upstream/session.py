@@ -85,11 +85,8 @@ async def build_upstream(
 
     The caller has to close its connections and stop its tasks.
     """
-    changed = asyncio.Event()
-    recheck = RecheckSignal(changed)
-    dependencies = AccountDependencies(
-        settings, clocks, metrics, changed.set, tasks, recheck.review_denied
-    )
+    recheck = RecheckSignal()
+    dependencies = AccountDependencies(settings, clocks, metrics, tasks, recheck.review_denied)
     async with AsyncExitStack() as stack:
         accounts, requests = await _open_accounts(dependencies, stack)
         reviewer, forwarding_account = accounts[0], accounts[-1]
@@ -120,7 +117,7 @@ async def build_upstream(
             tasks=tasks,
         )
         canary = AuthorizerCanary(reviewer.client, metrics)
-        knowledge = IdentityMonitor(
+        monitor = IdentityMonitor(
             [
                 (account, PermissionSelfCheck(account.role, account.client, required, metrics))
                 for account, required in zip(
@@ -129,15 +126,17 @@ async def build_upstream(
             ],
             canary=canary,
             denials=denials,
-            changed=changed,
             recheck=recheck,
+            tasks=tasks,
         )
+        recheck.when_requested = monitor.check_soon
         for account in accounts:
-            account.credentials.before_use = partial(knowledge.resolve_new_credential, account)
-        reachability = UpstreamHealth(
-            canary.probe, metrics, response_code=lambda: canary.response_code
+            account.credentials.before_use = partial(monitor.resolve_new_credential, account)
+            account.refresher.when_changed = monitor.check_soon
+        health = UpstreamHealth(
+            canary.probe, metrics, response_code=lambda: canary.response_code, tasks=tasks
         )
-        yield UpstreamComponents(accounts, forwarder, pool, knowledge, reachability)
+        yield UpstreamComponents(accounts, forwarder, pool, monitor, health)
 
 
 async def _open_accounts(

@@ -18,7 +18,7 @@ from proxy.authentication.client_trust import (
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
 from proxy.wire.exchange import Peer
 from tests.support.chains import CN, Issuer
-from tests.support.event_loops import eventually
+from tests.support.event_loops import in_virtual_time
 
 CLIENTS, OTHERS = Issuer("clients"), Issuer("others")
 HEADERS = FrontProxyHeaderNames((b"x-remote-user",), (), (), ())
@@ -33,11 +33,11 @@ BROKEN = ClientTrustConfig(PEMBundle(b"broken", "the CA"))
 
 @dataclass
 class Source:
-    told: ClientTrustConfig | ClientCAError = field(default_factory=lambda: claim(CLIENTS))
+    told: ClientTrustConfig | Exception = field(default_factory=lambda: claim(CLIENTS))
     is_retryable: bool = False
 
     async def read(self) -> ClientTrustConfig:
-        if isinstance(self.told, ClientCAError):
+        if isinstance(self.told, Exception):
             raise self.told
         return self.told
 
@@ -128,6 +128,7 @@ async def test_what_is_no_use_from_the_start_is_an_error(
 
 
 @pytest.mark.parametrize("told", [BROKEN, ClientCAError("cannot be read")], ids=["use", "read"])
+@in_virtual_time
 async def test_what_may_be_told_later_is_waited_for(
     told: ClientTrustConfig | ClientCAError,
 ) -> None:
@@ -137,15 +138,33 @@ async def test_what_may_be_told_later_is_waited_for(
     assert stage.reloader.health_error() == "client CAs not loaded yet"
 
     stage.source.told = claim(CLIENTS)
-    looking = asyncio.ensure_future(stage.reloader.reload_periodically(0.01))
-    try:
-        await eventually(lambda: stage.reloader.trust.is_known)
-    finally:
-        looking.cancel()
-        await asyncio.wait([looking])
-
+    looking = asyncio.ensure_future(stage.reloader.reload_periodically(60))
+    await asyncio.sleep(1.5)
     assert stage.believes(CLIENTS)
     assert stage.reloader.health_error() is None
+
+    stage.source.told = claim(OTHERS)
+    await asyncio.sleep(58)
+    assert stage.believes(CLIENTS), "what is known is read less often"
+    await asyncio.sleep(2)
+    assert stage.believes(OTHERS)
+    looking.cancel()
+
+
+@in_virtual_time
+async def test_a_bug_in_one_reload_does_not_end_reloading(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise a removed CA would stay trusted."""
+    stage = Stage()
+    await stage.reloader.load()
+    looking = asyncio.ensure_future(stage.reloader.reload_periodically(60))
+    stage.source.told = ZeroDivisionError("a bug")
+    await asyncio.sleep(61)
+    stage.source.told = claim(OTHERS)
+    await asyncio.sleep(60)
+
+    assert [record.message for record in caplog.records] == ["client CA reload failed"]
+    assert stage.believes(OTHERS)
+    looking.cancel()
 
 
 async def test_whoever_comes_later_is_told_at_once_and_instead_of_others(stage: Stage) -> None:

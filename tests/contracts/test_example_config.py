@@ -195,8 +195,7 @@ async def test_every_setting_is_read_by_a_running_proxy(tmp_path: Path) -> None:
                 watcher = ConfigWatcher(
                     file, config, proxy.reload, counter=counter, now=lambda: 0.0, tasks=tasks
                 )
-                watcher.trigger()
-                assert await watcher._wait()
+                assert watcher._delay().seconds == config.settings.config_refresh_seconds
 
     unread = {path for path, name, model in SETTINGS if (model, name) not in seen}
     assert unread == READ_BY_THE_READER

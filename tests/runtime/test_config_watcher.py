@@ -10,13 +10,12 @@ from prometheus_client import CollectorRegistry
 
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
-from proxy.runtime import config_watcher
-from proxy.runtime.config_watcher import ConfigWatcher, load_config
+from proxy.runtime.config_watcher import SETTLING_SECONDS, ConfigWatcher, load_config
 from proxy.settings.loader import RestartRequired
 from proxy.settings.model import Settings
 from proxy.telemetry.metrics.process import ConfigMetrics
 from tests.settings.test_loader import MINIMAL
-from tests.support.event_loops import eventually
+from tests.support.event_loops import in_virtual_time
 
 POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
 
@@ -32,11 +31,9 @@ class Stage:
         self.failures: list[BaseException] = []
         self.tasks = TaskSet(self.failures.append)
 
-    async def begin(self) -> None:
-        active = await asyncio.to_thread(load_config, self.file)
         self.watcher = ConfigWatcher(
             self.file,
-            active,
+            load_config(self.file),
             self.apply,
             counter=ConfigMetrics(self.registry),
             now=lambda: 1234.5,
@@ -56,11 +53,6 @@ class Stage:
         return self.registry.get_sample_value(f"understudy_config_{name}", labels)
 
 
-@pytest.fixture(autouse=True)
-def _soon_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_watcher, "SETTLING_SECONDS", 0.02)
-
-
 def write(file: Path, more: str = "") -> str:
     file.write_text(MINIMAL + more)
     return hashlib.sha256(file.read_bytes()).hexdigest()
@@ -74,10 +66,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def stage(file: Path) -> Stage:
-    stage = Stage(file)
-    await stage.begin()
-    return stage
+def stage(file: Path) -> Stage:
+    return Stage(file)
 
 
 @pytest.fixture(autouse=True)
@@ -85,13 +75,14 @@ def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
+@in_virtual_time
 async def test_what_is_new_is_taken_and_its_hash_is_told(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = hashlib.sha256(MINIMAL.encode()).hexdigest()
     assert stage.sample("info", hash=before) == 1.0
     assert stage.sample("last_success_timestamp_seconds") == 1234.5
-    digest = await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
+    digest = write(stage.file, "log: {level: debug}\n")
 
     await stage.watcher.check(is_triggered=False)
     await stage.watcher.check(is_triggered=False)
@@ -110,6 +101,7 @@ async def test_what_is_new_is_taken_and_its_hash_is_told(
     )
 
 
+@in_virtual_time
 async def test_while_nothing_changes_nothing_is_done_unless_we_are_told(stage: Stage) -> None:
     await stage.watcher.check(is_triggered=False)
     assert stage.applied == []
@@ -119,11 +111,12 @@ async def test_while_nothing_changes_nothing_is_done_unless_we_are_told(stage: S
     assert [discard_decisions for _, discard_decisions in stage.applied] == [True]
 
 
+@in_virtual_time
 async def test_a_bad_file_changes_nothing_is_told_once_with_all_its_problems_and_counted(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = hashlib.sha256(MINIMAL.encode()).hexdigest()
-    await asyncio.to_thread(write, stage.file, "log: {level: loud}\ncolour: red\n")
+    write(stage.file, "log: {level: loud}\ncolour: red\n")
 
     for _ in range(3):
         await stage.watcher.check(is_triggered=False)
@@ -143,9 +136,10 @@ async def test_a_bad_file_changes_nothing_is_told_once_with_all_its_problems_and
     assert len(caplog.records) == 2, "whoever asks is told, though it may be known"
 
 
+@in_virtual_time
 async def test_what_cannot_be_used_yet_is_tried_again(stage: Stage) -> None:
     """A certificate may arrive after the config file that names it."""
-    await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
+    write(stage.file, "log: {level: debug}\n")
     stage.fault = OperatorError("no such file")
     await stage.watcher.check(is_triggered=False)
     assert stage.applied == []
@@ -156,10 +150,11 @@ async def test_what_cannot_be_used_yet_is_tried_again(stage: Stage) -> None:
     assert stage.levels == ["debug"]
 
 
+@in_virtual_time
 async def test_what_needs_a_restart_is_told_as_such(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
+    write(stage.file, "log: {level: debug}\n")
     stage.fault = RestartRequired(["serving.address"])
 
     await stage.watcher.check(is_triggered=False)
@@ -173,36 +168,36 @@ async def test_what_needs_a_restart_is_told_as_such(
     assert stage.sample("reloads_total", outcome="refused") == 0.0
 
 
+@in_virtual_time
 async def test_a_file_that_is_gone_changes_nothing_and_one_that_is_back_is_no_news(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await asyncio.to_thread(stage.file.unlink)
+    stage.file.unlink()
     await stage.watcher.check(is_triggered=False)
-    await asyncio.to_thread(write, stage.file)
+    write(stage.file)
     await stage.watcher.check(is_triggered=False)
 
     assert stage.applied == []
     assert [record.message for record in caplog.records] == ["config not reloaded"]
 
 
-async def test_half_a_file_is_not_taken_for_a_whole_one(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@in_virtual_time
+async def test_half_a_file_is_not_taken_for_a_whole_one(file: Path) -> None:
     """Half of a file may be good settings, too: without the rule that comes last."""
-    monkeypatch.setattr(config_watcher, "SETTLING_SECONDS", 0.5)
-    await asyncio.to_thread(write, stage.file, "log: {level: debug}\n")
+    stage = await asyncio.to_thread(Stage, file)
+    write(file, "log: {level: debug}\n")
     looking = asyncio.ensure_future(stage.watcher.check(is_triggered=False))
     for more in ("", "  success", "  successTTL: 1s\n  legacy: deny\n"):
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(SETTLING_SECONDS * 0.6)
         assert not looking.done(), "somebody is writing"
-        text = f"log: {{level: debug}}\nimpersonation:\n  constrained: true\n{more}"
-        await asyncio.to_thread(write, stage.file, text)
+        write(file, f"log: {{level: debug}}\nimpersonation:\n  constrained: true\n{more}")
     await looking
 
     assert [one.impersonation.legacy.default for one, _ in stage.applied] == ["deny"]
     assert stage.sample("reloads_total", outcome="refused") == 0.0
 
 
+@in_virtual_time
 async def test_a_symbolic_link_may_be_turned(tmp_path: Path) -> None:
     """As the kubelet does with a mounted ConfigMap."""
 
@@ -217,55 +212,58 @@ async def test_a_symbolic_link_may_be_turned(tmp_path: Path) -> None:
         link.symlink_to(to)
         link.rename(tmp_path / "..data")
 
-    await asyncio.to_thread(turn, version("..1", ""))
+    turn(version("..1", ""))
     (tmp_path / "config.yaml").symlink_to("..data/config.yaml")
-    stage = Stage(tmp_path / "config.yaml")
-    await stage.begin()
+    stage = await asyncio.to_thread(Stage, tmp_path / "config.yaml")
 
-    await asyncio.to_thread(turn, version("..2", "log: {level: debug}\n"))
+    turn(version("..2", "log: {level: debug}\n"))
     await stage.watcher.check(is_triggered=False)
 
     assert stage.levels == ["debug"]
     assert stage.applied[0][0].serving.certificate_file == tmp_path / "tls.crt"
 
 
+@in_virtual_time
 async def test_a_new_audit_policy_is_news_as_well(tmp_path: Path, file: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     write(file, "audit: {policyFile: policy.yaml}\n")
-    stage = Stage(file)
-    await stage.begin()
+    stage = await asyncio.to_thread(Stage, file)
     await stage.watcher.check(is_triggered=False)
     assert stage.applied == []
 
-    await asyncio.to_thread(policy.write_text, POLICY.replace("Metadata", "Request"))
+    policy.write_text(POLICY.replace("Metadata", "Request"))
     await stage.watcher.check(is_triggered=False)
     await stage.watcher.check(is_triggered=False)
 
     assert len(stage.applied) == 1
 
 
+@in_virtual_time
 async def test_it_looks_from_time_to_time_as_the_file_says_and_at_once_when_told(
     file: Path,
 ) -> None:
-    write(file, "configRefresh: 10ms\n")
-    stage = Stage(file)
-    await stage.begin()
+    write(file, "configRefresh: 10s\n")
+    stage = await asyncio.to_thread(Stage, file)
     stage.tasks.start_background(stage.watcher.run())
-    try:
-        await asyncio.to_thread(write, file, "configRefresh: 0s\nlog: {level: debug}\n")
-        await eventually(lambda: stage.levels == ["debug"])
-        await asyncio.to_thread(write, file, "configRefresh: 10ms\nlog: {level: error}\n")
-        await asyncio.sleep(0.1)
-        assert stage.levels == ["debug"], "0s is never"
+    write(file, "configRefresh: 0s\nlog: {level: debug}\n")
+    await asyncio.sleep(9)
+    assert stage.levels == []
+    await asyncio.sleep(3)
+    assert stage.levels == ["debug"]
+    write(file, "configRefresh: 10s\nlog: {level: error}\n")
+    await asyncio.sleep(1_000_000)
+    assert stage.levels == ["debug"], "0s is never"
 
-        stage.watcher.trigger()
-        await eventually(lambda: stage.levels == ["debug", "error"])
-        stage.fault = ValueError("a bug")
-        stage.watcher.trigger()
-        await eventually(lambda: stage.failures)
-        stage.fault = None
-        await asyncio.to_thread(write, file, "configRefresh: 10ms\nlog: {level: info}\n")
-        await eventually(lambda: stage.levels[-1] == "info")
-    finally:
-        await stage.tasks.stop()
+    stage.watcher.trigger()
+    await asyncio.sleep(1)
+    assert stage.levels == ["debug", "error"]
+    stage.fault = ValueError("a bug")
+    stage.watcher.trigger()
+    await asyncio.sleep(1)
+    assert stage.failures == [stage.fault]
+    stage.fault = None
+    write(file, "configRefresh: 10s\nlog: {level: info}\n")
+    await asyncio.sleep(12)
+    assert stage.levels[-1] == "info"
+    await stage.tasks.stop()

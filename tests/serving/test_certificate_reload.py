@@ -4,12 +4,12 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import pytest
 from OpenSSL import SSL
 
+from proxy.concurrency.task_set import TaskSet
 from proxy.serving.certificates import (
     CertificateFiles,
     ServingCertificates,
@@ -17,7 +17,7 @@ from proxy.serving.certificates import (
     load_if_changed,
 )
 from tests.support.certificates import Certificates
-from tests.support.event_loops import eventually
+from tests.support.event_loops import in_virtual_time
 
 
 class Listening:
@@ -198,17 +198,19 @@ async def test_other_files_that_were_chosen_meanwhile_are_not_overtaken(
     assert stage.certificates.loaded is chosen
 
 
+@in_virtual_time
 async def test_the_files_are_looked_at_again_and_again(
     stage: Stage, certificates: Certificates
 ) -> None:
-    looking = asyncio.ensure_future(stage.certificates.run(0.01))
-    try:
-        for count in (1, 2):
-            rewrite(stage, certificates)
-            await eventually(partial(stage.has_used, count))
-    finally:
-        looking.cancel()
-        await asyncio.wait([looking])
+    tasks = TaskSet(lambda _: None)
+    tasks.start_background(stage.certificates.run(60, tasks))
+    await asyncio.sleep(1)
+    for count in (1, 2):
+        rewrite(stage, certificates)
+        assert not stage.has_used(count)
+        await asyncio.sleep(60)
+        assert stage.has_used(count)
+    await tasks.stop()
 
 
 async def test_a_symbolic_link_may_be_turned(

@@ -1,14 +1,15 @@
 """Refresh of the proxy's credential: periodically, and when an API server rejects it."""
 
-import asyncio
 import base64
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from cryptography import x509
 
+from proxy.concurrency.refresh_loop import Delay, RefreshLoop
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
@@ -77,7 +78,6 @@ class CredentialRefresher:
         credential: RefreshableCredential,
         *,
         every_seconds: float,
-        when_changed: Callable[[], None],
         counter: CredentialCounter,
         tasks: TaskSet,
     ) -> None:
@@ -85,9 +85,17 @@ class CredentialRefresher:
         self._credential = credential
         self._counter = counter
         self._every_seconds = every_seconds
-        self._when_changed = when_changed
-        self._tasks = tasks
-        self._rejected = asyncio.Event()
+        # Called after each new credential.
+        self.when_changed: Callable[[], None] = lambda: None
+        self._pause_seconds = 0.0
+        # Rejections reported during a renewal or shortly after may concern the old credential.
+        self._loop = RefreshLoop(
+            partial(self._refresh, renew=False),
+            delay=lambda: Delay(self._every_seconds, self._pause_seconds),
+            tasks=tasks,
+            when_triggered=self._renew,
+            keeps_late_triggers=False,
+        )
         self.publish_expiry()
 
     def publish_expiry(self) -> None:
@@ -96,34 +104,22 @@ class CredentialRefresher:
 
     def report_rejected(self) -> None:
         """Renew the credential soon, because an API server rejected it."""
-        self._rejected.set()
+        self._loop.trigger()
 
     def health_error(self) -> str | None:
         """Return what is wrong with the credential, for the readiness check; else None."""
-        return "rejected by the API server" if self._rejected.is_set() else None
+        return "rejected by the API server" if self._loop.is_triggered else None
 
     async def run(self) -> None:
         """Refresh until cancelled."""
-        while True:
-            renew = await self._wait()
-            if renew:
-                log.warning("proxy credential rejected", extra=fields(identity=self._role))
-            # A separate task, so that not even a bug in one refresh ends the loop.
-            await asyncio.wait([self._tasks.start(self._refresh(renew=renew))])
-            if renew:
-                await asyncio.sleep(MIN_RENEWAL_INTERVAL_SECONDS)
-                # Rejections reported meanwhile may concern the old credential.
-                self._rejected.clear()
+        await self._loop.run()
 
-    async def _wait(self) -> bool:
-        """Wait for the next refresh, and return whether a rejection caused it."""
-        try:
-            async with asyncio.timeout(self._every_seconds):
-                return await self._rejected.wait()
-        except TimeoutError:
-            return False
+    async def _renew(self) -> None:
+        log.warning("proxy credential rejected", extra=fields(identity=self._role))
+        await self._refresh(renew=True)
 
     async def _refresh(self, *, renew: bool) -> None:
+        self._pause_seconds = MIN_RENEWAL_INTERVAL_SECONDS if renew else 0.0
         try:
             is_new = await self._credential.refresh(renew=renew)
         except OperatorError as error:
@@ -137,4 +133,4 @@ class CredentialRefresher:
             self._counter.credential_read(self._role, used=True)
             self.publish_expiry()
             log.info("proxy credential refreshed", extra=fields(identity=self._role))
-            self._when_changed()
+            self.when_changed()

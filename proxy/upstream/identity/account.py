@@ -41,7 +41,6 @@ class AccountDependencies:
     settings: UpstreamSettings
     clocks: Clocks
     metrics: UpstreamMetrics
-    on_changed: Callable[[], None]
     tasks: TaskSet
     on_review_denied: Callable[[], None]
 
@@ -73,7 +72,6 @@ async def open_account(
         role,
         credentials,
         every_seconds=settings.credential_refresh_seconds,
-        when_changed=dependencies.on_changed,
         counter=dependencies.metrics,
         tasks=dependencies.tasks,
     )

@@ -13,6 +13,8 @@ from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient, ApiException
 
+from proxy.concurrency.refresh_loop import Delay, RefreshLoop
+from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import StatusError
 from proxy.core.selfcheck.permissions import (
     FORBIDDEN_PERMISSIONS,
@@ -175,16 +177,15 @@ class RecheckSignal:
     Otherwise a permission that stays missing would cause a check with every review.
     """
 
-    def __init__(self, changed: asyncio.Event) -> None:
-        """Create the signal; `changed` wakes the monitor."""
-        self._changed = changed
+    def __init__(self) -> None:
+        self.when_requested: Callable[[], None] = lambda: None
         self._is_allowed = True
 
     def review_denied(self) -> None:
         """Request a check, because the API server has denied a review."""
         if self._is_allowed:
             self._is_allowed = False
-            self._changed.set()
+            self.when_requested()
 
     def allow(self) -> None:
         """Allow the next request, because the regular interval has passed."""
@@ -200,19 +201,19 @@ class IdentityMonitor:
         *,
         canary: AuthorizerCanary,
         denials: ProxyDenialDetector,
-        changed: asyncio.Event,
         recheck: RecheckSignal,
+        tasks: TaskSet,
     ) -> None:
-        """Monitor the accounts, of which the first reviews and the last forwards.
-
-        `changed` signals new credentials.
-        """
+        """Monitor the accounts, of which the first reviews and the last forwards."""
         self._accounts = accounts
         self._denials = denials
-        self._changed = changed
         self._recheck = recheck
         self._users: dict[str, ProxyUser] = {}
         self._when_known: Callable[[], None] = lambda: None
+        self._is_failing = False
+        self._loop = RefreshLoop(
+            self._check_regularly, when_triggered=self._check, delay=self._delay, tasks=tasks
+        )
         self.canary = canary
         self.supports_uid = False
         self.first_attempt_done = asyncio.Event()
@@ -239,24 +240,11 @@ class IdentityMonitor:
     async def run(self, when_known: Callable[[], None]) -> None:
         """Resolve and check periodically; `when_known` is called after each relevant change."""
         self._when_known = when_known
-        failed = False
-        while True:
-            self._changed.clear()
-            try:
-                await self._resolve()
-            except StatusError as refusal:
-                if not failed:  # once per outage, not every second
-                    log.warning("proxy identity unknown", extra=fields(reason=refusal.message))
-                failed = True
-                self.first_attempt_done.set()
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            failed = False
-            self.first_attempt_done.set()
-            for account, check in self._accounts:
-                await check.run(self._users[account.role])
-            is_settled = self.canary.health_error() is None and self.permission_error() is None
-            await self._wait(_RECHECK_SECONDS if is_settled else _UNSETTLED_SECONDS)
+        await self._loop.run(starts_at_once=True)
+
+    def check_soon(self) -> None:
+        """Resolve and check again, because a credential is new or a review was denied."""
+        self._loop.trigger()
 
     async def resolve_new_credential(self, account: ProxyAccount, state: CredentialState) -> None:
         """Resolve and protect the user name of an account's new credential.
@@ -267,6 +255,30 @@ class IdentityMonitor:
         user = await account.resolve_user(state, None if account is reviewer else reviewer.client)
         # The caller uses the credential next, without awaiting anything in between.
         self._apply({**self._users, account.role: user}, supports_uid=self.supports_uid)
+
+    async def _check_regularly(self) -> None:
+        self._recheck.allow()
+        await self._check()
+
+    async def _check(self) -> None:
+        try:
+            await self._resolve()
+        except StatusError as error:
+            if not self._is_failing:  # once per outage, not every second
+                log.warning("proxy identity unknown", extra=fields(reason=error.message))
+            self._is_failing = True
+            return
+        finally:
+            self.first_attempt_done.set()
+        self._is_failing = False
+        for account, check in self._accounts:
+            await check.run(self._users[account.role])
+
+    def _delay(self) -> Delay:
+        if self._is_failing:
+            return Delay(0.0, pause_seconds=_RETRY_SECONDS)
+        is_settled = self.canary.health_error() is None and self.permission_error() is None
+        return Delay(_RECHECK_SECONDS if is_settled else _UNSETTLED_SECONDS)
 
     async def _resolve(self) -> None:
         reviewer = self._accounts[0][0]
@@ -307,10 +319,3 @@ class IdentityMonitor:
                 "reviewer and forwarder share one identity",
                 extra=fields(user=min(names), hint=_SHARED_IDENTITY_HINT),
             )
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            self._recheck.allow()

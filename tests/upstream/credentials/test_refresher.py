@@ -1,7 +1,7 @@
 """When our credential is looked at again, and that nothing ends the looking."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 from proxy.concurrency.task_set import TaskSet
 from proxy.telemetry.metrics.upstream import UpstreamMetrics
 from proxy.upstream.credentials.credentials import CredentialsError
-from proxy.upstream.credentials.refresher import CredentialRefresher
-from tests.support.event_loops import eventually
+from proxy.upstream.credentials.refresher import MIN_RENEWAL_INTERVAL_SECONDS, CredentialRefresher
+from tests.support.event_loops import in_virtual_time
 
 
 class Credential:
@@ -42,10 +42,10 @@ class Kept:
             "forwarder",
             self.credential,
             every_seconds=every_seconds,
-            when_changed=self._changed,
             counter=UpstreamMetrics(self.metrics),
             tasks=self.tasks,
         )
+        self.refresher.when_changed = self._changed
         self.tasks.start_background(self.refresher.run())
 
     def count(self, outcome: str) -> float:
@@ -69,70 +69,91 @@ async def kept(every_seconds: float) -> AsyncIterator[Kept]:
     await kept.tasks.stop()
 
 
+@in_virtual_time
 async def test_it_looks_again_and_again_without_renewing() -> None:
-    async with kept(0.01) as kept_one:
-        await eventually(lambda: len(kept_one.credential.looks) > 3)
+    async with kept(60) as kept_one:
+        await asyncio.sleep(190)
 
-    assert set(kept_one.credential.looks) == {False}
+    assert kept_one.credential.looks == [False] * 3
     assert kept_one.changes == 0
 
 
+@in_virtual_time
 async def test_a_change_is_told() -> None:
-    async with kept(0.01) as kept_one:
+    async with kept(60) as kept_one:
         kept_one.credential.outcome = True
+        await asyncio.sleep(59)
+        assert kept_one.changes == 0
 
-        await eventually(lambda: kept_one.changes)
+        await asyncio.sleep(2)
+        assert kept_one.changes == 1
 
 
+@in_virtual_time
 async def test_when_it_ends_is_told_and_what_became_of_new_ones_is_counted() -> None:
-    async with kept(0.01) as kept_one:
+    async with kept(60) as kept_one:
         assert (kept_one.expiry, kept_one.count("used"), kept_one.count("refused")) == (100, 0, 0)
 
         kept_one.credential.outcome = CredentialsError("gone")
-        await eventually(lambda: kept_one.count("refused") > 1)
-        assert (kept_one.expiry, kept_one.count("used")) == (100, 0)
+        await asyncio.sleep(130)
+        assert (kept_one.expiry, kept_one.count("used"), kept_one.count("refused")) == (100, 0, 2)
 
         kept_one.credential.outcome, kept_one.credential.expires_at = True, 200.0
-        await eventually(lambda: kept_one.count("used"))
-        assert kept_one.expiry == 200
+        await asyncio.sleep(60)
+        assert (kept_one.expiry, kept_one.count("used")) == (200, 1)
 
 
 @pytest.mark.parametrize("error", [CredentialsError("gone"), ZeroDivisionError("a bug")])
+@in_virtual_time
 async def test_a_failure_does_not_end_the_looking(error: Exception) -> None:
-    async with kept(0.01) as kept_one:
+    async with kept(60) as kept_one:
         kept_one.credential.outcome = error
-        await eventually(lambda: len(kept_one.credential.looks) > 3)
-        assert kept_one.changes == 0
+        await asyncio.sleep(130)
+        assert (len(kept_one.credential.looks), kept_one.changes) == (2, 0)
 
         kept_one.credential.outcome = True
-        await eventually(lambda: kept_one.changes)
+        await asyncio.sleep(60)
+        assert kept_one.changes == 1
 
     bugs = [failure for failure in kept_one.failures if failure is error]
     assert bool(bugs) is isinstance(error, ZeroDivisionError)
 
 
-async def test_a_refusal_renews_at_once_and_many_do_not_renew_more_often(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("proxy.upstream.credentials.refresher.MIN_RENEWAL_INTERVAL_SECONDS", 0.2)
+@in_virtual_time
+async def test_a_refusal_renews_at_once_and_many_do_not_renew_more_often() -> None:
     async with kept(3600) as kept_one:
         assert kept_one.refresher.health_error() is None
-        started = asyncio.get_running_loop().time()
         for _ in range(100):
             kept_one.refresher.report_rejected()
         assert kept_one.refresher.health_error() == "rejected by the API server"
 
-        await goes_on_refusing(kept_one, lambda: len(kept_one.credential.looks) == 3)
-        seconds = asyncio.get_running_loop().time() - started
-
-        assert kept_one.credential.looks == [True] * 3
-        assert seconds >= 0.4
-        await eventually(lambda: kept_one.refresher.health_error() is None)
-    assert len(kept_one.credential.looks) == 3
-
-
-async def goes_on_refusing(kept_one: Kept, until: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not until():
+        for _ in range(149):  # 15 seconds
+            await asyncio.sleep(0.1)
             kept_one.refresher.report_rejected()
-            await asyncio.sleep(0.01)
+        assert kept_one.credential.looks == [True] * 3
+        await asyncio.sleep(1)
+        assert kept_one.refresher.health_error() is None
+        await asyncio.sleep(3000)
+    assert kept_one.credential.looks == [True] * 3
+
+
+@in_virtual_time
+async def test_refusals_during_a_renewal_do_not_renew_again() -> None:
+    """They may concern the credential that was just replaced."""
+    async with kept(3600) as kept_one:
+        kept_one.refresher.report_rejected()
+        await asyncio.sleep(MIN_RENEWAL_INTERVAL_SECONDS - 1)
+        kept_one.refresher.report_rejected()
+        await asyncio.sleep(3000)
+
+    assert kept_one.credential.looks == [True]
+
+
+@in_virtual_time
+async def test_a_refusal_right_after_a_periodic_refresh_renews_at_once() -> None:
+    async with kept(60) as kept_one:
+        await asyncio.sleep(61)
+        kept_one.refresher.report_rejected()
+        await asyncio.sleep(1)
+
+        assert kept_one.credential.looks == [False, True]
