@@ -1,4 +1,4 @@
-"""Concurrency primitives: task ownership, deadlines, rate limits, a circuit breaker.
+"""Concurrency primitives: task ownership, refresh loops, deadlines, rate limits, a circuit breaker.
 
 They know nothing about the work they schedule, and make no authorization decision.
 """

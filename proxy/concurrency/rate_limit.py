@@ -1,6 +1,6 @@
-"""Rate limits, pacing, and fair concurrency between callers.
+"""Rate limits, and fair concurrency between callers.
 
-Denials are not cached for long. Without a rate limit a caller that is denied in a loop would waiter
+Denials are not cached for long. Without a rate limit a caller that is denied in a loop would turn
 every request into a review at the API server.
 """
 
@@ -14,23 +14,6 @@ from ipaddress import IPv6Address
 from cachetools import LRUCache
 
 from proxy.core.errors import TooManyRequests
-
-
-class CallPacer:
-    """Spaces calls at a sustained rate, after a burst."""
-
-    def __init__(self, per_second: float, burst: int, clock: Callable[[], float]) -> None:
-        self._seconds_each = 1 / per_second
-        self._burst_seconds = (burst - 1) / per_second
-        self._clock = clock
-        self._next = clock() - self._burst_seconds
-
-    def delay(self) -> float:
-        """Reserve the next slot, and return the seconds until it."""
-        now = self._clock()
-        slot = max(self._next, now - self._burst_seconds)
-        self._next = slot + self._seconds_each
-        return max(0.0, slot - now)
 
 
 class FairSemaphore:
@@ -92,6 +75,7 @@ def address_key(address: str) -> str:
 
 
 _MAX_BUCKETS = 10_000
+_TOO_MANY = "too many requests, please try again later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +90,12 @@ class KeyedTokenBucket:
     """One token bucket per name, refilled at a steady rate."""
 
     def __init__(
-        self, rate_limit: RateLimit, clock: Callable[[], float], *, rejection: str
+        self, rate_limit: RateLimit, clock: Callable[[], float], *, rejection: str = _TOO_MANY
     ) -> None:
-        """`refusal` is the message of the 429 for an empty bucket."""
+        """`rejection` is the message of the 429 for an empty bucket."""
         self._rate_limit = rate_limit
         self._clock = clock
-        self._refusal = rejection
+        self._rejection = rejection
         # The level of a bucket, and when it was set. An evicted name starts with a full bucket,
         # but its eviction takes ten thousand other names.
         self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_MAX_BUCKETS)
@@ -121,8 +105,14 @@ class KeyedTokenBucket:
         level, now = self._level(name)
         if level < 1:
             self._buckets[name] = (level, now)
-            raise TooManyRequests(self._refusal, retry_after_seconds=1)
+            raise TooManyRequests(self._rejection, retry_after_seconds=1)
         self._buckets[name] = (level - 1, now)
+
+    def reserve(self, name: str) -> float:
+        """Take one token in advance, and return the seconds until the bucket has it."""
+        level, now = self._level(name)
+        self._buckets[name] = (level - 1, now)
+        return max(0.0, (1 - level) / self._rate_limit.per_second)
 
     def refund(self, name: str) -> None:
         """Return a token whose request turned out not to count."""

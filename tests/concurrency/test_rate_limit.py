@@ -34,6 +34,19 @@ def test_tokens_come_back_at_the_rate() -> None:
         buckets.take("bob")
 
 
+def test_tokens_can_be_reserved_in_advance() -> None:
+    clock = FakeClock()
+    buckets = KeyedTokenBucket(RateLimit(per_second=10, burst=3), clock, rejection=REFUSAL)
+
+    at_once = [round(buckets.reserve("calls"), 3) for _ in range(5)]
+    other = buckets.reserve("other calls")
+    clock.advance(60)
+    later = [round(buckets.reserve("calls"), 3) for _ in range(4)]
+
+    assert (at_once, other) == ([0.0, 0.0, 0.0, 0.1, 0.2], 0.0)
+    assert later == [0.0, 0.0, 0.0, 0.1]
+
+
 def test_a_quiet_time_fills_no_more_than_the_burst() -> None:
     clock = FakeClock()
     buckets = KeyedTokenBucket(RateLimit(per_second=10, burst=2), clock, rejection=REFUSAL)

@@ -21,7 +21,7 @@ from proxy.audit.backends.webhook_config import (
     WebhookConfigLoader,
     WebhookEndpoint,
 )
-from proxy.concurrency.rate_limit import CallPacer
+from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
 from proxy.kubeclient.bounded_session import ResponseTooLarge, bounded_session
 from proxy.telemetry.logs import fields
@@ -36,6 +36,7 @@ _MAX_RESPONSE_BYTES = 64 * 1024
 _RELOAD_SECONDS = 60.0
 _MAX_BACKOFF_SECONDS = 60.0
 _BACKOFF_FACTOR = 1.5
+_ALL_CALLS = "calls"  # all share one bucket
 _JITTER = 0.2
 _CLOSING_RETRY_SECONDS = 0.1
 # A webhook that rejects the request itself as invalid is unlikely ever to accept it. After that
@@ -77,7 +78,8 @@ class WebhookBackend:
         self._closing = asyncio.Event()
         self._tasks = TaskSet(_report)
         self._clock = asyncio.get_running_loop().time
-        self._throttle = CallPacer(batching.calls_per_second, batching.burst, self._clock)
+        rate_limit = RateLimit(batching.calls_per_second, batching.burst)
+        self._throttle = KeyedTokenBucket(rate_limit, self._clock)
         self._endpoint_loaded_at = self._clock()
         self._sending: asyncio.Task[None] | None = None
         self.buffer = EventBuffer("webhook", limits, counter, self._wake_event.set)
@@ -110,7 +112,7 @@ class WebhookBackend:
     async def _send_all(self) -> None:
         while batch := await self._next_batch():
             if not self._closing.is_set():
-                await self._pause(self._throttle.delay())
+                await self._pause(self._throttle.reserve(_ALL_CALLS))
             await self._deliver(batch)
 
     async def _next_batch(self) -> list[bytes]:

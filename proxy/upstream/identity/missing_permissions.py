@@ -43,9 +43,7 @@ class MissingPermissionChecker:
         """`may` returns whether the forwarder has a permission, by a review at the API server."""
         self._send_review = has_permission
         self._tasks = tasks
-        self._buckets = KeyedTokenBucket(
-            _RATE_LIMIT, clock, rejection="too many permission confirmations"
-        )
+        self._buckets = KeyedTokenBucket(_RATE_LIMIT, clock)
         self._cache = TTLCache[Permission, bool](_CACHED_PERMISSIONS, _CACHE_SECONDS, clock)
         self._reviewing: dict[Permission, asyncio.Task[bool | None]] = {}
 
