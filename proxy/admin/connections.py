@@ -11,9 +11,10 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from proxy.concurrency.rate_limit import address_key
+from proxy.telemetry.metrics.serving import ServingMetrics
 
 CloseReason = Literal["full", "timeout", "size"]
 CLOSE_REASONS: tuple[CloseReason, ...] = ("full", "timeout", "size")
@@ -35,19 +36,11 @@ class AdminLimits:
     idle_seconds: float = 90.0
 
 
-class ClosingCounter(Protocol):
-    """Counts connections that were closed by a limit."""
-
-    def admin_connection_closed(self, reason: CloseReason) -> None:
-        """Count one closed connection."""
-        ...
-
-
 class AdminConnections:
     """All open connections, the oldest first."""
 
     def __init__(
-        self, limits: AdminLimits, counter: ClosingCounter, *, clock: Callable[[], float]
+        self, limits: AdminLimits, counter: ServingMetrics, *, clock: Callable[[], float]
     ) -> None:
         self.limits = limits
         self._counter = counter

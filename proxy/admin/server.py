@@ -13,19 +13,20 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from prometheus_client import CollectorRegistry
 
-from proxy.admin.connections import AdminConnection, AdminConnections, AdminLimits, ClosingCounter
+from proxy.admin.connections import AdminConnection, AdminConnections, AdminLimits
 from proxy.admin.health import PING, HealthCheck, HealthHandler
 from proxy.admin.metrics_endpoint import AuthorizerSource, HealthCheckCollector, MetricsHandler
-from proxy.admin.tls import AdminCertificate, AdminTLSFiles, CertificateCounter
+from proxy.admin.tls import AdminCertificate, AdminTLSFiles
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.settings.admin import AdminSettings
+from proxy.telemetry.metrics.serving import ServingMetrics
 
 
 class Pacing:
@@ -78,14 +79,6 @@ _MAX_HEADER_LINES = 64
 
 class AdminPortError(OperatorError):
     """The admin port cannot listen on its address."""
-
-
-class Handler(Protocol):
-    """Handles the requests of one path."""
-
-    async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Return the response."""
-        ...
 
 
 class _Handler(RequestHandler):
@@ -152,7 +145,10 @@ class AdminServer:
     """The HTTP server of the admin port: health without authorization, and metrics."""
 
     def __init__(
-        self, metrics: Handler, health: Mapping[str, HealthHandler], connections: AdminConnections
+        self,
+        metrics: MetricsHandler,
+        health: Mapping[str, HealthHandler],
+        connections: AdminConnections,
     ) -> None:
         """`health` maps the names of health endpoints, such as readyz, to their handlers."""
         self._metrics = metrics
@@ -271,10 +267,6 @@ async def _listening_sockets(host: str, port: int) -> list[socket.socket]:
     return listening
 
 
-class AdminCounter(CertificateCounter, ClosingCounter, Protocol):
-    """Counts certificate reloads and closed connections."""
-
-
 class HealthChecks(NamedTuple):
     """The checks of /livez and /readyz, besides `ping`."""
 
@@ -291,7 +283,7 @@ class AdminPort:
         *,
         registry: CollectorRegistry,
         checks: HealthChecks,
-        counter: AdminCounter,
+        counter: ServingMetrics,
         guard: AuthorizerSource,
         clock: Callable[[], float],
     ) -> None:

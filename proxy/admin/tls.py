@@ -9,7 +9,7 @@ import hashlib
 import logging
 import ssl
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from cryptography import x509
 
@@ -17,6 +17,7 @@ from proxy.concurrency.refresh_loop import Delay, RefreshLoop
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.serving import ServingMetrics
 
 log = logging.getLogger(__name__)
 
@@ -32,22 +33,10 @@ class AdminTLSFiles(NamedTuple):
     key: Path
 
 
-class CertificateCounter(Protocol):
-    """Records the certificate in use and the outcomes of reloads."""
-
-    def admin_certificate_expires(self, at: float) -> None:
-        """Record when the certificate in use expires, in seconds since 1970."""
-        ...
-
-    def admin_certificate_read(self, *, used: bool) -> None:
-        """Count a reload, used or refused."""
-        ...
-
-
 class AdminCertificate:
     """Keeps a TLS context with the current contents of the files."""
 
-    def __init__(self, files: AdminTLSFiles, counter: CertificateCounter) -> None:
+    def __init__(self, files: AdminTLSFiles, counter: ServingMetrics) -> None:
         self._files = files
         self._counter = counter
         self._loaded: _Loaded | None = None

@@ -175,7 +175,6 @@ def build_authorizer(settings: Settings, context: BuildContext) -> Impersonation
     impersonation = settings.impersonation
     reviews = impersonation.reviews
     rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)
-    context.metrics.watch_breaker(context.breaker)
     queue = AccessReviewQueue(
         KubernetesAccessReviewer(context.client),
         buckets=KeyedTokenBucket(rate_limit, context.clock, rejection=_TOO_MANY_REVIEWS),

@@ -122,10 +122,16 @@ class ComponentFactory:
         self.in_flight = MaxInFlightLimiter(reads=0, writes=0, counter=counters.serving)
         # Shared by every listener; `Proxy` applies the limits of the settings in force.
         unauthenticated = counters.serving.unauthenticated
-        budget = self.budget = UnauthenticatedMemoryBudget(0, 0, counter=unauthenticated)
+        budget = self.budget = UnauthenticatedMemoryBudget(
+            0, 0, when_rejected=unauthenticated.unauthenticated_rejected
+        )
         unauthenticated.watch_budget(lambda: budget.used_bytes, lambda: budget.limit_bytes)
         # One breaker per API server: whether reviews are answered does not depend on the rules.
-        self._breakers = WeakKeyDictionary[UpstreamSession, CircuitBreaker]()
+        # A breaker disappears with its session, which a reload may replace.
+        breakers = self._breakers = WeakKeyDictionary[UpstreamSession, CircuitBreaker]()
+        counters.impersonation.watch_breakers(
+            lambda: any(breaker.is_open for breaker in breakers.values())
+        )
         # Called whenever the proxy's own identity becomes known or changes.
         self.on_identity_known: Callable[[], None] = lambda: None
 
@@ -234,7 +240,7 @@ class ComponentFactory:
         if breaker is None:
             reachability = upstream.components.health
             breaker = self._breakers[upstream] = CircuitBreaker(reachability.request_probe)
-            reachability.add_listener(breaker.on_probe)
+            reachability.add_breaker(breaker)
         return breaker
 
     async def _upstream(

@@ -142,7 +142,7 @@ class Proxy:
             clock=self._clock,
         )
         self._certificates = ServingCertificates(
-            first.certificates, listening=self._listener, counter=counters.serving
+            first.certificates, use_context=self._listener.set_tls_context, counter=counters.serving
         )
         self.drain = Drain(self._listener, drain_times(first.settings), clock=self._clock)
         register_client_gauges(counters.serving, self._listener, factory.in_flight)

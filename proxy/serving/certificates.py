@@ -7,9 +7,9 @@ if all of it is valid. Client certificates are verified with each request, in `a
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -21,6 +21,7 @@ from proxy.concurrency.refresh_loop import Delay, RefreshLoop
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.serving import ServingMetrics
 from proxy.wire.tls_server import build_server_context
 
 log = logging.getLogger(__name__)
@@ -57,34 +58,19 @@ class LoadedCertificates:
     """Expiry of the serving certificate, in seconds since 1970."""
 
 
-class TLSListener(Protocol):
-    """A listener whose TLS context can be replaced."""
-
-    def set_tls_context(self, context: SSL.Context) -> None:
-        """Use this context for new connections."""
-        ...
-
-
-class ReloadCounter(Protocol):
-    """Records the expiry in use, and the results of reloads."""
-
-    def certificate_expires(self, at: float) -> None:
-        """Record the expiry of the certificate in use, in seconds since 1970."""
-        ...
-
-    def certificates_reloaded(self, *, used: bool) -> None:
-        """Count new contents, used or rejected."""
-        ...
-
-
 class ServingCertificates:
     """Keeps a listener's TLS context in step with the files."""
 
     def __init__(
-        self, loaded: LoadedCertificates, *, listening: TLSListener, counter: ReloadCounter
+        self,
+        loaded: LoadedCertificates,
+        *,
+        use_context: Callable[[SSL.Context], None],
+        counter: ServingMetrics,
     ) -> None:
+        """`use_context` uses a TLS context for new connections."""
         self._loaded = loaded
-        self._listening = listening
+        self._use_context = use_context
         self._counter = counter
         # One reload at a time: an older result must not replace a newer one.
         self._reload_lock = asyncio.Lock()
@@ -117,7 +103,7 @@ class ServingCertificates:
         """Use the loaded certificates, and follow their files from now on."""
         is_new, self._loaded = loaded.context is not self._loaded.context, loaded
         if is_new:
-            self._listening.set_tls_context(loaded.context)
+            self._use_context(loaded.context)
             self._counter.certificates_reloaded(used=True)
             self._counter.certificate_expires(loaded.expires_at)
             log.info("certificates reloaded")

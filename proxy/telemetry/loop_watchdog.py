@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -29,14 +28,6 @@ _REPORT_AFTER_SECONDS = 5.0
 _OWN_PACKAGE = "proxy."
 _FRAMES = 3
 UNKNOWN = "unknown"
-
-
-class BlockedLoopCounter(Protocol):
-    """Counts blocks of the event loop."""
-
-    def loop_blocked(self, seconds: float) -> None:
-        """Count a block of this duration."""
-        ...
 
 
 class BlockedLoopMetrics:
@@ -65,7 +56,7 @@ class BlockedLoopMetrics:
 class LoopWatchdog:
     """Watches the event loop in which `watch` was called."""
 
-    def __init__(self, counter: BlockedLoopCounter, clock: Callable[[], float]) -> None:
+    def __init__(self, counter: BlockedLoopMetrics, clock: Callable[[], float]) -> None:
         """`clock` must be monotonic and safe to call from two threads."""
         self._counter = counter
         self._clock = clock

@@ -13,13 +13,14 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient, ApiException
 
+from proxy.concurrency.circuit_breaker import CircuitBreaker
 from proxy.concurrency.refresh_loop import Delay, RefreshLoop
 from proxy.concurrency.task_set import TaskSet
 from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.upstream import UpstreamMetrics
 from proxy.upstream.identity.whoami import CALL_ERRORS, call
 
 log = logging.getLogger(__name__)
@@ -29,21 +30,13 @@ _PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _ALLOWED = "the authorizer allows an unknown user an unknown verb, so its answers cannot be trusted"
 
 
-class CanaryCounter(Protocol):
-    """Counts canary results."""
-
-    def canary_completed(self, *, allowed: bool) -> None:
-        """Record whether the canary, which no user is granted, was allowed."""
-        ...
-
-
 class AuthorizerCanary:
     """Reviews a canary that must be denied, and keeps the last result.
 
     A failed review leaves the result unchanged. Until the first success the canary is unhealthy.
     """
 
-    def __init__(self, client: ApiClient, counter: CanaryCounter) -> None:
+    def __init__(self, client: ApiClient, counter: UpstreamMetrics) -> None:
         self._client = client
         self._counter = counter
         self._error: str | None = "not reviewed yet"
@@ -126,29 +119,13 @@ _DENIALS = {
 }
 
 
-class ReachabilityCounter(Protocol):
-    """Records reachability."""
-
-    def set_upstream_reachable(self, *, reachable: bool) -> None:
-        """Record whether the API server answers."""
-        ...
-
-
-class ProbeListener(Protocol):
-    """Called with the result of each probe."""
-
-    def __call__(self, *, answered: bool) -> None:
-        """Process a result."""
-        ...
-
-
 class UpstreamHealth:
     """Probes the API server periodically, and reports whether it is reachable."""
 
     def __init__(
         self,
         send_probe: Callable[[], Awaitable[bool]],
-        counter: ReachabilityCounter,
+        counter: UpstreamMetrics,
         *,
         response_code: Callable[[], int],
         tasks: TaskSet,
@@ -163,7 +140,7 @@ class UpstreamHealth:
         self._counter = counter
         self._failures = _MAX_FAILURES  # unreachable until the first probe succeeds
         self._loop = RefreshLoop(self.probe, delay=self._delay, tasks=tasks)
-        self._listeners: list[ProbeListener] = []
+        self._breakers: list[CircuitBreaker] = []
 
     def health_error(self) -> str | None:
         """Return what is wrong with the API server, for the readiness check; else None.
@@ -188,9 +165,9 @@ class UpstreamHealth:
     def _is_reachable(self) -> bool:
         return self._failures < _MAX_FAILURES or self._response_code() != 0
 
-    def add_listener(self, listener: ProbeListener) -> None:
-        """Call this with the result of every probe from now on."""
-        self._listeners.append(listener)
+    def add_breaker(self, breaker: CircuitBreaker) -> None:
+        """Report the result of every probe to this breaker from now on."""
+        self._breakers.append(breaker)
 
     def request_probe(self) -> None:
         """Request a probe before the regular interval ends."""

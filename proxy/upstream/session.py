@@ -97,7 +97,7 @@ async def build_upstream(
             tasks=tasks,
             counter=metrics,
         )
-        metrics.watch_connections(pool)
+        metrics.watch_connections(lambda: pool.idle, lambda: pool.busy)
         missing_permissions = MissingPermissionChecker(
             partial(has_permission, forwarding_account.client), clock=clocks.monotonic, tasks=tasks
         )

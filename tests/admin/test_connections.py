@@ -3,17 +3,20 @@
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from proxy.admin.connections import AdminConnections, AdminLimits
 from proxy.admin.health import HealthHandler
+from proxy.admin.metrics_endpoint import MetricsHandler
 from proxy.admin.server import AdminServer
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
-from tests.admin.listening import ClosedConnections
+from tests.admin.listening import AdminMetrics
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
@@ -26,14 +29,15 @@ OTHER_ADDRESS = "127.0.0.2"
 BIG_BYTES = 32 * 1024 * 1024
 
 
-class HeldPage:
+class HeldPage(MetricsHandler):
     """A page that is served when it is told to, and larger than the kernel's buffers."""
 
     def __init__(self) -> None:
+        super().__init__(CollectorRegistry(), clock=time.monotonic)
         self.opened = asyncio.Event()
         self.asked = 0
 
-    async def handle(self, _request: web.BaseRequest) -> web.Response:
+    async def handle(self, request: web.BaseRequest) -> web.Response:
         self.asked += 1
         await self.opened.wait()
         return web.Response(body=bytes(BIG_BYTES))
@@ -49,11 +53,11 @@ class Port:
 
     number: int = 0
     clock: FakeClock = field(default_factory=FakeClock)
-    closed: ClosedConnections = field(default_factory=ClosedConnections)
+    metrics: AdminMetrics = field(default_factory=AdminMetrics)
     page: HeldPage = field(default_factory=HeldPage)
 
     def __post_init__(self) -> None:
-        self.connections = AdminConnections(LIMITS, self.closed, clock=self.clock)
+        self.connections = AdminConnections(LIMITS, self.metrics.counter, clock=self.clock)
         self.server = AdminServer(
             self.page, {"livez": HealthHandler("livez", [])}, self.connections
         )
@@ -156,7 +160,7 @@ async def test_a_new_connection_gets_in_and_the_oldest_without_a_request_goes(
     assert [await one.is_open() for one in others] == [True, True]
     port.page.opened.set()
     assert (await busy.reader.readline()).startswith(b"HTTP/1.1 200 ")
-    assert port.closed.reasons == {"full": 1}
+    assert port.metrics.closed == {"full": 1}
 
 
 async def test_who_holds_fewer_connections_keeps_them(port: Port, connect: Connect) -> None:
@@ -194,7 +198,7 @@ async def test_who_does_not_ask_is_closed_in_time(
 
     assert await client.is_closed()
     assert await quick.is_open()
-    assert port.closed.reasons == {"timeout": 1}
+    assert port.metrics.closed == {"timeout": 1}
 
 
 async def test_a_connection_in_use_is_closed_when_it_is_idle_for_long(
@@ -221,7 +225,7 @@ async def test_who_reads_no_response_is_closed_in_time(port: Port, connect: Conn
     port.pass_time(31)
 
     assert len(port.connections) == 0
-    assert port.closed.reasons == {"timeout": 1}
+    assert port.metrics.closed == {"timeout": 1}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +276,7 @@ class TestWithTLS:
         port.pass_time(LIMITS.head_seconds + 1)
 
         assert await client.is_closed()
-        assert port.closed.reasons == {"timeout": 1}
+        assert port.metrics.closed == {"timeout": 1}
 
     async def test_a_handshake_under_way_makes_room(
         self, port: Port, connect: Connect, certificates: Certificates

@@ -15,7 +15,7 @@ from proxy.admin.connections import AdminConnections, AdminLimits
 from proxy.admin.metrics_endpoint import MetricsHandler
 from proxy.admin.server import AdminServer
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
-from tests.admin.listening import ClosedConnections
+from tests.admin.listening import AdminMetrics
 from tests.support.clock import FakeClock
 
 FAMILIES = 5
@@ -42,7 +42,7 @@ async def url(collected: Collected) -> AsyncIterator[str]:
     registry = CollectorRegistry()
     registry.register(collected)
     page = MetricsHandler(registry, clock=time.monotonic)
-    connections = AdminConnections(AdminLimits(), ClosedConnections(), clock=time.monotonic)
+    connections = AdminConnections(AdminLimits(), AdminMetrics().counter, clock=time.monotonic)
     with ReservedPort() as port:
         server = AdminServer(page, {}, connections)
         await server.start(LOOPBACK, port.number)

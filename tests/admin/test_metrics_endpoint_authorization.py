@@ -19,7 +19,7 @@ from proxy.core.errors import ReviewRejected, Unauthorized, UpstreamUnavailable
 from proxy.core.userinfo import UserInfo
 from proxy.sandbox.processes import LOOPBACK, ReservedPort
 from proxy.settings.admin import AdminSettings
-from tests.admin.listening import ClosedConnections
+from tests.admin.listening import AdminMetrics
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 
@@ -70,27 +70,14 @@ class _Access:
         return CheckResult(allowed=check.user == SCRAPER)
 
 
-class Counter(ClosedConnections):
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[bool] = []
-        self.expires = 0.0
-
-    def admin_certificate_expires(self, at: float) -> None:
-        self.expires = at
-
-    def admin_certificate_read(self, *, used: bool) -> None:
-        self.read.append(used)
-
-
 @pytest.fixture
 def server() -> ApiServer:
     return ApiServer()
 
 
 @pytest.fixture
-def counter() -> Counter:
-    return Counter()
+def metrics() -> AdminMetrics:
+    return AdminMetrics()
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +87,7 @@ def certificates() -> Certificates:
 
 @pytest.fixture
 async def side(
-    server: ApiServer, counter: Counter, certificates: Certificates, tmp_path: Path
+    server: ApiServer, metrics: AdminMetrics, certificates: Certificates, tmp_path: Path
 ) -> AsyncIterator[tuple[AdminPort, str]]:
     certificate, key = certificates.write_server_files(tmp_path)
     tasks = TaskSet(lambda error: None)
@@ -118,7 +105,7 @@ async def side(
             settings,
             registry=CollectorRegistry(),
             checks=HealthChecks(live=[], ready=[HealthCheck("never", lambda: "no")]),
-            counter=counter,
+            counter=metrics.counter,
             guard=lambda: guard,
             clock=time.monotonic,
         )
@@ -241,14 +228,14 @@ async def test_a_token_that_is_too_long_is_not_reviewed(
 async def test_a_new_certificate_is_shown_and_a_bad_one_is_not(
     scraper: Scraper,
     side: tuple[AdminPort, str],
-    counter: Counter,
+    metrics: AdminMetrics,
     tmp_path: Path,
 ) -> None:
-    assert counter.expires > 1.7e9
+    assert (metrics.expires or 0) > 1.7e9
     others = new_certificates()
     _, key = others.write_server_files(tmp_path)
-    await eventually(lambda: True in counter.read)
-    counter.read.clear()
+    await eventually(lambda: metrics.reloads.get("used"))
+    refused = metrics.reloads.get("refused", 0)  # between certificate and key
 
     with pytest.raises(aiohttp.ClientConnectorCertificateError):
         await scraper.get("/livez")
@@ -256,9 +243,9 @@ async def test_a_new_certificate_is_shown_and_a_bad_one_is_not(
     assert await newer.get("/livez") == (200, "ok")
 
     key.write_text("not a key")
-    await eventually(lambda: False in counter.read)
+    await eventually(lambda: metrics.reloads.get("refused", 0) > refused)
 
-    assert True not in counter.read
+    assert metrics.reloads["used"] == 1
     assert await newer.get("/livez") == (200, "ok")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from OpenSSL import SSL
+from prometheus_client import CollectorRegistry
 
 from proxy.concurrency.task_set import TaskSet
 from proxy.serving.certificates import (
@@ -16,37 +17,38 @@ from proxy.serving.certificates import (
     load_certificates,
     load_if_changed,
 )
+from proxy.telemetry.metrics.serving import ServingMetrics
 from tests.support.certificates import Certificates
 from tests.support.event_loops import in_virtual_time
 
 
-class Listening:
-    """Remembers what it was told to use."""
+class Metrics:
+    """Metrics, and what was counted."""
 
     def __init__(self) -> None:
-        self.used: list[SSL.Context] = []
+        self._registry = CollectorRegistry()
+        self.counter = ServingMetrics(self._registry)
 
-    def set_tls_context(self, context: SSL.Context) -> None:
-        self.used.append(context)
+    @property
+    def reloads(self) -> tuple[float, float]:
+        """How many contents were used, and how many were refused."""
+        name = "understudy_certificate_reloads_total"
+        used, refused = (
+            self._registry.get_sample_value(name, {"outcome": outcome}) or 0
+            for outcome in ("used", "refused")
+        )
+        return used, refused
 
-
-class Counter:
-    def __init__(self) -> None:
-        self.outcomes: list[bool] = []
-        self.expiries: list[float] = []
-
-    def certificate_expires(self, at: float) -> None:
-        self.expiries.append(at)
-
-    def certificates_reloaded(self, *, used: bool) -> None:
-        self.outcomes.append(used)
+    @property
+    def expires(self) -> float | None:
+        return self._registry.get_sample_value("understudy_serving_certificate_expiry_seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     files: CertificateFiles
-    listening: Listening
-    counter: Counter
+    used: list[SSL.Context]
+    metrics: Metrics
     certificates: ServingCertificates
 
     async def choose(self, files: CertificateFiles) -> None:
@@ -54,17 +56,18 @@ class Stage:
         self.certificates.use(await asyncio.to_thread(load_if_changed, files, current))
 
     def has_used(self, count: int) -> bool:
-        return len(self.listening.used) == count
+        return len(self.used) == count
 
 
 @pytest.fixture
 def stage(certificates: Certificates, tmp_path: Path) -> Stage:
     certificate, key = certificates.write_server_files(tmp_path)
     files = CertificateFiles(certificate, key, requests_client_certificate=True)
-    listening, counter = Listening(), Counter()
+    used: list[SSL.Context] = []
+    metrics = Metrics()
     loaded = load_certificates(files)
-    serving = ServingCertificates(loaded, listening=listening, counter=counter)
-    return Stage(files, listening, counter, serving)
+    serving = ServingCertificates(loaded, use_context=used.append, counter=metrics.counter)
+    return Stage(files, used, metrics, serving)
 
 
 def rewrite(stage: Stage, certificates: Certificates) -> None:
@@ -84,7 +87,7 @@ async def test_while_the_files_stay_nothing_is_done(stage: Stage) -> None:
 
     await stage.certificates.reload()
 
-    assert (stage.listening.used, stage.counter.outcomes) == ([], [])
+    assert (stage.used, stage.metrics.reloads) == ([], (0, 0))
 
 
 async def test_a_new_certificate_is_used_once(stage: Stage, certificates: Certificates) -> None:
@@ -94,10 +97,12 @@ async def test_a_new_certificate_is_used_once(stage: Stage, certificates: Certif
     await stage.certificates.reload()
 
     assert stage.has_used(1)
-    assert stage.counter.outcomes == [True]
+    assert stage.metrics.reloads == (1, 0)
 
 
 async def test_when_the_certificate_ends_is_told(stage: Stage, certificates: Certificates) -> None:
+    first = stage.metrics.expires
+    assert first == stage.certificates.loaded.expires_at
     ends = datetime(2030, 1, 1, tzinfo=UTC)
     leaf = certificates.servers.issue_cert("127.0.0.1", not_after=ends)
     stage.files.certificate.write_bytes(leaf.cert_chain_pems[0].bytes())
@@ -105,8 +110,7 @@ async def test_when_the_certificate_ends_is_told(stage: Stage, certificates: Cer
 
     await stage.certificates.reload()
 
-    assert len(stage.counter.expiries) == 2
-    assert stage.counter.expiries[-1] == ends.timestamp()
+    assert stage.metrics.expires == ends.timestamp()
 
 
 async def test_a_certificate_without_its_new_key_waits_for_it(
@@ -120,13 +124,13 @@ async def test_a_certificate_without_its_new_key_waits_for_it(
     with caplog.at_level(logging.WARNING):
         await stage.certificates.reload()
         await stage.certificates.reload()
-    assert stage.listening.used == []
+    assert stage.used == []
     assert [record.message for record in caplog.records] == ["certificates not reloaded"]
     stage.files.key.write_bytes(new_key)
     await stage.certificates.reload()
 
     assert stage.has_used(1)
-    assert stage.counter.outcomes == [False, False, True]
+    assert stage.metrics.reloads == (1, 2)
 
 
 @pytest.mark.parametrize("which", ["certificate", "key"])
@@ -140,8 +144,8 @@ async def test_a_broken_file_changes_nothing_at_all(
 
     await stage.certificates.reload()
 
-    assert stage.listening.used == []
-    assert stage.counter.outcomes == [False]
+    assert stage.used == []
+    assert stage.metrics.reloads == (0, 1)
 
 
 @pytest.mark.parametrize("asks", [True, False], ids=["from no to yes", "from yes to no"])
@@ -150,11 +154,11 @@ async def test_whether_certificates_count_can_change(stage: Stage, asks: object)
     no = CertificateFiles(yes.certificate, yes.key, requests_client_certificate=False)
     before, after = (no, yes) if asks else (yes, no)
     await stage.choose(before)
-    stage.listening.used.clear()
+    stage.used.clear()
 
     await stage.choose(after)
 
-    (context,) = stage.listening.used
+    (context,) = stage.used
     assert context.get_verify_mode() == (SSL.VERIFY_PEER if asks else SSL.VERIFY_NONE)
 
 
@@ -169,7 +173,7 @@ async def test_other_files_are_followed_from_then_on(
     moved.certificate.write_bytes(stage.files.certificate.read_bytes())
     moved.key.write_bytes(stage.files.key.read_bytes())
     await stage.choose(moved)
-    assert stage.listening.used == []
+    assert stage.used == []
 
     stage.files.certificate.write_bytes(b"of no more interest")
     certificates.write_server_files(elsewhere)
@@ -194,7 +198,7 @@ async def test_other_files_that_were_chosen_meanwhile_are_not_overtaken(
     stage.certificates.use(chosen)
     await looking
 
-    assert stage.listening.used == [chosen.context]
+    assert stage.used == [chosen.context]
     assert stage.certificates.loaded is chosen
 
 

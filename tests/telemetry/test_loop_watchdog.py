@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from proxy.telemetry.logs import FIELDS
-from proxy.telemetry.loop_watchdog import LoopWatchdog
+from proxy.telemetry.loop_watchdog import BlockedLoopMetrics, LoopWatchdog
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
 
@@ -33,14 +34,23 @@ class Blocked:
     """What was counted."""
 
     def __init__(self) -> None:
-        self.seconds: list[float] = []
+        self._registry = CollectorRegistry()
+        self.counter = BlockedLoopMetrics(self._registry)
 
-    def loop_blocked(self, seconds: float) -> None:
-        self.seconds.append(seconds)
+    @property
+    def count(self) -> float:
+        return self._value("understudy_event_loop_blocked_total")
+
+    @property
+    def seconds(self) -> float:
+        return self._value("understudy_event_loop_blocked_seconds_total")
 
     async def times(self, count: int) -> None:
         """Wait until so many were counted."""
-        await eventually(lambda: len(self.seconds) >= count)
+        await eventually(lambda: self.count >= count)
+
+    def _value(self, name: str) -> float:
+        return self._registry.get_sample_value(name) or 0.0
 
 
 @pytest.fixture
@@ -58,7 +68,7 @@ def blocked() -> Blocked:
 
 @pytest.fixture
 async def watchdog(blocked: Blocked) -> LoopWatchdog:
-    return LoopWatchdog(blocked, time.monotonic)
+    return LoopWatchdog(blocked.counter, time.monotonic)
 
 
 @pytest.fixture
@@ -89,10 +99,9 @@ async def test_a_blocked_loop_is_counted_and_located(
     ours["spin"](0.6)
     await blocked.times(1)
 
-    (seconds,) = blocked.seconds
-    assert seconds > 0.5
+    assert (blocked.count, blocked.seconds > 0.5) == (1, True)
     (line,) = told(caplog)
-    assert line["seconds"] == round(seconds, 3)
+    assert line["seconds"] == round(blocked.seconds, 3)
     assert re.fullmatch(r"proxy\.made_up:\d+ spin", str(line["location"]).partition(" < ")[0])
     assert caplog.records[-1].levelno == logging.WARNING
 
@@ -112,13 +121,13 @@ async def test_so_is_one_that_holds_the_interpreter_lock(
 async def test_only_what_is_longer_than_the_threshold_is_counted(blocked: Blocked) -> None:
     # By a clock of the test, so that a busy machine is not late.
     clock = FakeClock()
-    watchdog = LoopWatchdog(blocked, clock)
+    watchdog = LoopWatchdog(blocked.counter, clock)
     watchdog.watch(THRESHOLD_SECONDS)
     await asyncio.sleep(0.2)
 
     clock.advance(0.05 + THRESHOLD_SECONDS - 0.01)
     await asyncio.sleep(0.4)
-    assert blocked.seconds == []
+    assert blocked.count == 0
 
     clock.advance(0.05 + THRESHOLD_SECONDS + 0.01)
     await blocked.times(1)
@@ -131,7 +140,7 @@ async def test_it_can_be_turned_off_and_on(
     watching.watch(0)
     ours["spin"](0.5)
     await asyncio.sleep(0.3)
-    assert blocked.seconds == []
+    assert blocked.count == 0
 
     watching.watch(THRESHOLD_SECONDS)
     await asyncio.sleep(0.2)
@@ -147,4 +156,4 @@ async def test_each_time_is_counted_once(
         await blocked.times(count)
     await asyncio.sleep(0.3)
 
-    assert len(blocked.seconds) == 3
+    assert blocked.count == 3

@@ -42,7 +42,7 @@ async def ask_twice(api: ScriptedApiServer, certificates: Certificates, director
         endpoints, credentials.configuration, connect_timeout_seconds=5, when_rejected=refused
     ) as client:
         for _ in range(2):
-            assert await whoami(client, credentials, client) == ProxyUser(OWN_NAME)
+            assert await whoami(client, credentials.state, client) == ProxyUser(OWN_NAME)
 
 
 async def test_a_proxy_named_by_the_environment_is_not_used(

@@ -19,19 +19,10 @@ constant time, to within 13 %.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 _BUCKETS_PER_DOUBLING_BITS = 3
 ADDRESS, TOTAL = REASONS = ("address", "total")
 """What was exceeded: the share of the address, or the whole budget."""
-
-
-class RejectionCounter(Protocol):
-    """Counts rejected reservations."""
-
-    def unauthenticated_rejected(self, reason: str) -> None:
-        """Count one reservation; `reason` is address or total."""
-        ...
 
 
 class MemoryReservation:
@@ -89,9 +80,14 @@ class UnauthenticatedMemoryBudget:
     """Counts the held bytes, and rejects the largest reservation above the limit."""
 
     def __init__(
-        self, limit_bytes: int, address_percent: int, *, counter: RejectionCounter | None = None
+        self,
+        limit_bytes: int,
+        address_percent: int,
+        *,
+        when_rejected: Callable[[str], None] | None = None,
     ) -> None:
-        self._counter = counter
+        """`when_rejected` is called with the reason of each rejection: address or total."""
+        self._when_rejected = when_rejected
         self._all = _Ranking()
         self._by_origin: dict[str, _Ranking] = {}
         self._is_rejecting = False
@@ -146,8 +142,8 @@ class UnauthenticatedMemoryBudget:
 
     def _reject(self, reservation: MemoryReservation, reason: str) -> None:
         self._rank(reservation, 0)
-        if self._counter is not None:
-            self._counter.unauthenticated_rejected(reason)
+        if self._when_rejected is not None:
+            self._when_rejected(reason)
         reservation.reject()
 
     def _rank(self, reservation: MemoryReservation, count: int) -> None:

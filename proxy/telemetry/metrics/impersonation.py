@@ -4,8 +4,7 @@ The four impersonation series have kube-apiserver's names, labels and buckets, s
 and alerts written for kube-apiserver work here.
 """
 
-from typing import Protocol
-from weakref import WeakSet
+from collections.abc import Callable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,15 +23,6 @@ _BUCKETS = tuple(0.001 * 2**power for power in range(15))
 
 # kube-apiserver exposes no _created series, and the exposition here must equal it.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types there
-
-
-class Breaker(Protocol):
-    """Fails reviews at once while the API server does not answer."""
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether reviews fail at once."""
-        ...
 
 
 class ImpersonationMetrics:
@@ -89,8 +79,6 @@ class ImpersonationMetrics:
             "not answer, else 0.",
             registry=registry,
         )
-        self._breakers = WeakSet[Breaker]()
-        self._breaker.set_function(lambda: any(breaker.is_open for breaker in self._breakers))
         self._unused_reviews = Counter(
             "understudy_access_reviews_unused_total",
             "Prefetched SubjectAccessReviews whose result the decision did not need.",
@@ -139,13 +127,9 @@ class ImpersonationMetrics:
         self._reviews.labels(outcome).inc()
         self._review_seconds.labels(outcome).observe(seconds)
 
-    def watch_breaker(self, breaker: Breaker) -> None:
-        """Include a breaker in the gauge, which is evaluated at every scrape.
-
-        The gauge is 1 if any breaker in use is open. A breaker that a reload replaced disappears
-        with its last review.
-        """
-        self._breakers.add(breaker)
+    def watch_breakers(self, is_any_open: Callable[[], bool]) -> None:
+        """Register the gauge of circuit breakers, evaluated at every scrape."""
+        self._breaker.set_function(is_any_open)
 
     def reviews_unused(self, count: int) -> None:
         """Count prefetched results that were not needed."""

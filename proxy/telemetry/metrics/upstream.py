@@ -1,26 +1,12 @@
 """Metrics of upstream connections and of the proxy's own identities."""
 
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 _IDENTITY = ("identity",)
 _MAX_POOLS = 8
-
-
-class ConnectionPoolGauges(Protocol):
-    """Connections to the API server."""
-
-    @property
-    def idle(self) -> int:
-        """The number of connections without a request."""
-        ...
-
-    @property
-    def busy(self) -> int:
-        """The number of connections with a request."""
-        ...
 
 
 class UpstreamMetrics:
@@ -83,17 +69,17 @@ class UpstreamMetrics:
             self._failures.labels(reason)
 
         # A replaced pool stays in use until its last exchange ends.
-        self._pools: deque[ConnectionPoolGauges] = deque(maxlen=_MAX_POOLS)
+        self._pools: deque[tuple[Callable[[], int], Callable[[], int]]] = deque(maxlen=_MAX_POOLS)
         self._connections.labels("idle").set_function(
-            lambda: sum(pool.idle for pool in self._pools)
+            lambda: sum(idle() for idle, _ in self._pools)
         )
         self._connections.labels("busy").set_function(
-            lambda: sum(pool.busy for pool in self._pools)
+            lambda: sum(busy() for _, busy in self._pools)
         )
 
-    def watch_connections(self, pool: ConnectionPoolGauges) -> None:
-        """Include this pool in the gauges, which are evaluated at every scrape."""
-        self._pools.append(pool)
+    def watch_connections(self, idle: Callable[[], int], busy: Callable[[], int]) -> None:
+        """Include a pool in the gauges, which are evaluated at every scrape."""
+        self._pools.append((idle, busy))
 
     def upstream_connected(self) -> None:
         """Count an opened connection."""

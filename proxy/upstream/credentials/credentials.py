@@ -5,25 +5,28 @@ or a failing plugin leaves the old state in use.
 """
 
 import asyncio
+import base64
 import hashlib
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from cryptography import x509
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
 from proxy.core.errors import OperatorError, StatusError
 from proxy.kubeclient.kubeconfig import LoadedKubeconfig
 from proxy.settings.types import parse_server
-from proxy.upstream.credentials.refresher import credential_expiry
 from proxy.upstream.endpoints import Endpoint
 from proxy.wire.tls_client import build_client_context
 
 _TOKEN = "BearerToken"  # noqa: S105 - the library's key, not a token
 # A placeholder for any reachable endpoint; no resolver resolves it.
 ANY_ENDPOINT = "https://any-endpoint.invalid"
+_JWT_PARTS = 3
 
 Address = tuple[str, int]
 
@@ -83,9 +86,9 @@ class UpstreamCredentials:
         self.before_use: Callable[[CredentialState], Awaitable[None]] | None = None
 
     @property
-    def certificate(self) -> bytes | None:
-        """Return the client certificate as PEM, or None."""
-        return self._state.certificate
+    def state(self) -> CredentialState:
+        """Return the state in use."""
+        return self._state
 
     @property
     def expires_at(self) -> float:
@@ -197,3 +200,23 @@ def _header_value(token: str) -> bytes:
     if value in {"Bearer", "Basic"}:
         raise ValueError("its token is empty")
     return value.encode()
+
+
+def credential_expiry(authorization: bytes | None, certificate: bytes | None) -> float:
+    """Return the expiry of a token, or else of a certificate, as a Unix time; 0 if unknown."""
+    try:
+        if authorization is not None:
+            return _token_expiry(authorization.partition(b" ")[2])
+        if certificate is not None:
+            return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
+    except (ValueError, TypeError, AttributeError):
+        pass  # A credential that the API server accepts is not rejected for the sake of a gauge.
+    return 0.0
+
+
+def _token_expiry(token: bytes) -> float:
+    parts = token.split(b".")
+    if len(parts) != _JWT_PARTS:
+        return 0.0
+    claims = json.loads(base64.urlsafe_b64decode(parts[1] + b"=="))
+    return float(claims.get("exp", 0))

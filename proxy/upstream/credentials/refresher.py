@@ -1,41 +1,15 @@
 """Refresh of the proxy's credential: periodically, and when an API server rejects it."""
 
-import base64
-import json
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
-
-from cryptography import x509
 
 from proxy.concurrency.refresh_loop import Delay, RefreshLoop
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
-
-_JWT_PARTS = 3
-
-
-def credential_expiry(authorization: bytes | None, certificate: bytes | None) -> float:
-    """Return the expiry of a token, or else of a certificate, as a Unix time; 0 if unknown."""
-    try:
-        if authorization is not None:
-            return _token_expiry(authorization.partition(b" ")[2])
-        if certificate is not None:
-            return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
-    except (ValueError, TypeError, AttributeError):
-        pass  # A credential that the API server accepts is not rejected for the sake of a gauge.
-    return 0.0
-
-
-def _token_expiry(token: bytes) -> float:
-    parts = token.split(b".")
-    if len(parts) != _JWT_PARTS:
-        return 0.0
-    claims = json.loads(base64.urlsafe_b64decode(parts[1] + b"=="))
-    return float(claims.get("exp", 0))
-
+from proxy.telemetry.metrics.upstream import UpstreamMetrics
+from proxy.upstream.credentials.credentials import UpstreamCredentials
 
 log = logging.getLogger(__name__)
 
@@ -44,41 +18,16 @@ log = logging.getLogger(__name__)
 MIN_RENEWAL_INTERVAL_SECONDS = 5.0
 
 
-class RefreshableCredential(Protocol):
-    """A credential that can be refreshed."""
-
-    @property
-    def expires_at(self) -> float:
-        """Return the expiry as a Unix time; 0 if unknown."""
-        ...
-
-    async def refresh(self, *, renew: bool = False) -> bool:
-        """Read the credential and return whether it is new; OperatorError leaves the old one."""
-        ...
-
-
-class CredentialCounter(Protocol):
-    """Records the expiry in use, and the results of refreshing."""
-
-    def credential_expires(self, role: str, at: float) -> None:
-        """Record the expiry of the credential in use, as a Unix time."""
-        ...
-
-    def credential_read(self, role: str, *, used: bool) -> None:
-        """Count a new credential that was used, or an unusable one."""
-        ...
-
-
 class CredentialRefresher:
     """Refreshes the credential of one role until cancelled."""
 
     def __init__(
         self,
         role: str,
-        credential: RefreshableCredential,
+        credential: UpstreamCredentials,
         *,
         every_seconds: float,
-        counter: CredentialCounter,
+        counter: UpstreamMetrics,
         tasks: TaskSet,
     ) -> None:
         self._role = role

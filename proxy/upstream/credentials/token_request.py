@@ -7,11 +7,10 @@ For anything more it must request a token from the API server, which its audit l
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient, ApiException, Configuration
 
-from proxy.kubeclient.kubeconfig import LoadedKubeconfig
+from proxy.kubeclient.kubeconfig import KubeconfigSource, LoadedKubeconfig
 from proxy.telemetry.logs import fields
 from proxy.upstream.identity.account import Clocks
 from proxy.upstream.identity.whoami import CALL_ERRORS, call
@@ -24,14 +23,6 @@ _RENEWAL_FRACTION = 0.8
 # A placeholder until the first token is issued. It belongs to no user, so the API server rejects
 # whatever is sent with it, and a rejected credential is renewed at once.
 _NOT_ISSUED = "not-issued-yet"
-
-
-class Source(Protocol):
-    """Provides server and CA."""
-
-    async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
-        """Return the current configuration."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +38,7 @@ class TokenRequestSource:
 
     def __init__(
         self,
-        base: Source,
+        base: KubeconfigSource,
         account: tuple[str, str],
         client: ApiClient,
         *,

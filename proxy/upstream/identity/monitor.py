@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient, ApiException
 
@@ -25,6 +24,7 @@ from proxy.core.selfcheck.permissions import (
 )
 from proxy.core.userinfo import MASTERS
 from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.upstream import UpstreamMetrics
 from proxy.upstream.auth_errors import ProxyDenialDetector
 from proxy.upstream.credentials.credentials import CredentialState
 from proxy.upstream.health import AuthorizerCanary
@@ -90,14 +90,6 @@ async def has_permission(client: ApiClient, permission: Permission) -> bool:
     return response["status"]["allowed"] is True
 
 
-class PermissionCounter(Protocol):
-    """Records the results of permission checks."""
-
-    def permissions_checked(self, role: str, *, missing: int, excessive: int) -> None:
-        """Record how many permissions are missing, and how many are excessive."""
-        ...
-
-
 class PermissionSelfCheck:
     """Checks the permissions of one identity, and logs each changed result once."""
 
@@ -106,7 +98,7 @@ class PermissionSelfCheck:
         role: str,
         client: ApiClient,
         required_permissions: RequiredPermissions,
-        counter: PermissionCounter,
+        counter: UpstreamMetrics,
     ) -> None:
         self._role = role
         self._client = client
@@ -285,7 +277,9 @@ class IdentityMonitor:
         while True:
             versions = self._versions()
             users = {
-                account.role: await whoami(account.client, account.credentials, reviewer.client)
+                account.role: await whoami(
+                    account.client, account.credentials.state, reviewer.client
+                )
                 for account, _ in self._accounts
             }
             supports_uid = await supports_impersonate_uid(reviewer.client)

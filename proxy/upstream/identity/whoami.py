@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 from cryptography import x509
@@ -11,6 +11,7 @@ from cryptography.x509.oid import NameOID
 from kubernetes_asyncio.client import ApiClient, ApiException
 
 from proxy.core.errors import UpstreamUnavailable
+from proxy.upstream.credentials.credentials import CredentialState
 
 _AUTHENTICATION = "authentication.k8s.io/v1"
 _SECONDS = 5.0
@@ -31,23 +32,7 @@ class ProxyUser:
     groups: frozenset[str] = frozenset()
 
 
-class PresentedCredential(Protocol):
-    """The credential that is presented to the API server."""
-
-    @property
-    def authorization(self) -> bytes | None:
-        """Return the value of the Authorization header, or None."""
-        ...
-
-    @property
-    def certificate(self) -> bytes | None:
-        """Return the client certificate as PEM, or None."""
-        ...
-
-
-async def whoami(
-    client: ApiClient, credential: PresentedCredential, reviewer: ApiClient
-) -> ProxyUser:
+async def whoami(client: ApiClient, credential: CredentialState, reviewer: ApiClient) -> ProxyUser:
     """Return the user that the API server authenticates the proxy's credential as.
 
     Servers before 1.28 have no SelfSubjectReview. For these a token is reviewed with a
@@ -112,7 +97,7 @@ async def call(
     )
 
 
-async def _user_of(credential: PresentedCredential, reviewer: ApiClient) -> Any:
+async def _user_of(credential: CredentialState, reviewer: ApiClient) -> Any:
     if credential.authorization is None:
         return _subject(credential.certificate or b"")
     token = credential.authorization.decode().partition(" ")[2]

@@ -20,14 +20,11 @@ from tests.support.http_client import HttpClient, connected, request_bytes
 
 
 class Refusals:
-    """A counter, and who was refused."""
+    """Why somebody was refused, and who."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.refused: list[str] = []
-
-    def unauthenticated_rejected(self, reason: str) -> None:
-        self.reasons.append(reason)
 
     def open(
         self, budget: UnauthenticatedMemoryBudget, name: str, origin: str = "here"
@@ -57,7 +54,7 @@ def test_the_largest_holding_is_refused_when_the_budget_is_full(
     is_newcomer_largest: object,
 ) -> None:
     refusals = Refusals()
-    budget = UnauthenticatedMemoryBudget(100, 100, counter=refusals)
+    budget = UnauthenticatedMemoryBudget(100, 100, when_rejected=refusals.reasons.append)
     refusals.open(budget, "small", "a").resize(10)
     refusals.open(budget, "large", "b").resize(60)
 
@@ -70,7 +67,7 @@ def test_the_largest_holding_is_refused_when_the_budget_is_full(
 
 def test_an_address_over_its_share_loses_its_own_largest_holding() -> None:
     refusals = Refusals()
-    budget = UnauthenticatedMemoryBudget(100, 50, counter=refusals)
+    budget = UnauthenticatedMemoryBudget(100, 50, when_rejected=refusals.reasons.append)
     refusals.open(budget, "elsewhere", "there").resize(45)
     refusals.open(budget, "large").resize(30)
     refusals.open(budget, "small").resize(10)
@@ -84,7 +81,7 @@ def test_an_address_over_its_share_loses_its_own_largest_holding() -> None:
 
 def test_new_limits_hold_from_the_next_bytes_on() -> None:
     refusals = Refusals()
-    budget = UnauthenticatedMemoryBudget(100, 100, counter=refusals)
+    budget = UnauthenticatedMemoryBudget(100, 100, when_rejected=refusals.reasons.append)
     large, small = refusals.open(budget, "large"), refusals.open(budget, "small")
     large.resize(60)
     small.resize(10)

@@ -25,6 +25,9 @@ class Scraped:
         self.registry = CollectorRegistry()
         self.metrics = UpstreamMetrics(self.registry)
 
+    def watch(self, pool: Pool) -> None:
+        self.metrics.watch_connections(lambda: pool.idle, lambda: pool.busy)
+
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
 
@@ -44,8 +47,8 @@ def test_connection_gauges_are_the_sum_of_all_pools_at_the_scrape(scraped: Scrap
     assert scraped.connections() == {"idle": 0, "busy": 0}
     replaced, current = Pool(idle=1, busy=2), Pool(idle=10, busy=20)
 
-    scraped.metrics.watch_connections(replaced)
-    scraped.metrics.watch_connections(current)
+    scraped.watch(replaced)
+    scraped.watch(current)
     assert scraped.connections() == {"idle": 11, "busy": 22}
 
     replaced.busy = 0
@@ -54,7 +57,7 @@ def test_connection_gauges_are_the_sum_of_all_pools_at_the_scrape(scraped: Scrap
 
 def test_only_the_last_eight_pools_are_in_the_gauges(scraped: Scraped) -> None:
     for number in range(10):
-        scraped.metrics.watch_connections(Pool(idle=10**number, busy=1))
+        scraped.watch(Pool(idle=10**number, busy=1))
 
     assert scraped.connections() == {"idle": 1_111_111_100, "busy": 8}
 

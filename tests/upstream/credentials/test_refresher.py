@@ -3,44 +3,52 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
+from kubernetes_asyncio.client import Configuration
 from prometheus_client import CollectorRegistry
 
 from proxy.concurrency.task_set import TaskSet
+from proxy.kubeclient.kubeconfig import LoadedKubeconfig
 from proxy.telemetry.metrics.upstream import UpstreamMetrics
-from proxy.upstream.credentials.credentials import CredentialsError
+from proxy.upstream.credentials.credentials import UpstreamCredentials, load_credentials
 from proxy.upstream.credentials.refresher import MIN_RENEWAL_INTERVAL_SECONDS, CredentialRefresher
 from tests.support.event_loops import in_virtual_time
 
 
-class Credential:
-    """A credential that does as it is told."""
+class Source:
+    """A credential source that does as it is told."""
 
     def __init__(self) -> None:
         self.looks: list[bool] = []
-        self.outcome: bool | Exception = False
+        self.token = "first"
+        self.error: Exception | None = None
         self.expires_at = 100.0
 
-    async def refresh(self, *, renew: bool = False) -> bool:
-        self.looks.append(renew)
-        if isinstance(self.outcome, Exception):
-            raise self.outcome
-        return self.outcome
+    async def read(self, last: LoadedKubeconfig | None = None) -> LoadedKubeconfig:
+        self.looks.append(last is None)
+        if self.error is not None:
+            raise self.error
+        configuration = Configuration(host="https://api.example")
+        configuration.api_key = {"BearerToken": f"Bearer {self.token}"}
+        return LoadedKubeconfig(configuration, expires=datetime.fromtimestamp(self.expires_at, UTC))
 
 
 class Kept:
     """A credential and its keeper."""
 
-    def __init__(self, every_seconds: float) -> None:
-        self.credential = Credential()
+    def __init__(
+        self, source: Source, credentials: UpstreamCredentials, every_seconds: float
+    ) -> None:
+        self.source = source
         self.changes = 0
         self.failures: list[BaseException] = []
         self.tasks = TaskSet(self.failures.append)
         self.metrics = CollectorRegistry()
         self.refresher = CredentialRefresher(
             "forwarder",
-            self.credential,
+            credentials,
             every_seconds=every_seconds,
             counter=UpstreamMetrics(self.metrics),
             tasks=self.tasks,
@@ -64,7 +72,10 @@ class Kept:
 
 @asynccontextmanager
 async def kept(every_seconds: float) -> AsyncIterator[Kept]:
-    kept = Kept(every_seconds)
+    source = Source()
+    credentials = await load_credentials(source)
+    source.looks.clear()
+    kept = Kept(source, credentials, every_seconds)
     yield kept
     await kept.tasks.stop()
 
@@ -74,14 +85,14 @@ async def test_it_looks_again_and_again_without_renewing() -> None:
     async with kept(60) as kept_one:
         await asyncio.sleep(190)
 
-    assert kept_one.credential.looks == [False] * 3
+    assert kept_one.source.looks == [False] * 3
     assert kept_one.changes == 0
 
 
 @in_virtual_time
 async def test_a_change_is_told() -> None:
     async with kept(60) as kept_one:
-        kept_one.credential.outcome = True
+        kept_one.source.token = "second"
         await asyncio.sleep(59)
         assert kept_one.changes == 0
 
@@ -94,24 +105,24 @@ async def test_when_it_ends_is_told_and_what_became_of_new_ones_is_counted() -> 
     async with kept(60) as kept_one:
         assert (kept_one.expiry, kept_one.count("used"), kept_one.count("refused")) == (100, 0, 0)
 
-        kept_one.credential.outcome = CredentialsError("gone")
+        kept_one.source.error = OSError("gone")
         await asyncio.sleep(130)
         assert (kept_one.expiry, kept_one.count("used"), kept_one.count("refused")) == (100, 0, 2)
 
-        kept_one.credential.outcome, kept_one.credential.expires_at = True, 200.0
+        kept_one.source.error, kept_one.source.expires_at = None, 200.0
         await asyncio.sleep(60)
         assert (kept_one.expiry, kept_one.count("used")) == (200, 1)
 
 
-@pytest.mark.parametrize("error", [CredentialsError("gone"), ZeroDivisionError("a bug")])
+@pytest.mark.parametrize("error", [OSError("gone"), ZeroDivisionError("a bug")])
 @in_virtual_time
 async def test_a_failure_does_not_end_the_looking(error: Exception) -> None:
     async with kept(60) as kept_one:
-        kept_one.credential.outcome = error
+        kept_one.source.error = error
         await asyncio.sleep(130)
-        assert (len(kept_one.credential.looks), kept_one.changes) == (2, 0)
+        assert (len(kept_one.source.looks), kept_one.changes) == (2, 0)
 
-        kept_one.credential.outcome = True
+        kept_one.source.error, kept_one.source.token = None, "second"
         await asyncio.sleep(60)
         assert kept_one.changes == 1
 
@@ -130,11 +141,11 @@ async def test_a_refusal_renews_at_once_and_many_do_not_renew_more_often() -> No
         for _ in range(149):  # 15 seconds
             await asyncio.sleep(0.1)
             kept_one.refresher.report_rejected()
-        assert kept_one.credential.looks == [True] * 3
+        assert kept_one.source.looks == [True] * 3
         await asyncio.sleep(1)
         assert kept_one.refresher.health_error() is None
         await asyncio.sleep(3000)
-    assert kept_one.credential.looks == [True] * 3
+    assert kept_one.source.looks == [True] * 3
 
 
 @in_virtual_time
@@ -146,7 +157,7 @@ async def test_refusals_during_a_renewal_do_not_renew_again() -> None:
         kept_one.refresher.report_rejected()
         await asyncio.sleep(3000)
 
-    assert kept_one.credential.looks == [True]
+    assert kept_one.source.looks == [True]
 
 
 @in_virtual_time
@@ -156,4 +167,4 @@ async def test_a_refusal_right_after_a_periodic_refresh_renews_at_once() -> None
         kept_one.refresher.report_rejected()
         await asyncio.sleep(1)
 
-        assert kept_one.credential.looks == [False, True]
+        assert kept_one.source.looks == [False, True]

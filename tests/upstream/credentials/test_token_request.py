@@ -158,13 +158,13 @@ async def test_the_reviewers_certificate_does_not_speak_for_the_forwarder(
     user = f'"client-certificate": "{certificate}", "client-key": "{key}"'
     rewrite(kubeconfig, f'"token": "{OWN_TOKEN}"', user)
     source = KubeconfigSource(kubeconfig, clock)
-    assert (await load_credentials(source)).certificate is not None
+    assert (await load_credentials(source)).state.certificate is not None
 
     credentials = await load_credentials(
         TokenRequestSource(source, ("a", "b"), client, clocks=clock.clocks)
     )
 
-    assert credentials.certificate is None
+    assert credentials.state.certificate is None
     assert credentials.authorization == b"Bearer issued-1"
 
 

@@ -9,6 +9,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from proxy.core.errors import UpstreamUnavailable
 from proxy.sandbox.identities import CertificateAuthority
+from proxy.upstream.credentials.credentials import CredentialState
 from proxy.upstream.endpoints import EndpointSet
 from proxy.upstream.identity.whoami import ProxyUser, supports_impersonate_uid, whoami
 from proxy.upstream.kube_client import open_client
@@ -22,12 +23,10 @@ from tests.support.scripted_api_server import (
 from tests.upstream.kubeconfigs import load
 
 
-class Shown:
-    """A credential of ours."""
-
-    def __init__(self, token: str | None = OWN_TOKEN, certificate: bytes | None = None) -> None:
-        self.authorization = f"Bearer {token}".encode() if token else None
-        self.certificate = certificate
+def shown(token: str | None = OWN_TOKEN, certificate: bytes | None = None) -> CredentialState:
+    """Return a credential of ours."""
+    authorization = f"Bearer {token}".encode() if token else None
+    return CredentialState(authorization, (), b"", certificate, expires_at=0)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ async def test_the_api_server_tells_name_and_groups(
 ) -> None:
     api.own_groups = ["a", "b"]
 
-    assert await whoami(client, Shown(), client) == ProxyUser(OWN_NAME, frozenset({"a", "b"}))
+    assert await whoami(client, shown(), client) == ProxyUser(OWN_NAME, frozenset({"a", "b"}))
 
 
 async def test_without_that_question_our_token_is_reviewed(
@@ -68,7 +67,7 @@ async def test_without_that_question_our_token_is_reviewed(
     api.has_self_reviews = False
     api.tokens[OWN_TOKEN] = OWN_NAME
 
-    assert await whoami(client, Shown(), client) == ProxyUser(OWN_NAME)
+    assert await whoami(client, shown(), client) == ProxyUser(OWN_NAME)
     assert api.reviewed_tokens == [OWN_TOKEN]
 
 
@@ -80,7 +79,7 @@ async def test_a_token_that_is_not_accepted_is_nobodys(
     api.token_statuses[OWN_TOKEN] = {"authenticated": False, "user": user}
 
     with pytest.raises(UpstreamUnavailable):
-        await whoami(client, Shown(), client)
+        await whoami(client, shown(), client)
 
 
 async def test_without_that_question_our_certificate_is_read(
@@ -88,13 +87,11 @@ async def test_without_that_question_our_certificate_is_read(
 ) -> None:
     api.has_self_reviews = False
     pair = CertificateAuthority("us").issue_client("us", groups=("a", "system:masters"))
-    shown = Shown(None, pair.certificate_pem)
-
-    user = await whoami(client, shown, client)
+    user = await whoami(client, shown(None, pair.certificate_pem), client)
 
     assert user == ProxyUser("us", frozenset({"a", "system:masters"}))
     with pytest.raises(UpstreamUnavailable):
-        await whoami(client, Shown(None), client)
+        await whoami(client, shown(None), client)
 
 
 @pytest.mark.parametrize("name", ["", 7, None])
@@ -104,7 +101,7 @@ async def test_a_name_that_is_none_is_not_ours(
     api.own_name = name
 
     with pytest.raises(UpstreamUnavailable):
-        await whoami(client, Shown(), client)
+        await whoami(client, shown(), client)
 
 
 async def test_a_version_that_is_kept_secret_takes_no_uids_and_one_out_of_reach_is_asked_again(

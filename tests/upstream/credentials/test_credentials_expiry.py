@@ -6,7 +6,7 @@ import json
 import pytest
 
 from proxy.sandbox.identities import DAY, CertificateAuthority, Validity
-from proxy.upstream.credentials.refresher import credential_expiry
+from proxy.upstream.credentials.credentials import credential_expiry
 from tests.upstream.kubeconfigs import now
 
 
