@@ -71,7 +71,12 @@ def _run_tour(environment: TourEnvironment, printer: TextPrinter) -> None:
         node_agent(environment, server),
         deputy(environment, server),
     ]
-    steps = run_tour(chapters, admin=environment.plain.admin, printer=printer)
+    steps = run_tour(
+        chapters,
+        admin=environment.plain.admin,
+        on_chapter=printer.print_chapter,
+        on_step=printer.print_step,
+    )
     printer.print_line()
     printer.print_line(f"All {steps} steps passed.")
     _print_kubeconfigs(environment, printer)

@@ -1,22 +1,7 @@
-"""The interface by which commands register their parsers."""
+"""The type by which commands register their parsers."""
 
 import argparse
-from collections.abc import Sequence
-from typing import Protocol
+from typing import TypeAlias
 
-
-class CommandRegistry(Protocol):
-    """The part of argparse's subparsers that commands use."""
-
-    def add_parser(
-        self,
-        name: str,
-        *,
-        help: str | None = ...,  # noqa: A002 - argparse's name for it
-        description: str | None = ...,
-        epilog: str | None = ...,
-        aliases: Sequence[str] = ...,
-        formatter_class: type[argparse.HelpFormatter] = ...,
-    ) -> argparse.ArgumentParser:
-        """Return the parser of a new command."""
-        ...
+# What `add_subparsers` returns has no public name.
+CommandRegistry: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001

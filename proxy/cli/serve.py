@@ -14,7 +14,7 @@ from proxy.cli.options.config import add_config_option, add_log_level_option, lo
 from proxy.cli.registry import CommandRegistry
 from proxy.concurrency.task_set import TaskSet
 from proxy.runtime.config_file_checks import find_file_problems
-from proxy.runtime.config_watcher import ConfigWatcher, LoadedConfig, load_config
+from proxy.runtime.config_watcher import ConfigWatcher, LoadedConfig, ReloadRequest, load_config
 from proxy.runtime.proxy import run_proxy
 from proxy.settings.loader import ConfigError
 from proxy.settings.model import Settings
@@ -85,9 +85,9 @@ async def _serve(file: Path, config: LoadedConfig, level: str | None) -> None:
     async with run_proxy(config.settings) as proxy:
         log.info("config loaded", extra=fields(file=str(file), hash=config.digest))
 
-        async def apply(settings: Settings, *, discard_decisions: bool) -> None:
-            await proxy.reload(settings, discard_decisions=discard_decisions)
-            _configure_logs(settings, level)
+        async def apply(request: ReloadRequest) -> None:
+            await proxy.reload(request.settings, discard_decisions=request.discard_decisions)
+            _configure_logs(request.settings, level)
 
         counter = ConfigMetrics(proxy.registry)
         watcher = ConfigWatcher(file, config, apply, counter=counter, now=_now, tasks=tasks)

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from proxy.concurrency.refresh_loop import Delay, RefreshLoop
 from proxy.concurrency.task_set import TaskSet
@@ -19,6 +18,7 @@ from proxy.core.errors import OperatorError
 from proxy.settings.loader import RestartRequired, changed_paths, parse_settings, read_text
 from proxy.settings.model import Settings
 from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.process import ConfigMetrics
 
 log = logging.getLogger(__name__)
 
@@ -45,28 +45,13 @@ def load_config(file: Path) -> LoadedConfig:
     return LoadedConfig(settings, digest, _watched(digest, settings.audit.policy_file))
 
 
-class ConfigCounter(Protocol):
-    """Records the config in force and the outcomes of reloads."""
+@dataclass(frozen=True, slots=True)
+class ReloadRequest:
+    """Settings to apply."""
 
-    def set_active_config(self, digest: str, at: float) -> None:
-        """Record which file is in force, and since when in seconds since 1970."""
-        ...
-
-    def config_applied(self) -> None:
-        """Count a reload that was applied."""
-        ...
-
-    def config_rejected(self, outcome: str) -> None:
-        """Count a reload that was not applied; `outcome` is refused or restart."""
-        ...
-
-
-class ReloadCallback(Protocol):
-    """Applies new settings."""
-
-    def __call__(self, settings: Settings, *, discard_decisions: bool) -> Awaitable[None]:
-        """Apply the settings; on OperatorError nothing was changed."""
-        ...
+    settings: Settings
+    discard_decisions: bool
+    """Whether no cached decision is kept."""
 
 
 class ConfigWatcher:
@@ -76,13 +61,16 @@ class ConfigWatcher:
         self,
         file: Path,
         active: LoadedConfig,
-        apply: ReloadCallback,
+        apply: Callable[[ReloadRequest], Awaitable[None]],
         *,
-        counter: ConfigCounter,
+        counter: ConfigMetrics,
         now: Callable[[], float],
         tasks: TaskSet,
     ) -> None:
-        """Watch `file`; the `active` settings were applied already."""
+        """Watch `file`; the `active` settings were applied already.
+
+        `apply` applies new settings. If it raises OperatorError, it has changed nothing.
+        """
         self._file = file
         self._apply = apply
         self._counter = counter
@@ -112,7 +100,7 @@ class ConfigWatcher:
                 return
             config = await asyncio.to_thread(load_config, self._file)
             changes = changed_paths(self._active.settings, config.settings)
-            await self._apply(config.settings, discard_decisions=is_triggered)
+            await self._apply(ReloadRequest(config.settings, discard_decisions=is_triggered))
         except OperatorError as error:
             self._reject(error, is_triggered=is_triggered)
             return

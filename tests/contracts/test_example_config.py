@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from proxy.cli import serve
 from proxy.concurrency.task_set import TaskSet
-from proxy.runtime.config_watcher import ConfigWatcher, load_config
+from proxy.runtime.config_watcher import ConfigWatcher, ReloadRequest, load_config
 from proxy.runtime.proxy import run_proxy
 from proxy.settings.loader import load_settings
 from proxy.settings.model import Settings, config_schema
@@ -190,10 +190,14 @@ async def test_every_setting_is_read_by_a_running_proxy(tmp_path: Path) -> None:
             config = await asyncio.to_thread(load_config, file)
             serve._configure_logs(config.settings, None)
             async with run_proxy(config.settings) as proxy:
+
+                async def apply(_: ReloadRequest) -> None:
+                    pass
+
                 tasks = TaskSet(lambda _: None)
                 counter = ConfigMetrics(proxy.registry)
                 watcher = ConfigWatcher(
-                    file, config, proxy.reload, counter=counter, now=lambda: 0.0, tasks=tasks
+                    file, config, apply, counter=counter, now=lambda: 0.0, tasks=tasks
                 )
                 assert watcher._delay().seconds == config.settings.config_refresh_seconds
 

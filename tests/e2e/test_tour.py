@@ -115,7 +115,12 @@ def test_the_native_server_tells_the_same_stories(binaries: Binaries) -> None:
     with prepared_environment(print_nothing) as stage:
         chapters = [node_agent(stage, stage.native), deputy(stage, stage.native)]
         narrator = TextPrinter(output, is_coloured=False)
-        steps = run_tour(chapters, admin=stage.plain.admin, printer=narrator)
+        steps = run_tour(
+            chapters,
+            admin=stage.plain.admin,
+            on_chapter=narrator.print_chapter,
+            on_step=narrator.print_step,
+        )
 
     assert steps == 18
     assert "Requests are sent directly to an API server with constrained" in output.getvalue()
@@ -187,7 +192,12 @@ def refusal(server: ApiServer) -> Step:
 def tell(step: Step, server: ApiServer) -> str:
     output = io.StringIO()
     narrator = TextPrinter(output, is_coloured=False)
-    run_tour([Chapter("A chapter", "About a step.", [step])], admin=server.admin, printer=narrator)
+    run_tour(
+        [Chapter("A chapter", "About a step.", [step])],
+        admin=server.admin,
+        on_chapter=narrator.print_chapter,
+        on_step=narrator.print_step,
+    )
     return output.getvalue()
 
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
-from proxy.runtime.config_watcher import SETTLING_SECONDS, ConfigWatcher, load_config
+from proxy.runtime.config_watcher import SETTLING_SECONDS, ConfigWatcher, ReloadRequest, load_config
 from proxy.settings.loader import RestartRequired
 from proxy.settings.model import Settings
 from proxy.telemetry.metrics.process import ConfigMetrics
@@ -40,10 +40,10 @@ class Stage:
             tasks=self.tasks,
         )
 
-    async def apply(self, settings: Settings, *, discard_decisions: bool) -> None:
+    async def apply(self, request: ReloadRequest) -> None:
         if self.fault is not None:
             raise self.fault
-        self.applied.append((settings, discard_decisions))
+        self.applied.append((request.settings, request.discard_decisions))
 
     @property
     def levels(self) -> list[str]:

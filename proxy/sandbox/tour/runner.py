@@ -5,7 +5,7 @@ server, compares the outcome, and verifies the grants by SubjectAccessReviews. T
 therefore always true. The chapters are in `pass_through.py`, `node_agent.py` and `deputy.py`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -170,33 +170,28 @@ class Reason:
     """None: no grant exists."""
 
 
-class TourPrinter(Protocol):
-    """Prints the demo."""
-
-    def print_chapter(self, chapter: Chapter) -> None:
-        """Print the beginning of a chapter."""
-        ...
-
-    def print_step(
-        self, number: int, step: Step, outcome: StepOutcome, reasons: list[Reason]
-    ) -> None:
-        """Print a step whose outcome was as expected."""
-        ...
-
-
 class TourFailed(SandboxError):
     """A step of the demo had an unexpected outcome."""
 
 
-def run_tour(chapters: Iterable[Chapter], *, admin: ApiClient, printer: TourPrinter) -> int:
-    """Run every step and return their number; raise TourFailed at the first unexpected outcome."""
+def run_tour(
+    chapters: Iterable[Chapter],
+    *,
+    admin: ApiClient,
+    on_chapter: Callable[[Chapter], None],
+    on_step: Callable[[int, Step, StepOutcome, list[Reason]], None],
+) -> int:
+    """Run every step and return their number; raise TourFailed at the first unexpected outcome.
+
+    `on_chapter` is called before the steps of a chapter, and `on_step` after each step.
+    """
     number = 0
     for chapter in chapters:
-        printer.print_chapter(chapter)
+        on_chapter(chapter)
         for step in chapter.steps:
             number += 1
             outcome, reasons = _run_step(number, step, admin)
-            printer.print_step(number, step, outcome, reasons)
+            on_step(number, step, outcome, reasons)
     return number
 
 
