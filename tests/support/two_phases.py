@@ -10,6 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Beside other tests these would measure the other tests.
 SERIAL = (
+    "tests/bench/test_decisions.py",  # what arrives within 20 ms is one round trip
     "tests/complexity/test_attacks_beside_callers.py",
     "tests/complexity/test_whole_requests.py",
     "tests/e2e/test_decisions_under_load.py",
