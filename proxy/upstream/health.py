@@ -181,8 +181,8 @@ class UpstreamHealth:
         """Send one probe, and update the state."""
         answered = await self._send_probe()
         self._failures = 0 if answered else self._failures + 1
-        for listener in self._listeners:
-            listener(answered=answered)
+        for breaker in self._breakers:
+            breaker.on_probe(answered=answered)
         is_reachable = self._is_reachable()
         if is_reachable == self._was_reachable:
             return
