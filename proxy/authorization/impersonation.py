@@ -12,7 +12,7 @@ from proxy.authorization.check_prefetch import AccessReviewer, CheckCounter, Che
 from proxy.authorization.decision_cache import ImpersonationCaches, ReusableDecisions
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import CheckResult
-from proxy.core.errors import UpstreamUnavailable
+from proxy.core.errors import Forbidden, UpstreamUnavailable
 from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.checks import Attempt, ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import (
@@ -90,6 +90,12 @@ class ImpersonationAuthorizer:
         self._deciding: dict[Hashable, asyncio.Task[tuple[ImpersonationDecision, int]]] = {}
         self._reusable = ReusableDecisions()
 
+    def _forbidden(self, decision: Denied, request_info: RequestInfo) -> Forbidden:
+        error = forbidden_error(decision)
+        if self._rules.warns_on_discovery and not request_info.is_resource:
+            error.warning = error.message
+        return error
+
     async def authorize(
         self,
         caller: Caller,
@@ -136,7 +142,7 @@ class ImpersonationAuthorizer:
                     self._reusable.add(request, decision, restrictions, permit)
                 return permit
             case Denied():
-                raise forbidden_error(decision)
+                raise self._forbidden(decision, request_info)
             case _:
                 assert_never(decision)
 

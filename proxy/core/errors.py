@@ -23,6 +23,8 @@ class StatusError(Exception):
     """The code of the API server's response that this error replaces; 0 if there was none."""
     failed_check = ""
     """The access check that failed first, for the audit event."""
+    warning = ""
+    """The text of a Warning header, for a client that does not show the message; empty: none."""
 
     def __init__(
         self,

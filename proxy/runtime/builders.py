@@ -72,6 +72,7 @@ def decision_rules(settings: ImpersonationSettings) -> ImpersonationRules:
         protected_groups=frozenset(settings.protected_groups),
         caches_legacy=settings.legacy_ttl_seconds > 0,
         upgrade_needs_create=settings.upgrade_needs_create,
+        warns_on_discovery=settings.discovery_warning,
     )
 
 

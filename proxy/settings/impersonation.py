@@ -120,6 +120,10 @@ class ImpersonationSettings(StrictModel):
     upgrade_needs_create: bool = False
     """true: exec, attach and port-forward by WebSocket also need impersonate-on:<mode>:create."""
 
+    discovery_warning: bool = True
+    """true: a denied request for a path (discovery, for example) gets a Warning header with message
+    and Audit-Id. kubectl prints it, and without it only `unknown`. false: as kube-apiserver."""
+
     mode_cache: bool = True
     """true: try the caller's last successful mode first, as kube-apiserver does. false: decisions
     are independent of earlier requests."""

@@ -537,3 +537,28 @@ def test_grants_are_listed_and_revoked(kubeconfig: Path, admin: ApiClient, cast:
     assert run("grants", cluster, f"--caller={caller.name}", "-o=json").output == "[]\n"
     again = run("revoke", caller.name, cluster)
     assert (again.code, "no grant with the label" in again.errors) == (1, True)
+
+
+@pytest.mark.timeout(60)
+def test_first_denial_of_a_fresh_kubectl_names_the_permission_and_the_audit_event(
+    understudy: Understudy, control_plane: ControlPlane, cast: Cast, tmp_path: Path
+) -> None:
+    caller = cast.user("fresh")
+    done = subprocess.run(
+        [
+            str(control_plane.binaries.kubectl),
+            f"--kubeconfig={understudy.process.kubeconfig_for(caller.credential, name='fresh')}",
+            f"--cache-dir={tmp_path}",
+            *("--as", "alice", "get", "pods"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("Warning: ")]
+    assert warnings, done.stderr
+    found = re.search(r'^Warning: understudy: .*"; Audit-Id ([0-9a-f-]+)$', warnings[0])
+    assert found is not None, done.stderr
+    assert f'User "{caller.name}" cannot' in warnings[0] or "cannot impersonate" in warnings[0]
+    assert complete_event(understudy.audit_log, found[1])["responseStatus"]["code"] == 403

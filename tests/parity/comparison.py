@@ -13,6 +13,7 @@ from tests.parity.deviations import (
     OWN_IDENTITY,
     PROTECTED_GROUP,
     REFUSED_REQUEST,
+    WARNING_START,
     claimed_deviation,
     is_upgrade,
     may_be_refused_request,
@@ -118,7 +119,20 @@ def _judge_refusal(trial: Trial, letter: str) -> Judgement:
     return Judgement(((f"deviation {letter} is claimed", how),))
 
 
+def without_discovery_warning(subject: Observation) -> Observation:
+    """Return what is compared: a 403 of the proxy without the Warning of deviation r."""
+    if subject.status != _FORBIDDEN or subject.ran_as:
+        return subject
+    kept = tuple(
+        (name, value)
+        for name, value in subject.headers
+        if name != "Warning" or not value.startswith(WARNING_START)
+    )
+    return replace(subject, headers=kept)
+
+
 def _differences(reference: Observation, subject: Observation) -> list[tuple[str, str]]:
+    subject = without_discovery_warning(subject)
     found = []
     for field in fields(Observation):
         ours, theirs = getattr(subject, field.name), getattr(reference, field.name)

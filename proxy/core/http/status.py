@@ -121,6 +121,8 @@ def _is_before(clause: _Clause, other: _Clause) -> bool:
     return clause.subtype != "*" and other.subtype == "*"
 
 
+# client-go drops the rest of a longer header.
+_MAX_WARNING_LENGTH = 512
 _HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 _JSON = (b"Content-Type", b"application/json")
@@ -142,8 +144,19 @@ def status_response(
         headers.append(_NO_SNIFF)
     if error.retry_after_seconds is not None:
         headers.append((b"Retry-After", b"%d" % error.retry_after_seconds))
+    if error.warning:
+        headers.append(_warning_header(error.warning, audit_id))
     query = target.partition(b"?")[2]
     return headers, status_body(error, pretty=wants_pretty(request_headers, query))
+
+
+def _warning_header(text: str, audit_id: bytes) -> Header:
+    # Names in the text are untrusted: only printable ASCII, and quoted as a quoted-string.
+    shown = "".join(
+        letter if " " <= letter <= "~" else "?" for letter in text[:_MAX_WARNING_LENGTH]
+    )
+    quoted = shown.replace("\\", "\\\\").replace('"', '\\"').encode()
+    return b"Warning", b'299 - "understudy: %b; Audit-Id %b"' % (quoted, audit_id)
 
 
 def status_body(error: StatusError, *, pretty: bool = False) -> bytes:

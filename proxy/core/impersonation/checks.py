@@ -38,6 +38,8 @@ class ImpersonationRules:
     protected_groups: frozenset[str] = frozenset({MASTERS})
     caches_legacy: bool = False
     upgrade_needs_create: bool = False
+    warns_on_discovery: bool = False
+    """A denied non-resource request gets a Warning header, which kubectl prints."""
 
 
 @dataclass(frozen=True, slots=True)

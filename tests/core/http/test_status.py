@@ -115,3 +115,24 @@ def test_what_the_api_server_says_in_text_is_text() -> None:
         (b"X-Content-Type-Options", b"nosniff"),
     ]
     assert body == b'Error: "/a?&lt;b&gt;&amp;\xff"\n'
+
+
+def test_warning_is_a_quoted_string_of_printable_ascii_with_the_audit_id() -> None:
+    error = Forbidden("denied")
+    error.warning = 'User "b\\\n\u00e9" cannot'
+
+    headers, _ = status_response(error, [], b"/api", audit_id=b"id")
+    without, _ = status_response(Forbidden("denied"), [], b"/api", audit_id=b"id")
+
+    warnings = [value for name, value in headers if name == b"Warning"]
+    assert warnings == [b'299 - "understudy: User \\"b\\\\??\\" cannot; Audit-Id id"']
+    assert b"Warning" not in dict(without)
+
+
+def test_long_warning_is_truncated() -> None:
+    error = Forbidden("denied")
+    error.warning = "x" * 10_000
+
+    headers, _ = status_response(error, [], b"/api", audit_id=b"id")
+
+    assert len(dict(headers)[b"Warning"]) < 600

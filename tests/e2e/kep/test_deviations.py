@@ -348,3 +348,19 @@ def test_l_a_long_text_is_cut_in_a_message(cast: Cast, doors: Doors) -> None:
     assert "n" * 2000 in message_of(native)
     assert "n" * 1024 + "...TRUNCATED" in message_of(ours)
     assert "n" * 1025 not in message_of(ours)
+
+
+def test_r_a_denied_discovery_request_has_a_warning(cast: Cast, doors: Doors) -> None:
+    caller = cast.user("fresh")
+
+    for target, is_warned in (("/api", True), ("/version", True), ("/api/v1/pods", False)):
+        ours, native = at_both(doors, caller.credential, as_user("alice"), target=target)
+
+        assert (ours.status, ours.body) == (native.status, native.body)
+        assert native.header("Warning") is None
+        warning = ours.header("Warning") or ""
+        assert bool(warning) is is_warned, target
+        if is_warned:
+            assert warning.startswith('299 - "understudy: ')
+            assert f'cannot impersonate-on:user-info:get path \\"{target}\\"' in warning
+            assert warning.endswith(f'; Audit-Id {ours.header("Audit-Id")}"')
