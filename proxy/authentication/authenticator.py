@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Protocol
 
-from proxy.authentication.client_trust import ClientTrust, FrontProxyTrust
+from proxy.authentication.client_trust import ClientTrustReloader, FrontProxyTrust
+from proxy.authentication.token_authenticator import CachedTokenAuthenticator
 from proxy.core.errors import (
     BadRequest,
     StatusError,
@@ -22,11 +22,12 @@ from proxy.core.errors import (
 )
 from proxy.core.gocompat.url import split_target
 from proxy.core.http.front_proxy import parse_front_proxy_user
-from proxy.core.http.headers import Header, HeaderList, check_caller_forwardable
+from proxy.core.http.headers import Header, check_caller_forwardable
 from proxy.core.http.websocket import TOKEN_PREFIX, parse_offered_protocols
 from proxy.core.userinfo import (
     ANONYMOUS,
     UNAUTHENTICATED,
+    AuthenticationResult,
     Caller,
     UserInfo,
 )
@@ -74,31 +75,6 @@ _HEADER_NAME_LENGTH = len(_HEADER_NAME)
 ANONYMOUS_CALLER = Caller(UserInfo(ANONYMOUS, groups=(UNAUTHENTICATED,)))
 
 
-class TrustProvider(Protocol):
-    """Provides the certificates that are trusted now."""
-
-    @property
-    def trust(self) -> ClientTrust:
-        """Return the current trust."""
-        ...
-
-
-class TokenAuthenticator(Protocol):
-    """Authenticates bearer tokens."""
-
-    async def authenticate(self, token: bytes, *, address: str) -> Caller:
-        """Return the caller or raise Unauthorized; `address` is the source of the request."""
-        ...
-
-    def cache_key(self, token: bytes) -> bytes:
-        """Return the cache key of a token."""
-        ...
-
-    def cached_caller(self, key: bytes) -> Caller | None:
-        """Return the cached caller of a token, if any."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class AnonymousPolicy:
     """Which requests may be anonymous."""
@@ -120,82 +96,57 @@ class Authenticator:
 
     def __init__(
         self,
-        trust_provider: TrustProvider,
-        tokens: TokenAuthenticator | None,
+        trust: ClientTrustReloader,
+        tokens: CachedTokenAuthenticator | None,
         *,
         clock: Callable[[], datetime],
         anonymous: AnonymousPolicy = ANONYMOUS_DISABLED,
     ) -> None:
-        self._trust_provider = trust_provider
+        self._trust = trust
         self._tokens = tokens
-        # Bound once: `HeaderList.memoize` uses the function itself as the key.
-        self._token_key: Callable[[HeaderList], bytes | None] = self._token_cache_key
         self._clock = clock
         self.anonymous = anonymous
-
-    def cached_caller(self, peer: Peer, headers: HeaderList) -> Caller | None:
-        """Return the caller of a request that is not an upgrade, if it is known without a review.
-
-        None says nothing about the caller. A returned caller is safe to put into headers only if
-        `authenticate` has returned the same object before: only that method checks it.
-        """
-        if peer.chain:
-            try:
-                caller, _ = self._by_certificate(peer, headers)
-            except StatusError:
-                return None
-            if caller is not None:
-                return caller
-        key = headers.memoize(self._token_key)
-        return None if key is None or self._tokens is None else self._tokens.cached_caller(key)
-
-    def cached_caller_lookup(self, peer: Peer, headers: HeaderList) -> Callable[[], Caller | None]:
-        """Return a function that looks up the caller of equal requests on one connection."""
-        key = headers.memoize(self._token_key)
-        if peer.chain or key is None or self._tokens is None:
-            return partial(self.cached_caller, peer, headers)
-        # Without a certificate only the token has to be looked up.
-        return partial(self._tokens.cached_caller, key)
 
     async def authenticate(
         self,
         peer: Peer,
-        headers: HeaderList,
+        headers: Sequence[Header],
         *,
         target: bytes = b"/",
         upgrade: bytes | None = None,
-    ) -> Caller:
+    ) -> AuthenticationResult:
         """Return the caller, which is safe to put into headers; raise a StatusError otherwise.
 
         `upgrade` is the protocol of the Upgrade header, if any.
         """
-        token = headers.memoize(bearer_token)
+        token = bearer_token(headers)
         has_failed = False
         if peer.chain:
             caller, has_failed = self._by_certificate(peer, headers)
             if caller is not None:
-                return caller
+                recheck = partial(self._is_still_certified, caller, peer, headers)
+                return AuthenticationResult(caller, recheck)
         try:
-            caller = await self._by_token(token, peer)
+            result = await self._by_token(token, peer, headers)
         except Unauthorized:
-            caller, has_failed = None, True
-        if caller is None and upgrade is not None:
+            result, has_failed = None, True
+        if result is None and upgrade is not None:
             try:
-                caller = await self._by_token(websocket_token(headers, upgrade=upgrade), peer)
+                result = await self._by_websocket_token(peer, headers, upgrade)
             except Unauthorized:
                 has_failed = True
-        if caller is None:
-            return self._anonymous_caller(peer, target, has_failed=has_failed)
-        check_caller_forwardable(caller.user)
-        return caller
+        if result is None:
+            return self._anonymous(peer, target, has_failed=has_failed)
+        check_caller_forwardable(result.caller.user)
+        return result
 
-    def _by_certificate(self, peer: Peer, headers: HeaderList) -> tuple[Caller | None, bool]:
+    def _by_certificate(self, peer: Peer, headers: Sequence[Header]) -> tuple[Caller | None, bool]:
         """Return the caller that a chain proves, and whether a verification failed.
 
         The chain is verified against each of the two CAs. If both accept it, front proxy headers
         come first; without them the certificate's subject is the caller.
         """
-        trust, now = self._trust_provider.trust, self._clock()
+        trust, now = self._trust.trust, self._clock()
         caller, has_failed = None, not trust.is_known
         if trust.front_proxies is not None:
             if trust.front_proxies.bundle.verify(peer, now).verified:
@@ -207,22 +158,46 @@ class Authenticator:
             caller, has_failed = verification.subject, has_failed or not verification.verified
         return caller, has_failed
 
-    def _token_cache_key(self, headers: HeaderList) -> bytes | None:
-        token = headers.memoize(bearer_token)
-        return None if token is None or self._tokens is None else self._tokens.cache_key(token)
+    def _is_still_certified(
+        self, caller: Caller | None, peer: Peer, headers: Sequence[Header]
+    ) -> bool:
+        """Return whether the peer's certificate still proves this caller; None: still no caller."""
+        try:
+            return self._by_certificate(peer, headers)[0] == caller
+        except StatusError:
+            return False
 
-    async def _by_token(self, token: bytes | None, peer: Peer) -> Caller | None:
+    async def _by_token(
+        self, token: bytes | None, peer: Peer, headers: Sequence[Header]
+    ) -> AuthenticationResult | None:
         if token is None or self._tokens is None:
             return None
-        return await self._tokens.authenticate(token, address=peer.address)
+        result = await self._tokens.authenticate(token, address=peer.address)
+        if result.recheck is None or not peer.chain:
+            return result
+        # A certificate comes first. With other CAs this one may prove a caller.
+        recheck = partial(self._is_still_token, result.recheck, peer, headers)
+        return AuthenticationResult(result.caller, recheck)
 
-    def _anonymous_caller(self, peer: Peer, target: bytes, *, has_failed: bool) -> Caller:
-        if peer.chain and not self._trust_provider.trust.is_known:
+    def _is_still_token(
+        self, recheck: Callable[[], bool], peer: Peer, headers: Sequence[Header]
+    ) -> bool:
+        return self._is_still_certified(None, peer, headers) and recheck()
+
+    async def _by_websocket_token(
+        self, peer: Peer, headers: Sequence[Header], upgrade: bytes
+    ) -> AuthenticationResult | None:
+        token = websocket_token(headers, upgrade=upgrade)
+        result = await self._by_token(token, peer, headers)
+        return None if result is None else AuthenticationResult(result.caller)
+
+    def _anonymous(self, peer: Peer, target: bytes, *, has_failed: bool) -> AuthenticationResult:
+        if peer.chain and not self._trust.trust.is_known:
             # Never a 401: the client would discard a certificate that may be valid.
             raise UpstreamUnavailable("client certificates cannot be verified yet")
         if has_failed or not self.anonymous.allows(target):
             raise Unauthorized
-        return ANONYMOUS_CALLER
+        return AuthenticationResult(ANONYMOUS_CALLER)
 
 
 def _front_proxy_caller(front_proxies: FrontProxyTrust, headers: Sequence[Header]) -> Caller | None:

@@ -6,9 +6,8 @@ The CAs are reloaded periodically. New contents are used only if all of them are
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 
@@ -20,6 +19,11 @@ from proxy.authentication.ca_bundle import (
     caller_from_certificate,
     read_common_name,
 )
+from proxy.authentication.client_trust_sources import (
+    ClientTrustConfig,
+    FrontProxyTrustConfig,
+    TrustLoader,
+)
 from proxy.authentication.x509.certificate import Certificate
 from proxy.concurrency.refresh_loop import Delay, RefreshLoop
 from proxy.concurrency.task_set import TaskSet
@@ -27,27 +31,11 @@ from proxy.core.errors import Unauthorized
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
 from proxy.core.userinfo import Caller
 from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.serving import ServingMetrics
 
 log = logging.getLogger(__name__)
 
 _FIRST_READ_RETRY_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class FrontProxyTrustConfig:
-    """The front proxy configuration of a source."""
-
-    ca: PEMBundle
-    allowed_names: tuple[str, ...]
-    headers: FrontProxyHeaderNames
-
-
-@dataclass(frozen=True, slots=True)
-class ClientTrustConfig:
-    """The configuration of a source; equal if nothing has changed."""
-
-    client_ca: PEMBundle | None = None
-    front_proxy: FrontProxyTrustConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +56,14 @@ class ClientTrust:
     """False: the source has not been read yet, so no certificate can be verified."""
 
 
-class TrustSource(Protocol):
-    """Reads the trust configuration."""
-
-    @property
-    def is_retryable(self) -> bool:
-        """Return whether a failed first read is retried instead of being fatal."""
-        ...
-
-    async def read(self) -> ClientTrustConfig:
-        """Return the current configuration, or raise ClientCAError."""
-        ...
-
-
-class TrustCounter(Protocol):
-    """Counts new contents of the trust configuration."""
-
-    def trust_read(self, *, used: bool) -> None:
-        """Count new contents: used, or rejected."""
-        ...
-
-
 class ClientTrustReloader:
     """Keeps the trust equal to the configuration of its source."""
 
     def __init__(
         self,
-        source: TrustSource,
+        source: TrustLoader,
         *,
-        counter: TrustCounter,
+        counter: ServingMetrics,
     ) -> None:
         self._source = source
         self._counter = counter
@@ -202,8 +169,3 @@ def _front_proxies(
             f"{config.ca.origin} is also the clients' CA: set allowed names for front proxies"
         )
     return FrontProxyTrust(bundle, config.headers)
-
-
-def header_names(names: Sequence[str]) -> tuple[bytes, ...]:
-    """Return header names in the form in which they are compared."""
-    return tuple(name.strip().lower().encode("ascii") for name in names)

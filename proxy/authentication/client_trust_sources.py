@@ -6,6 +6,7 @@ kube-apiserver publishes its own authentication flags in this ConfigMap, for ext
 import asyncio
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,6 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient, ApiException
 
 from proxy.authentication.ca_bundle import ClientCAError, PEMBundle
-from proxy.authentication.client_trust import ClientTrustConfig, FrontProxyTrustConfig, header_names
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
 
 CONFIG_MAP = "ConfigMap kube-system/extension-apiserver-authentication"
@@ -30,6 +30,23 @@ _READ_ERRORS = (
     ValueError,
 )
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class FrontProxyTrustConfig:
+    """The front proxy configuration of a source."""
+
+    ca: PEMBundle
+    allowed_names: tuple[str, ...]
+    headers: FrontProxyHeaderNames
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTrustConfig:
+    """The configuration of a source; equal if nothing has changed."""
+
+    client_ca: PEMBundle | None = None
+    front_proxy: FrontProxyTrustConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +181,8 @@ def _strings(data: dict[str, str], key: str) -> list[str]:
 def _reason(error: Exception) -> str:
     """Return what failed, without the body of a response."""
     return f"{error.status} {error.reason}" if isinstance(error, ApiException) else str(error)
+
+
+def header_names(names: Sequence[str]) -> tuple[bytes, ...]:
+    """Return header names in the form in which they are compared."""
+    return tuple(name.strip().lower().encode("ascii") for name in names)

@@ -1,39 +1,23 @@
-"""Bearer token authentication: TokenReview at the API server, with a short-lived cache.
+"""Token reviews by the API server: bounded in number, and rate-limited per source address.
 
-Tokens are never stored: the cache key is a keyed hash. The key of the hash lives as long as the
-process.
-A definite rejection is cached as well, but for two seconds only. Otherwise a client that repeats an
-invalid token would turn every request into a review. No other outcome is cached: without a definite
-result, the next review may end differently.
+The caller is not authenticated yet, so only its source address can be limited. A review takes one
+unit of the address's rate limit, which is refunded unless the token is rejected. So an address pays
+for invalid tokens and for reviews in flight, not for authenticated callers.
 """
 
 import asyncio
-import hashlib
-import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, ApiException
 
-from proxy.authentication.token_review_queue import TokenReviewQueue
-from proxy.concurrency.rate_limit import address_key
-from proxy.concurrency.task_set import TaskSet
+from proxy.concurrency.rate_limit import FairSemaphore, KeyedTokenBucket
 from proxy.core.authorization.access_check import REVIEW_TOO_LARGE
-from proxy.core.errors import TokenTooLarge, Unauthorized, UpstreamUnavailable
-from proxy.core.ttl_cache import TTLCache
-from proxy.core.userinfo import (
-    Caller,
-    UserInfo,
-    make_extra,
-    with_authenticated,
-)
+from proxy.core.errors import TooManyRequests, Unauthorized, UpstreamUnavailable
+from proxy.core.userinfo import UserInfo, make_extra, with_authenticated
+from proxy.telemetry.metrics.authentication import TokenMetrics
 
 _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
-_MAX_CACHED_TOKENS = 32_768
-_REJECTION_TTL_SECONDS = 2.0
-
 # kube-apiserver never sends `authenticated: false`: it omits the field and sends an error. It sends
 # this error if none of its token authenticators accepts the token, and none of them has failed.
 _UNKNOWN_TOKEN = "invalid bearer token"  # noqa: S105 - an error message
@@ -145,130 +129,77 @@ def _strings(values: object) -> list[str]:
     return texts
 
 
-class CacheHitCounter(Protocol):
-    """Hit and miss counts of the token cache.
-
-    Plain numbers, because they change with every request that has a token.
-    """
-
-    hits: int
-    misses: int
-
-
-@dataclass(slots=True, eq=False)
-class _Review:
-    """One review, and the number of requests that wait for it."""
-
-    task: asyncio.Task[Caller | None]
-    sent: asyncio.Event
-    """Set when the review has got a slot."""
-    waiting: int = 0
-
-
-class CachedTokenAuthenticator:
-    """Reviews each token once at a time, and caches successes for `success_ttl_seconds`.
-
-    A review that no request waits for any more is cancelled while it waits for a slot. Once it is
-    sent it is not cancelled, because that would cost a connection. The memory of such reviews is
-    bounded by the number in flight and by `token_bytes`.
-    """
+class TokenReviewQueue:
+    """Reviews tokens; addresses are scheduled fairly, so none waits behind another one's flood."""
 
     def __init__(
         self,
-        queue: TokenReviewQueue,
+        reviewer: KubernetesTokenReviewer,
         *,
-        token_bytes: int,
-        success_ttl_seconds: float,
+        buckets: KeyedTokenBucket,
+        counter: TokenMetrics,
+        limits: tuple[int, float],
         clock: Callable[[], float],
-        tasks: TaskSet,
-        lookups: CacheHitCounter,
     ) -> None:
-        """`token_bytes`: the largest token that is reviewed."""
-        self._queue = queue
-        self._token_bytes = token_bytes
-        self._tasks = tasks
-        self._hash_key = secrets.token_bytes(32)
-        self._callers = TTLCache[bytes, Caller](_MAX_CACHED_TOKENS, success_ttl_seconds, clock)
-        self._rejected = TTLCache[bytes, bool](_MAX_CACHED_TOKENS, _REJECTION_TTL_SECONDS, clock)
-        self._in_flight: dict[bytes, _Review] = {}
-        self._lookups = lookups
+        """`limits`: reviews in flight, and seconds for one, including its wait for a slot."""
+        self._reviewer = reviewer
+        self._buckets = buckets
+        self._counter = counter
+        self._semaphore = FairSemaphore(limits[0])
+        self._timeout_seconds = limits[1]
+        self._clock = clock
 
-    def cache_key(self, token: bytes) -> bytes:
-        """Return the cache key of a token, from which the token cannot be recovered."""
-        return hashlib.blake2b(token, key=self._hash_key, digest_size=32).digest()
-
-    def cached_caller(self, key: bytes) -> Caller | None:
-        """Return the caller of a token that was reviewed within the TTL, if any."""
-        caller = self._callers.get(key)
-        if caller is not None:
-            self._lookups.hits += 1
-        return caller
-
-    async def authenticate(self, token: bytes, *, address: str) -> Caller:
-        """Return the caller of a token; `address` is the source of the request.
-
-        Raises Unauthorized if the token is rejected, UpstreamUnavailable if there is no result,
-        TooManyRequests above a limit, and TokenTooLarge for a token that is not reviewed at all.
-        """
-        if len(token) > self._token_bytes:
-            self._queue.count_oversized()
-            raise TokenTooLarge(f"the bearer token is larger than {self._token_bytes} bytes")
-        key = self.cache_key(token)
-        caller = self._callers.get(key)
-        if caller is not None or self._rejected.get(key):
-            self._lookups.hits += 1
-        else:
-            self._lookups.misses += 1
-            caller = await self._review_once(key, token, address)
-        if caller is None:
-            raise Unauthorized
-        return caller
-
-    async def _review_once(self, key: bytes, token: bytes, address: str) -> Caller | None:
-        review = self._in_flight.get(key)
-        if review is None:
-            review = self._begin(key, token, address)
-        review.waiting += 1
+    def take_rate_limit(self, origin: str) -> None:
+        """Take one unit of the origin's rate limit for a review; raise TooManyRequests if none."""
         try:
-            # Shielded: a client that disconnects must not cancel the review for others.
-            return await asyncio.shield(review.task)
+            self._buckets.take(origin)
+        except TooManyRequests:
+            self._counter.token_rejected("address")
+            raise
+
+    def count_oversized(self) -> None:
+        """Count a token that is too large to be reviewed."""
+        self._counter.token_rejected("size")
+
+    async def review(
+        self, token: str, *, origin: str, when_sent: Callable[[], None]
+    ) -> UserInfo | None:
+        """Return the token's user, or None if it is definitely rejected; call `enter` first.
+
+        `when_sent` is called when the review gets a slot: from then on it is being sent.
+        Raises Unauthorized for any other result that is not a success, UpstreamUnavailable if there
+        is no result, and TooManyRequests if it gets no slot in time.
+        """
+        started = self._clock()
+        is_sent, outcome, reason = False, "error", "turn"
+        try:
+            async with asyncio.timeout(self._timeout_seconds), self._semaphore.slot(origin):
+                is_sent = True
+                when_sent()
+                user = await self._reviewer.review(token)
+            outcome = "refused" if user is None else "authenticated"
+        except Unauthorized:
+            outcome = "refused"
+            raise
+        except asyncio.CancelledError:
+            reason = "abandoned"
+            raise
+        except TimeoutError as error:
+            raise _timeout_error(is_sent=is_sent) from error
         finally:
-            review.waiting -= 1
-            if not review.waiting and not review.sent.is_set():
-                self._remove(key, review)
-                review.task.cancel()
-
-    def _begin(self, key: bytes, token: bytes, address: str) -> _Review:
-        text = _decode(token)
-        origin = address_key(address)
-        # Before a task is created, so that a flood costs as little as possible.
-        self._queue.take_rate_limit(origin)
-        sent = asyncio.Event()
-        task = self._tasks.start(self._review(key, text, origin, sent))
-        review = self._in_flight[key] = _Review(task, sent)
-        task.add_done_callback(lambda _: self._remove(key, review))
-        return review
-
-    def _remove(self, key: bytes, review: _Review) -> None:
-        # Another review of the same token may have started since this one was cancelled.
-        if self._in_flight.get(key) is review:
-            del self._in_flight[key]
-
-    async def _review(
-        self, key: bytes, token: str, origin: str, sent: asyncio.Event
-    ) -> Caller | None:
-        user = await self._queue.review(token, origin=origin, when_sent=sent.set)
-        if user is None:
-            self._rejected.put(key, value=True)
-            return None
-        caller = Caller(user)
-        self._callers.put(key, caller)
-        return caller
+            if outcome != "refused":
+                # The token is valid, or the review failed for a reason other than the token.
+                self._buckets.refund(origin)
+            if is_sent:
+                self._counter.token_reviewed(outcome, self._clock() - started)
+            else:
+                self._counter.token_rejected(reason)
+        return user
 
 
-def _decode(token: bytes) -> str:
-    try:
-        return token.decode("ascii")
-    except UnicodeDecodeError:
-        # The cause is dropped because it contains the token.
-        raise Unauthorized from None
+def _timeout_error(*, is_sent: bool) -> UpstreamUnavailable | TooManyRequests:
+    if is_sent:
+        return UpstreamUnavailable("the token was not reviewed in time", retry_after_seconds=1)
+    return TooManyRequests(
+        "too many tokens are being reviewed, please try again later", retry_after_seconds=1
+    )

@@ -7,7 +7,7 @@ that disconnects does not cancel it for others.
 """
 
 import asyncio
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, ApiException
@@ -25,6 +25,7 @@ from proxy.core.authorization.access_check import (
     subject_access_review,
 )
 from proxy.core.errors import ReviewRejected, StatusError, UpstreamUnavailable
+from proxy.telemetry.metrics.impersonation import ImpersonationMetrics, ShadowMetrics
 
 # Errors of the transport, of HTTP, and of malformed responses.
 _REVIEW_ERRORS = (
@@ -69,25 +70,6 @@ class KubernetesAccessReviewer:
             raise UpstreamUnavailable("access cannot be reviewed", retry_after_seconds=1) from error
 
 
-class Reviewer(Protocol):
-    """Reviews one access check."""
-
-    async def review(self, check: AccessCheck) -> CheckResult:
-        """Return the result; raise UpstreamUnavailable if there is none.
-
-        Raises ReviewRejected if the review cannot be made, whatever the state of the API server.
-        """
-        ...
-
-
-class ReviewCounter(Protocol):
-    """Counts reviews."""
-
-    def review_ended(self, outcome: str, seconds: float) -> None:
-        """Count one review and its duration; outcomes: allowed, denied, refused, error."""
-        ...
-
-
 class ReviewLimits(NamedTuple):
     """The limits of access reviews."""
 
@@ -103,11 +85,11 @@ class AccessReviewQueue:
 
     def __init__(
         self,
-        reviewer: Reviewer,
+        reviewer: KubernetesAccessReviewer,
         *,
         buckets: KeyedTokenBucket,
         breaker: CircuitBreaker,
-        counter: ReviewCounter,
+        counter: ImpersonationMetrics | ShadowMetrics,
         limits: ReviewLimits,
         tasks: TaskSet,
     ) -> None:

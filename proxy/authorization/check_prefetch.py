@@ -3,34 +3,15 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
+from proxy.authorization.access_review import AccessReviewQueue
 from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.impersonation.evaluation import Ask
 from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.telemetry.metrics.impersonation import ImpersonationMetrics
 
 _MAX_CONCURRENT_CHECKS = 128
 """The largest number of concurrent checks of one request."""
-
-
-class AccessReviewer(Protocol):
-    """Reviews access checks."""
-
-    def submit(self, check: AccessCheck) -> "asyncio.Task[CheckResult]":
-        """Start a review, or join an identical one."""
-        ...
-
-
-class CheckCounter(Protocol):
-    """Counts the check results that decisions used, and those they did not."""
-
-    def check_completed(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        """Count one check result that was used."""
-        ...
-
-    def reviews_unused(self, count: int) -> None:
-        """Count check results that were prefetched and not needed."""
-        ...
 
 
 class CheckPrefetcher:
@@ -42,8 +23,8 @@ class CheckPrefetcher:
 
     def __init__(
         self,
-        reviewer: AccessReviewer,
-        counter: CheckCounter,
+        reviewer: AccessReviewQueue,
+        counter: ImpersonationMetrics,
         clock: Callable[[], float],
         *,
         has_modes: bool,

@@ -5,15 +5,18 @@ use does not extend it: a revoked grant stops working within the TTL. For identi
 twice the TTL, because such an entry can serve one last request that is then cached as a whole.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from proxy.core.impersonation.cache_keys import ReusableDecision, request_key, user_key
+from proxy.core.impersonation.cache_keys import request_key, user_key
 from proxy.core.impersonation.checks import Attempt
-from proxy.core.impersonation.evaluation import Allowed, CacheScope
+from proxy.core.impersonation.evaluation import CacheScope
 from proxy.core.impersonation.modes import ImpersonationMode
-from proxy.core.impersonation.permit import IdentityRestrictions, Permit
+from proxy.core.impersonation.permit import AuthorizationResult
+from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.ttl_cache import TTLCache
+from proxy.core.userinfo import Caller, UserInfo
 
 _MAX_CACHED_MODES = 10_000
 
@@ -32,28 +35,22 @@ class DecisionCache:
         self._requests = TTLCache[bytes, bool](entries, ttl_seconds, clock)
         self._identities = TTLCache[bytes, bool](entries, ttl_seconds, clock)
         self._legacy = TTLCache[bytes, bool](entries, legacy_ttl_seconds, clock)
-        # True if an attempt with this request key was allowed within the TTL. It is looked up for
-        # every request, so it is bound directly, without a method in between. `ModeCache.get` is
-        # bound directly for the same reason.
+        # Returns True if an attempt with this request key was allowed within the TTL. It is called
+        # for every request, so it is bound without a method in between. So is `ModeCache.get`.
         self.contains_request: Callable[[bytes], bool | None] = self._requests.get
 
-    def contains(self, attempt: Attempt, layer: CacheScope) -> bool:
-        """Return whether this layer of the attempt was allowed within the TTL."""
-        cache, key = self._locate(attempt, layer)
+    def contains(self, attempt: Attempt, scope: CacheScope) -> bool:
+        """Return whether this part of the attempt was allowed within the TTL."""
+        cache, key = self._locate(attempt, scope)
         return cache.get(key) is True
 
-    def add(self, attempt: Attempt, layer: CacheScope) -> None:
-        """Cache that this layer of the attempt was allowed."""
-        cache, key = self._locate(attempt, layer)
+    def add(self, attempt: Attempt, scope: CacheScope) -> None:
+        """Cache that this part of the attempt was allowed."""
+        cache, key = self._locate(attempt, scope)
         cache.put(key, value=True)
 
-    def clear(self) -> None:
-        """Remove all entries, as a change of the rules requires."""
-        for cache in (self._requests, self._identities, self._legacy):
-            cache.clear()
-
-    def _locate(self, attempt: Attempt, layer: CacheScope) -> tuple[TTLCache[bytes, bool], bytes]:
-        if layer is CacheScope.REQUEST:
+    def _locate(self, attempt: Attempt, scope: CacheScope) -> tuple[TTLCache[bytes, bool], bytes]:
+        if scope is CacheScope.REQUEST:
             return self._requests, request_key(attempt)
         is_legacy = attempt.mode is ImpersonationMode.LEGACY
         return self._legacy if is_legacy else self._identities, user_key(attempt)
@@ -82,10 +79,6 @@ class ModeCache:
             del self._modes[next(iter(self._modes))]
         self._modes[caller] = mode
 
-    def clear(self) -> None:
-        """Remove all entries, as a change of the rules requires."""
-        self._modes.clear()
-
 
 @dataclass(frozen=True, slots=True)
 class ImpersonationCaches:
@@ -94,46 +87,50 @@ class ImpersonationCaches:
     decisions: DecisionCache
     modes: ModeCache
 
-    def clear(self) -> None:
-        """Remove all entries, as a change of the rules requires."""
-        self.decisions.clear()
-        self.modes.clear()
+
+class ImpersonatedRequest(NamedTuple):
+    """Everything that a decision depends on besides rules, caches and restrictions."""
+
+    caller: Caller
+    wanted_user: UserInfo
+    request_info: RequestInfo
+    is_upgrade: bool
 
 
-_MAX_REUSABLE_DECISIONS = 4096
-_MAX_REUSABLE_PATH_LENGTH = 256
+_MAX_RESULTS = 4096
+_MAX_CACHED_PATH_LENGTH = 256
 
 
-class ReusableDecisions:
-    """Decisions with a reusable plan: the plan of an equal request is the same.
+class ResultCache:
+    """Results by request or caller, so that an equal request is not evaluated again.
 
-    An entry permits nothing by itself: the decision cache is checked each time, and the TTL of its
-    entries is not extended. A decision is kept only if the mode that is tried first is the one that
-    was allowed. Its first and only check is then that lookup in the decision cache.
+    An entry permits nothing by itself: its recheck looks up the decision cache at every use, and
+    never extends the TTL there.
     """
 
     def __init__(self) -> None:
-        self._decisions: dict[Hashable, ReusableDecision] = {}
+        self._results: dict[ImpersonatedRequest | Caller, AuthorizationResult] = {}
 
-    def find(self, request: Hashable) -> ReusableDecision | None:
-        """Return the cached decision of an equal request, if any."""
-        return self._decisions.get(request)
+    def find(self, request: ImpersonatedRequest | Caller) -> AuthorizationResult | None:
+        """Return the result of an equal request if a new decision would give the same permit."""
+        known = self._results.get(request)
+        if known is None or known.recheck is None or not known.recheck():
+            return None
+        return known
 
-    def add(
-        self,
-        request: Hashable,
-        allowed: Allowed,
-        restrictions: IdentityRestrictions,
-        permit: Permit,
-    ) -> None:
-        """Cache a decision if it is small; the size of entries and their number are bounded."""
-        request_info = allowed.attempt.request_info
-        has_selectors = bool(request_info.fields or request_info.labels)
-        if has_selectors or len(request_info.path) > _MAX_REUSABLE_PATH_LENGTH:
-            return
-        if not allowed.attempt.wanted_user.is_cacheable:
-            return
-        if len(self._decisions) >= _MAX_REUSABLE_DECISIONS:
-            self._decisions.clear()
-        key = request_key(allowed.attempt)
-        self._decisions[request] = ReusableDecision(key, restrictions, permit)
+    def add(self, request: ImpersonatedRequest | Caller, result: AuthorizationResult) -> None:
+        """Cache a result that has a recheck; the number of entries is bounded."""
+        if len(self._results) >= _MAX_RESULTS:
+            self._results.clear()
+        self._results[request] = result
+
+
+def is_result_cacheable(attempt: Attempt) -> bool:
+    """Return whether the result of an attempt may be cached, and is small enough for that."""
+    request_info = attempt.request_info
+    return (
+        attempt.is_request_cacheable
+        and not (request_info.fields or request_info.labels)
+        and len(request_info.path) <= _MAX_CACHED_PATH_LENGTH
+        and attempt.wanted_user.is_cacheable
+    )

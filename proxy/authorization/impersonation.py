@@ -5,16 +5,26 @@ awaited and the decision is made synchronously.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
-from typing import Protocol, assert_never
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
-from proxy.authorization.check_prefetch import AccessReviewer, CheckCounter, CheckPrefetcher
-from proxy.authorization.decision_cache import ImpersonationCaches, ReusableDecisions
+from proxy.authorization.access_review import AccessReviewQueue
+from proxy.authorization.check_prefetch import CheckPrefetcher
+from proxy.authorization.decision_cache import (
+    ImpersonatedRequest,
+    ImpersonationCaches,
+    ResultCache,
+    is_result_cacheable,
+)
+from proxy.authorization.pod_nodes import PodNodeResolver
+from proxy.authorization.shadow import ShadowEvaluator
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import CheckResult
 from proxy.core.errors import Forbidden, UpstreamUnavailable
-from proxy.core.impersonation.cache_keys import ReusableDecision
-from proxy.core.impersonation.checks import Attempt, ImpersonationRules, plan_attempts
+from proxy.core.impersonation.cache_keys import request_key
+from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
 from proxy.core.impersonation.evaluation import (
     Allowed,
     Ask,
@@ -26,21 +36,21 @@ from proxy.core.impersonation.evaluation import (
     evaluate,
     forbidden_error,
 )
+from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.permit import (
+    AuthorizationResult,
     IdentityRestrictions,
-    Permit,
     check_proxy_identity,
     permit_impersonation,
     permit_self,
 )
 from proxy.core.requestinfo.request_info import RequestInfo
-from proxy.core.userinfo import Caller, UserInfo
-
-_ALLOWED, _DENIED = CheckResult(allowed=True), CheckResult(allowed=False)
+from proxy.core.userinfo import Caller, UserInfo, node_name
+from proxy.telemetry.metrics.impersonation import ImpersonationMetrics
 
 
 class DecisionObserver(Protocol):
-    """Receives how one decision was made."""
+    """Receives how one decision was made: the audit context, whose package is not imported here."""
 
     audit_id: bytes
 
@@ -49,20 +59,18 @@ class DecisionObserver(Protocol):
         ...
 
 
-class DecisionCounter(CheckCounter, Protocol):
-    """Counts decisions and the check results they used."""
+@dataclass(frozen=True, slots=True)
+class AuthorizerDependencies:
+    """The dependencies of an impersonation authorizer, two of them optional."""
 
-    def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        """Count one impersonation decision."""
-        ...
-
-    def cache_looked_up(self, cache: str, *, hit: bool) -> None:
-        """Count a lookup in the decision cache."""
-        ...
-
-    def cached_decision(self, mode: str, seconds: float, *, has_modes: bool) -> None:
-        """Count an impersonation that the cached decision of an equal request allowed."""
-        ...
+    reviewer: AccessReviewQueue
+    counter: ImpersonationMetrics
+    clock: Callable[[], float]
+    tasks: TaskSet
+    pod_nodes: PodNodeResolver | None = None
+    """Looks up the nodes of callers whose tokens name only their pods."""
+    shadow: ShadowEvaluator | None = None
+    """Evaluates what legacy impersonation has allowed; it never changes a decision."""
 
 
 class ImpersonationAuthorizer:
@@ -72,29 +80,24 @@ class ImpersonationAuthorizer:
         self,
         *,
         rules: ImpersonationRules,
-        reviewer: AccessReviewer,
         caches: ImpersonationCaches,
-        counter: DecisionCounter,
-        clock: Callable[[], float],
-        tasks: TaskSet,
+        dependencies: AuthorizerDependencies,
     ) -> None:
         self._rules = rules
         # The users that no caller may impersonate. No request is authorized until they are known:
         # they include the proxy's own user names, which only the API server can return.
         self.restrictions: IdentityRestrictions | None = None
-        self._reviewer = reviewer
         self._caches = caches
-        self._counter = counter
-        self._clock = clock
-        self._tasks = tasks
-        self._deciding: dict[Hashable, asyncio.Task[tuple[ImpersonationDecision, int]]] = {}
-        self._reusable = ReusableDecisions()
-
-    def _forbidden(self, decision: Denied, request_info: RequestInfo) -> Forbidden:
-        error = forbidden_error(decision)
-        if self._rules.warns_on_discovery and not request_info.is_resource:
-            error.warning = error.message
-        return error
+        self._reviewer = dependencies.reviewer
+        self._counter = dependencies.counter
+        self._clock = dependencies.clock
+        self._tasks = dependencies.tasks
+        self._pod_nodes = dependencies.pod_nodes
+        self._shadow = dependencies.shadow
+        self._deciding: dict[
+            ImpersonatedRequest, asyncio.Task[tuple[ImpersonationDecision, int]]
+        ] = {}
+        self._results = ResultCache()
 
     async def authorize(
         self,
@@ -104,87 +107,98 @@ class ImpersonationAuthorizer:
         *,
         is_upgrade: bool = False,
         observer: DecisionObserver | None = None,
-    ) -> Permit:
+    ) -> AuthorizationResult:
         """Return the permit to forward; raise a StatusError if the request is rejected."""
+        pod_nodes = self._pod_nodes if _is_bare_node(wanted_user) else None
+        if pod_nodes is not None:
+            caller = await pod_nodes.with_node(caller)
         restrictions = self.restrictions
         if restrictions is None:
             raise UpstreamUnavailable("the API server has not been reached yet")
         check_proxy_identity(caller, wanted_user, restrictions=restrictions)
         if wanted_user is None:
-            return permit_self(caller, restrictions=restrictions)
+            result = self._permit_caller(caller, restrictions)
+        else:
+            request = ImpersonatedRequest(caller, wanted_user, request_info, is_upgrade)
+            result = self._results.find(request) or await self._decide(
+                request, restrictions, observer
+            )
+        if is_upgrade or pod_nodes is not None:
+            # The pod may have been replaced by the next request, so its node is looked up again.
+            return AuthorizationResult(result.permit)
+        return result
+
+    def _permit_caller(
+        self, caller: Caller, restrictions: IdentityRestrictions
+    ) -> AuthorizationResult:
+        result = self._results.find(caller)
+        if result is None:
+            permit = permit_self(caller, restrictions=restrictions)
+            result = AuthorizationResult(permit, partial(self._has_restrictions, restrictions))
+            self._results.add(caller, result)
+        return result
+
+    async def _decide(
+        self,
+        request: ImpersonatedRequest,
+        restrictions: IdentityRestrictions,
+        observer: DecisionObserver | None,
+    ) -> AuthorizationResult:
+        """Evaluate the request, and return the result of an allowed impersonation."""
         started = self._clock()
-        last_mode = self._caches.modes.get(caller.user.name)
-        request = (caller, wanted_user, request_info, is_upgrade, last_mode)
-        known = self._reusable.find(request)
-        if known is not None and (reused := self.reauthorize(known)) is not None:
-            return reused
-        attempts = plan_attempts(
-            caller,
-            wanted_user,
-            request_info,
-            rules=self._rules,
-            preferred_mode=last_mode,
-            is_upgrade=is_upgrade,
-        )
-        decision, reviews = await self._decide(
-            (caller, wanted_user, request_info, is_upgrade), attempts
-        )
+        username = request.caller.user.name
+        last_mode = self._caches.modes.get(username)
+        decision, reviews = await self._evaluate(request, last_mode)
         # The restrictions may have changed meanwhile: they do with a new credential of the proxy.
         restrictions = self.restrictions or restrictions
         if reviews and observer is not None:
             observer.add_reviews(reviews)
         self._count(decision, self._clock() - started)
-        match decision:
-            case Allowed():
-                self._caches.modes.put(caller.user.name, decision.mode)
-                permit = permit_impersonation(caller, decision, restrictions=restrictions)
-                if decision.mode is last_mode and decision.attempt.is_request_cacheable:
-                    self._reusable.add(request, decision, restrictions, permit)
-                return permit
-            case Denied():
-                raise self._forbidden(decision, request_info)
-            case _:
-                assert_never(decision)
+        if isinstance(decision, Denied):
+            raise self._forbidden(decision, request.request_info)
+        self._caches.modes.put(username, decision.mode)
+        permit = permit_impersonation(request.caller, decision, restrictions=restrictions)
+        if self._shadow is not None and decision.mode is ImpersonationMode.LEGACY:
+            self._shadow.submit(request, b"" if observer is None else observer.audit_id)
+        attempt = decision.attempt
+        if decision.mode is not last_mode or not is_result_cacheable(attempt):
+            return AuthorizationResult(permit)
+        # The mode that is tried first was allowed, so a new decision for an equal request depends
+        # on one lookup in the decision cache.
+        recheck = partial(
+            self._is_still_allowed, username, last_mode, request_key(attempt), restrictions
+        )
+        result = AuthorizationResult(permit, recheck)
+        self._results.add(request, result)
+        return result
 
-    def reusable_decision(
-        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
-    ) -> ReusableDecision | None:
-        """Return the decision that an equal request can reuse, if any; never for an upgrade.
+    def _forbidden(self, decision: Denied, request_info: RequestInfo) -> Forbidden:
+        error = forbidden_error(decision)
+        if self._rules.warns_on_discovery and not request_info.is_resource:
+            error.warning = error.message
+        return error
 
-        To be called right after the request was authorized.
+    def _is_still_allowed(
+        self, username: str, mode: ImpersonationMode, key: bytes, restrictions: IdentityRestrictions
+    ) -> bool:
+        """Return whether a new decision for an equal request would give the same permit.
+
+        Beyond the request, a decision depends on the restrictions, on the mode that is tried first,
+        and on the decision cache. All three are checked.
         """
-        if wanted_user is None:
-            restrictions = self.restrictions
-            if restrictions is None:
-                return None
-            return ReusableDecision(
-                b"", restrictions, permit_self(caller, restrictions=restrictions)
-            )
-        last_mode = self._caches.modes.get(caller.user.name)
-        return self._reusable.find((caller, wanted_user, request_info, False, last_mode))
-
-    def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit for an equal request if a new decision would be the same, else None.
-
-        The request itself is equal. Beyond it, a decision depends on the restrictions, on the mode
-        that is tried first, and on the decision cache. All three are checked.
-        """
-        if known.restrictions is not self.restrictions:
-            return None
-        permit = known.permit
-        mode = permit.mode
-        if mode is None:
-            return permit
+        if restrictions is not self.restrictions:
+            return False
         started = self._clock()
         caches = self._caches
-        if caches.modes.get(permit.caller.user.name) is not mode:
-            return None
-        if not caches.decisions.contains_request(known.key):
-            return None
+        if caches.modes.get(username) is not mode or not caches.decisions.contains_request(key):
+            return False
         self._counter.cached_decision(
             mode, self._clock() - started, has_modes=self._rules.constrained
         )
-        return permit
+        return True
+
+    def _has_restrictions(self, restrictions: IdentityRestrictions) -> bool:
+        return restrictions is self.restrictions
 
     def _count(self, decision: ImpersonationDecision, seconds: float) -> None:
         # The pre-1.35 impersonation filter, which has no modes, has no metrics.
@@ -193,11 +207,20 @@ class ImpersonationAuthorizer:
             mode = decision.mode if isinstance(decision, Allowed) else ""
             self._counter.impersonation_decided(mode, allowed=is_allowed, seconds=seconds)
 
-    async def _decide(
-        self, request: Hashable, attempts: Iterable[Attempt]
+    async def _evaluate(
+        self, request: ImpersonatedRequest, last_mode: ImpersonationMode | None
     ) -> tuple[ImpersonationDecision, int]:
         """Return the decision and the number of reviews it needed; without I/O if all is cached."""
-        evaluation = evaluate(attempts)
+        evaluation = evaluate(
+            plan_attempts(
+                request.caller,
+                request.wanted_user,
+                request.request_info,
+                rules=self._rules,
+                preferred_mode=last_mode,
+                is_upgrade=request.is_upgrade,
+            )
+        )
         try:
             ask = self._answer_lookups(evaluation, next(evaluation))
         except StopIteration as decided:
@@ -209,6 +232,14 @@ class ImpersonationAuthorizer:
             task.add_done_callback(lambda _: self._deciding.pop(request, None))
         # Equal requests share the decision in flight; none of them can cancel it.
         return await asyncio.shield(task)
+
+    def _answer_lookups(self, evaluation: Evaluation, question: Question) -> Ask:
+        """Answer cache lookups up to the first review; StopIteration ends the evaluation."""
+        while isinstance(question, CacheLookup):
+            is_cached = self._caches.decisions.contains(question.attempt, question.scope)
+            self._counter.cache_looked_up(question.scope.value, hit=is_cached)
+            question = evaluation.send(CheckResult(allowed=is_cached))
+        return question
 
     async def _review_remaining(
         self, evaluation: Evaluation, ask: Ask
@@ -224,22 +255,17 @@ class ImpersonationAuthorizer:
         except StopIteration as decided:
             decision: ImpersonationDecision = decided.value
             if isinstance(decision, Allowed):
-                self._add_to_cache(decision)
+                for scope in decision.cacheable:
+                    self._caches.decisions.add(decision.attempt, scope)
             return decision, prefetcher.count
         finally:
             prefetcher.close()
 
-    def _answer_lookups(self, evaluation: Evaluation, question: Question) -> Ask:
-        """Answer cache lookups up to the first review; StopIteration ends the evaluation."""
-        while isinstance(question, CacheLookup):
-            question = evaluation.send(self._look_up(question))
-        return question
 
-    def _look_up(self, question: CacheLookup) -> CheckResult:
-        known = self._caches.decisions.contains(question.attempt, question.scope)
-        self._counter.cache_looked_up(question.scope.value, hit=known)
-        return _ALLOWED if known else _DENIED
-
-    def _add_to_cache(self, allowed: Allowed) -> None:
-        for layer in allowed.cacheable:
-            self._caches.decisions.add(allowed.attempt, layer)
+def _is_bare_node(wanted_user: UserInfo | None) -> bool:
+    """Return whether only a node is wanted: for no other user does the caller's node matter."""
+    return (
+        wanted_user is not None
+        and wanted_user.has_only_name
+        and node_name(wanted_user.name) is not None
+    )

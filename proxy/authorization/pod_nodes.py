@@ -8,21 +8,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Protocol
 
 import aiohttp
-from cachetools import TTLCache
 from kubernetes_asyncio.client import ApiClient, ApiException
 
-from proxy.authorization.impersonation import DecisionObserver
 from proxy.concurrency.rate_limit import FairSemaphore, KeyedTokenBucket
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import StatusError, UpstreamUnavailable
-from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.modes import BoundPod, pod_bound_without_node
-from proxy.core.impersonation.permit import Permit
-from proxy.core.requestinfo.request_info import RequestInfo
-from proxy.core.userinfo import Caller, UserInfo, node_name
+from proxy.core.ttl_cache import TTLCache
+from proxy.core.userinfo import Caller
+from proxy.telemetry.metrics.impersonation import ImpersonationMetrics
 
 # A pod never changes its node, and its token does not outlive it.
 _MAX_CACHED_PODS = 10_000
@@ -37,22 +33,6 @@ _LOOKUP_ERRORS = (
     TypeError,
     ValueError,
 )
-
-
-class PodReader(Protocol):
-    """Reads the node of a pod."""
-
-    async def node_of(self, pod: BoundPod) -> str | None:
-        """Return the node of exactly this pod, or None; raise UpstreamUnavailable on errors."""
-        ...
-
-
-class PodLookupCounter(Protocol):
-    """Counts pod lookups."""
-
-    def pod_looked_up(self, outcome: str) -> None:
-        """Count one lookup; outcomes: found, none, error."""
-        ...
 
 
 class KubernetesPodReader:
@@ -103,10 +83,10 @@ class PodNodeResolver:
 
     def __init__(
         self,
-        reader: PodReader,
+        reader: KubernetesPodReader,
         *,
         buckets: KeyedTokenBucket,
-        counter: PodLookupCounter,
+        counter: ImpersonationMetrics,
         limits: tuple[int, float],
         clock: Callable[[], float],
         tasks: TaskSet,
@@ -118,8 +98,16 @@ class PodNodeResolver:
         self._semaphore = FairSemaphore(limits[0])
         self._timeout_seconds = limits[1]
         self._tasks = tasks
-        self._nodes: TTLCache[BoundPod, str] = TTLCache(_MAX_CACHED_PODS, _TTL_SECONDS, timer=clock)
+        self._nodes = TTLCache[BoundPod, str](_MAX_CACHED_PODS, _TTL_SECONDS, clock)
         self._in_flight: dict[BoundPod, asyncio.Task[str | None]] = {}
+
+    async def with_node(self, caller: Caller) -> Caller:
+        """Return the caller with the node of its pod, or unchanged if its token names no pod.
+
+        A node that the token names is not looked up. Raises a StatusError if the lookup fails.
+        """
+        pod = pod_bound_without_node(caller.user)
+        return caller if pod is None else replace(caller, looked_up_node=await self.node_of(pod))
 
     async def node_of(self, pod: BoundPod) -> str | None:
         """Return the pod's node, None if it has none; raise a StatusError if the lookup fails.
@@ -154,96 +142,10 @@ class PodNodeResolver:
             self._counter.pod_looked_up("error")
             raise
         if node is not None:
-            self._nodes[pod] = node
+            self._nodes.put(pod, node)
         self._counter.pod_looked_up("none" if node is None else "found")
         return node
 
 
 def _account_key(pod: BoundPod) -> str:
     return f"{pod.namespace}:{pod.account}"
-
-
-class NodeFinder(Protocol):
-    """Finds the node of a pod."""
-
-    async def node_of(self, pod: BoundPod) -> str | None:
-        """Return the pod's node, None if it has none; raise a StatusError if the lookup fails."""
-        ...
-
-
-class Authorizer(Protocol):
-    """Decides whether a caller may impersonate a user for a request."""
-
-    async def authorize(
-        self,
-        caller: Caller,
-        wanted_user: UserInfo | None,
-        request_info: RequestInfo,
-        *,
-        is_upgrade: bool = False,
-        observer: DecisionObserver | None = None,
-    ) -> Permit:
-        """Return the permit to forward; raise a StatusError if the request is rejected."""
-        ...
-
-    def reusable_decision(
-        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
-    ) -> ReusableDecision | None:
-        """Return the decision that an equal request can reuse, if any."""
-        ...
-
-    def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit for an equal request if a new decision would be the same, else None."""
-        ...
-
-
-class NodeResolver:
-    """Authorizer that adds the node of callers with a token that names only their pod.
-
-    The lookup happens only if it matters: the wanted user is a bare node, and the token names none.
-    """
-
-    def __init__(self, authorizer: Authorizer, finder: NodeFinder) -> None:
-        self._authorizer = authorizer
-        self._finder = finder
-
-    async def authorize(
-        self,
-        caller: Caller,
-        wanted_user: UserInfo | None,
-        request_info: RequestInfo,
-        *,
-        is_upgrade: bool = False,
-        observer: DecisionObserver | None = None,
-    ) -> Permit:
-        """Return the permit to forward; raise a StatusError if the request is rejected."""
-        if (
-            wanted_user is not None
-            and wanted_user.has_only_name
-            and node_name(wanted_user.name) is not None
-        ):
-            caller = await self._with_node(caller)
-        return await self._authorizer.authorize(
-            caller, wanted_user, request_info, is_upgrade=is_upgrade, observer=observer
-        )
-
-    def reusable_decision(
-        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
-    ) -> ReusableDecision | None:
-        """Return the decision that an equal request can reuse; never if a pod is looked up.
-
-        The pod may have been replaced by then.
-        """
-        if wanted_user is not None and node_name(wanted_user.name) is not None:
-            return None
-        return self._authorizer.reusable_decision(caller, wanted_user, request_info)
-
-    def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit for an equal request if a new decision would be the same, else None."""
-        return self._authorizer.reauthorize(known)
-
-    async def _with_node(self, caller: Caller) -> Caller:
-        pod = pod_bound_without_node(caller.user)
-        if pod is None:
-            return caller
-        return replace(caller, looked_up_node=await self._finder.node_of(pod))

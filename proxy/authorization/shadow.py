@@ -10,18 +10,15 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from proxy.authorization.check_prefetch import AccessReviewer
-from proxy.authorization.decision_cache import DecisionCache
-from proxy.authorization.impersonation import DecisionObserver
-from proxy.authorization.pod_nodes import Authorizer
+from proxy.authorization.access_review import AccessReviewQueue
+from proxy.authorization.decision_cache import DecisionCache, ImpersonatedRequest
 from proxy.concurrency.circuit_breaker import CircuitBreaker
 from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import CheckResult, is_review_larger_than
 from proxy.core.errors import StatusError, TooManyRequests
-from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.checks import (
     Attempt,
     ImpersonationRules,
@@ -37,13 +34,11 @@ from proxy.core.impersonation.evaluation import (
     evaluate,
     unsatisfiable_reason,
 )
-from proxy.core.impersonation.modes import ImpersonationMode, applicable_modes
-from proxy.core.impersonation.permit import Permit
+from proxy.core.impersonation.modes import applicable_modes
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
-from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.ttl_cache import TTLCache
-from proxy.core.userinfo import Caller, UserInfo
 from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.impersonation import ShadowMetrics
 
 log = logging.getLogger(__name__)
 
@@ -56,29 +51,12 @@ _MAX_CACHED = 4096
 _MAX_REQUEST_BYTES = 8192
 
 
-class ShadowRequest(NamedTuple):
-    """The request to evaluate; equal requests have the same shadow decision."""
-
-    caller: Caller
-    wanted_user: UserInfo
-    request_info: RequestInfo
-    is_upgrade: bool
-
-
 class ShadowDecision(NamedTuple):
     """The outcome under the constrained rules, and the first failed check, if any."""
 
     outcome: str
     mode: str
     missing: str = ""
-
-
-class ShadowCounter(Protocol):
-    """Counts shadow decisions."""
-
-    def shadow_evaluated(self, outcome: str, mode: str, count: int = 1) -> None:
-        """Count requests; outcomes: would-allow, would-deny, dropped, error."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +99,8 @@ class ShadowEvaluator:
         self,
         rules: ImpersonationRules,
         *,
-        reviewer: AccessReviewer,
-        counter: ShadowCounter,
+        reviewer: AccessReviewQueue,
+        counter: ShadowMetrics,
         limits: ShadowLimits,
         dependencies: ShadowDependencies,
     ) -> None:
@@ -139,7 +117,7 @@ class ShadowEvaluator:
             rate_limit, dependencies.clock, rejection="too many shadow evaluations"
         )
         # Denials are cached as well as allows: a shadow decision denies nothing.
-        self._cached = TTLCache[ShadowRequest, ShadowDecision](
+        self._cached = TTLCache[ImpersonatedRequest, ShadowDecision](
             _MAX_CACHED, limits.ttl_seconds, dependencies.clock
         )
         self._decisions = DecisionCache(
@@ -148,11 +126,11 @@ class ShadowEvaluator:
             entries=_MAX_CACHED,
             clock=dependencies.clock,
         )
-        self._queue: deque[tuple[ShadowRequest, bytes]] = deque()
-        self._pending: dict[ShadowRequest, int] = {}
+        self._queue: deque[tuple[ImpersonatedRequest, bytes]] = deque()
+        self._pending: dict[ImpersonatedRequest, int] = {}
         """The number of equal requests that each pending decision is for."""
 
-    def submit(self, request: ShadowRequest, audit_id: bytes) -> None:
+    def submit(self, request: ImpersonatedRequest, audit_id: bytes) -> None:
         """Queue a request that legacy impersonation has allowed, or drop it; never blocks."""
         if self._sample < 1 and self._tools.random() >= self._sample:
             return
@@ -170,13 +148,12 @@ class ShadowEvaluator:
                 self._free_workers -= 1
                 self._tools.tasks.start_background(self._work())
 
-    def _accepts(self, request: ShadowRequest) -> bool:
+    def _accepts(self, request: ImpersonatedRequest) -> bool:
         if len(self._pending) >= self._max_pending or self._tools.breaker.is_open:
             return False
         request_info = request.request_info
-        if (
-            len(request_info.path) > _MAX_REQUEST_BYTES
-        ):  # queued entries hold it, though no review does
+        # No review holds the path, but a queued entry does.
+        if len(request_info.path) > _MAX_REQUEST_BYTES:
             return False
         if is_review_larger_than(
             access_check_for(request_info, request_info.verb, user=request.wanted_user),
@@ -201,7 +178,9 @@ class ShadowEvaluator:
         finally:
             self._free_workers += 1
 
-    def _report(self, request: ShadowRequest, audit_id: bytes, decision: ShadowDecision) -> None:
+    def _report(
+        self, request: ImpersonatedRequest, audit_id: bytes, decision: ShadowDecision
+    ) -> None:
         self._counter.shadow_evaluated(decision.outcome, decision.mode, self._pending[request])
         if decision.outcome.startswith("would-"):
             self._cached.put(request, decision)
@@ -219,7 +198,7 @@ class ShadowEvaluator:
             ),
         )
 
-    async def _evaluate(self, request: ShadowRequest) -> ShadowDecision:
+    async def _evaluate(self, request: ImpersonatedRequest) -> ShadowDecision:
         try:
             decision = await self._decide(request)
         except TooManyRequests:
@@ -234,7 +213,7 @@ class ShadowEvaluator:
         mode = applicable_modes(request.caller, request.wanted_user)[0]
         return ShadowDecision("would-deny", mode.value, check_summary(decision.first_failure))
 
-    async def _decide(self, request: ShadowRequest) -> ImpersonationDecision:
+    async def _decide(self, request: ImpersonatedRequest) -> ImpersonationDecision:
         """Decide as the impersonation authorizer does, without mode cache and prefetching."""
         evaluation = evaluate(self._attempts(request))
         try:
@@ -248,7 +227,7 @@ class ShadowEvaluator:
                     self._decisions.add(decision.attempt, layer)
             return decision
 
-    def _attempts(self, request: ShadowRequest) -> Iterator[Attempt]:
+    def _attempts(self, request: ImpersonatedRequest) -> Iterator[Attempt]:
         return plan_attempts(
             request.caller,
             request.wanted_user,
@@ -261,48 +240,3 @@ class ShadowEvaluator:
         if isinstance(question, CacheLookup):
             return CheckResult(self._decisions.contains(question.attempt, question.scope))
         return await asyncio.shield(self._reviewer.submit(question.check))
-
-
-class ShadowingAuthorizer:
-    """Authorizer that submits what legacy impersonation has allowed to the shadow evaluator.
-
-    It never changes a decision.
-    """
-
-    def __init__(self, authorizer: Authorizer, shadow: ShadowEvaluator) -> None:
-        self._authorizer = authorizer
-        self._shadow = shadow
-
-    async def authorize(
-        self,
-        caller: Caller,
-        wanted_user: UserInfo | None,
-        request_info: RequestInfo,
-        *,
-        is_upgrade: bool = False,
-        observer: DecisionObserver | None = None,
-    ) -> Permit:
-        """Return the permit to forward; raise a StatusError if the request is rejected."""
-        permit = await self._authorizer.authorize(
-            caller, wanted_user, request_info, is_upgrade=is_upgrade, observer=observer
-        )
-        if permit.mode is ImpersonationMode.LEGACY and wanted_user is not None:
-            audit_id = b"" if observer is None else observer.audit_id
-            self._shadow.submit(
-                ShadowRequest(caller, wanted_user, request_info, is_upgrade), audit_id
-            )
-        return permit
-
-    def reusable_decision(
-        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
-    ) -> ReusableDecision | None:
-        """Return the decision that an equal request can reuse; never one of mode legacy.
-
-        Requests of that mode must all reach the shadow evaluator.
-        """
-        known = self._authorizer.reusable_decision(caller, wanted_user, request_info)
-        return None if known is None or known.permit.mode is ImpersonationMode.LEGACY else known
-
-    def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit for an equal request if a new decision would be the same, else None."""
-        return self._authorizer.reauthorize(known)

@@ -1,21 +1,19 @@
 """Cached results of processing one request head, reused for byte-identical requests.
 
 `RequestHead.cache` refers to it. Equal heads of one connection share it, and it ends with that
-connection. It holds no authority: caller and decision are checked again on every use. Each slot
-has one writer, and an entry names the objects that it was built from. Another object, even an equal
-one, is a miss, so a reload invalidates every entry.
+connection. It holds no authority: the results of authentication and authorization carry a check
+that is made on every use. Each slot has one writer, and an entry names the objects that it was
+built from. Another object, even an equal one, is a miss, so a reload invalidates every entry.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from proxy.core.audit.fragments import EventFragmentCache
 from proxy.core.audit.policy import AuditPolicy, RequestAuditConfig
 from proxy.core.forwarding import ForwardingRules, OutboundHeadTemplate
-from proxy.core.impersonation.cache_keys import ReusableDecision
-from proxy.core.impersonation.permit import Permit
+from proxy.core.impersonation.permit import AuthorizationResult, Permit
 from proxy.core.requestinfo.request_info import RequestInfo
-from proxy.core.userinfo import Caller
+from proxy.core.userinfo import AuthenticationResult
 
 
 class RequestResults(NamedTuple):
@@ -23,10 +21,8 @@ class RequestResults(NamedTuple):
 
     pipeline: object
     request_info: RequestInfo
-    caller: Caller
-    cached_caller: Callable[[], Caller | None]
-    """Looks up the caller again; None if the request has to be authenticated."""
-    decision: ReusableDecision
+    authentication: AuthenticationResult
+    authorization: AuthorizationResult
 
 
 class OutboundHead(NamedTuple):

@@ -43,10 +43,6 @@ class TTLCache(Generic[K, V]):
         if self._ttl_seconds > 0:
             entries[key] = (now + self._ttl_seconds, value)
 
-    def clear(self) -> None:
-        """Remove all entries."""
-        self._entries.clear()
-
     def __len__(self) -> int:
         """Return the number of entries, including expired ones that were not removed yet."""
         return len(self._entries)

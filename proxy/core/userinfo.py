@@ -1,7 +1,7 @@
 """User info: a name, a uid, groups and extras, exactly as in Kubernetes' `user.Info`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,6 +79,17 @@ class Caller:
 
     user: UserInfo
     looked_up_node: str | None = None
+
+
+class AuthenticationResult(NamedTuple):
+    """The caller of a request, and a check that an equal request of its connection can reuse."""
+
+    caller: Caller
+    recheck: Callable[[], bool] | None = None
+    """Returns whether the same credential proves the same caller now, without a review.
+
+    False in doubt. None: each request has to be authenticated.
+    """
 
 
 class ServiceAccount(NamedTuple):

@@ -23,7 +23,7 @@ from proxy.core.requestinfo.request_info import (
     parse_outline,
 )
 from proxy.core.requestinfo.timeout import check_timeout
-from proxy.core.userinfo import ANONYMOUS, Caller, UserInfo
+from proxy.core.userinfo import ANONYMOUS
 from proxy.pipeline.stages import (
     AuditContextProtocol,
     AuthenticatorProtocol,
@@ -35,6 +35,7 @@ from proxy.pipeline.stages import (
 )
 from proxy.telemetry.logs import fields
 from proxy.wire.exchange import ClientExchange
+from proxy.wire.http1.message import RequestHead
 
 log = logging.getLogger(__name__)
 
@@ -86,47 +87,44 @@ class Pipeline:
         object. So the only checks left are of state that time, other requests or a reload may have
         changed.
         """
-        permit = self._cached_permit(results)
-        if permit is None:
+        if not self._is_unchanged(results):
             return False
+        caller, permit = results.authentication.caller, results.authorization.permit
         audit = self._recorder.begin(exchange.request, exchange.peer, None)
         exchange.on_complete(audit.finish)
         if self._recorder.captures_bodies:
             exchange.observe(audit.observer)
         try:
-            self._in_flight.acquire(exchange, results.request_info, results.caller)
-            audit.set_cached_permit(results.request_info, results.caller, permit)
+            self._in_flight.acquire(exchange, results.request_info, caller)
+            audit.set_cached_permit(results.request_info, caller, permit)
             if not self._forwarder.try_forward(
                 exchange,
                 permit,
                 audit_id=audit.audit_id,
                 reject=lambda status_error: self._send_error(exchange, audit, status_error),
             ):
-                is_anonymous = results.caller.user.name == ANONYMOUS
-                exchange.mark_authenticated(is_anonymous=is_anonymous)
+                exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)
                 self._start(exchange, self._forward(exchange, permit, audit))
         except TooManyRequests as error:
             # At this point of the slow path the request info and the caller are known, not more.
             audit.set_request_info(results.request_info)
-            audit.set_caller(results.caller)
+            audit.set_caller(caller)
             self._send_error(exchange, audit, error)
         except Exception as error:  # noqa: BLE001 - the boundary, see _fail
             self._fail(exchange, audit, error)
         return True
 
-    def _cached_permit(self, results: RequestResults) -> Permit | None:
-        """Return the permit of an equal request if nothing has changed, else None."""
+    def _is_unchanged(self, results: RequestResults) -> bool:
+        """Return whether an equal request would have the same caller and the same permit."""
         if self.audit_backpressure is not None and not self.audit_backpressure.has_capacity():
-            return None
+            return False
+        is_same_caller, is_permitted = results.authentication.recheck, results.authorization.recheck
+        if is_same_caller is None or is_permitted is None:
+            return False
         try:
-            caller = results.cached_caller()
+            return is_same_caller() and is_permitted()
         except Exception:  # noqa: BLE001 - the slow path fails as well, and reports it
-            return None
-        return (
-            self._decisions.authorizer.reauthorize(results.decision)
-            if caller is results.caller
-            else None
-        )
+            return False
 
     async def _forward(
         self, exchange: ClientExchange, permit: Permit, audit: AuditContextProtocol
@@ -178,9 +176,10 @@ class Pipeline:
         outline = parse_outline(request.method, request.target)
         audit.set_request_info(outline.request_info)
         check_timeout(outline.request_info, request.target)
-        caller = await self._authenticator.authenticate(
+        authentication = await self._authenticator.authenticate(
             exchange.peer, request.headers, target=request.target, upgrade=request.upgrade
         )
+        caller = authentication.caller
         exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)
         try:
             request_info = self._complete_request_info(outline, exchange, audit)
@@ -188,14 +187,14 @@ class Pipeline:
             audit.set_caller(caller)
         self._in_flight.acquire(exchange, request_info, caller)
         wanted_user = request.headers.memoize(self._decisions.parse_headers)
-        permit = await self._decisions.authorizer.authorize(
+        authorization = await self._decisions.authorizer.authorize(
             caller,
             wanted_user,
             request_info,
             is_upgrade=request.upgrade is not None,
             observer=audit,
         )
-        audit.set_permit(permit)
+        audit.set_permit(authorization.permit)
         is_long_running = request_info.is_long_running
         if is_long_running:
             exchange.mark_long_running()
@@ -205,13 +204,14 @@ class Pipeline:
             exchange.send_continue()
         await self._forwarder.forward(
             exchange,
-            permit,
+            authorization.permit,
             audit_id=audit.audit_id,
             is_long_running=is_long_running,
             reject=lambda error: self._send_error(exchange, audit, error),
         )
         if request.cache is not None and not is_long_running:
-            self._update_cache(exchange, request_info, caller, wanted_user)
+            results = RequestResults(self, request_info, authentication, authorization)
+            self._update_cache(request, results)
 
     def _complete_request_info(
         self, outline: RequestOutline, exchange: ClientExchange, audit: AuditContextProtocol
@@ -226,25 +226,16 @@ class Pipeline:
         audit.set_request_info(request_info)
         return request_info
 
-    def _update_cache(
-        self,
-        exchange: ClientExchange,
-        request_info: RequestInfo,
-        caller: Caller,
-        wanted_user: UserInfo | None,
-    ) -> None:
+    def _update_cache(self, request: RequestHead, results: RequestResults) -> None:
         """Cache the results of a forwarded request if equal requests can reuse them."""
-        request = exchange.request
-        decision = self._decisions.authorizer.reusable_decision(caller, wanted_user, request_info)
         if request.cache is None:
             return
-        if decision is None or request.headers.memoize(client_audit_id) is not None:
-            request.cache.results = None
-        else:
-            cached_caller = self._authenticator.cached_caller_lookup(exchange.peer, request.headers)
-            request.cache.results = RequestResults(
-                self, request_info, caller, cached_caller, decision
-            )
+        is_reusable = (
+            results.authentication.recheck is not None
+            and results.authorization.recheck is not None
+            and client_audit_id(request.headers) is None
+        )
+        request.cache.results = results if is_reusable else None
 
     def _begin_audit(
         self, exchange: ClientExchange, audit_id: bytes | None

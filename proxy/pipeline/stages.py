@@ -6,11 +6,10 @@ from typing import Protocol
 
 from proxy.core.errors import StatusError
 from proxy.core.http.headers import Header, HeaderList
-from proxy.core.impersonation.cache_keys import ReusableDecision
-from proxy.core.impersonation.permit import Permit
+from proxy.core.impersonation.permit import AuthorizationResult, Permit
 from proxy.core.requestinfo.list_options import DEFAULT_SELECTOR_TERMS
 from proxy.core.requestinfo.request_info import RequestInfo
-from proxy.core.userinfo import Caller, UserInfo
+from proxy.core.userinfo import AuthenticationResult, Caller, UserInfo
 from proxy.wire.exchange import ClientExchange, ExchangeObserver, ExchangeOutcome, Peer
 from proxy.wire.http1.message import RequestHead
 
@@ -74,15 +73,8 @@ class AuthenticatorProtocol(Protocol):
 
     async def authenticate(
         self, peer: Peer, headers: HeaderList, *, target: bytes, upgrade: bytes | None
-    ) -> Caller:
+    ) -> AuthenticationResult:
         """Return the caller; raise a StatusError if the request is rejected."""
-        ...
-
-    def cached_caller_lookup(self, peer: Peer, headers: HeaderList) -> Callable[[], Caller | None]:
-        """Return a function that looks up the caller of a repeated request in the cache.
-
-        It returns None if the request has to be authenticated again.
-        """
         ...
 
 
@@ -117,18 +109,8 @@ class AuthorizerProtocol(Protocol):
         *,
         is_upgrade: bool,
         observer: AuditContextProtocol,
-    ) -> Permit:
+    ) -> AuthorizationResult:
         """Return the permit to forward; raise a StatusError if the request is rejected."""
-        ...
-
-    def reusable_decision(
-        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
-    ) -> ReusableDecision | None:
-        """Return the decision that an equal request can reuse, if any; never for an upgrade."""
-        ...
-
-    def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        """Return the permit for an equal request if a new decision would be the same, else None."""
         ...
 
 

@@ -9,29 +9,23 @@ from functools import lru_cache, partial
 from kubernetes_asyncio.client import ApiClient
 
 from proxy.authentication.authenticator import AnonymousPolicy, Authenticator
-from proxy.authentication.client_trust import ClientTrust, ClientTrustReloader, header_names
-from proxy.authentication.client_trust_sources import FrontProxyFile, TrustSourceConfig
-from proxy.authentication.token_review import CachedTokenAuthenticator, KubernetesTokenReviewer
-from proxy.authentication.token_review_queue import TokenReviewQueue
+from proxy.authentication.client_trust import ClientTrust, ClientTrustReloader
+from proxy.authentication.client_trust_sources import (
+    FrontProxyFile,
+    TrustSourceConfig,
+    header_names,
+)
+from proxy.authentication.token_authenticator import CachedTokenAuthenticator
+from proxy.authentication.token_review import KubernetesTokenReviewer, TokenReviewQueue
 from proxy.authorization.access_review import (
     AccessReviewQueue,
     KubernetesAccessReviewer,
     ReviewLimits,
 )
 from proxy.authorization.decision_cache import DecisionCache, ImpersonationCaches, ModeCache
-from proxy.authorization.impersonation import ImpersonationAuthorizer
-from proxy.authorization.pod_nodes import (
-    Authorizer,
-    KubernetesPodReader,
-    NodeResolver,
-    PodNodeResolver,
-)
-from proxy.authorization.shadow import (
-    ShadowDependencies,
-    ShadowEvaluator,
-    ShadowingAuthorizer,
-    ShadowLimits,
-)
+from proxy.authorization.impersonation import AuthorizerDependencies, ImpersonationAuthorizer
+from proxy.authorization.pod_nodes import KubernetesPodReader, PodNodeResolver
+from proxy.authorization.shadow import ShadowDependencies, ShadowEvaluator, ShadowLimits
 from proxy.concurrency.circuit_breaker import CircuitBreaker
 from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
@@ -128,7 +122,7 @@ def build_authenticator(
         success_ttl_seconds=reviews.success_ttl_seconds,
         clock=context.clock,
         tasks=context.tasks,
-        lookups=context.token_metrics,
+        metrics=context.token_metrics,
     )
     return Authenticator(
         trust,
@@ -192,32 +186,25 @@ def build_authorizer(settings: Settings, context: BuildContext) -> Impersonation
     )
     return ImpersonationAuthorizer(
         rules=decision_rules(impersonation),
-        reviewer=queue,
         caches=ImpersonationCaches(decisions, ModeCache(enabled=impersonation.mode_cache)),
-        counter=context.metrics,
-        clock=context.clock,
-        tasks=context.tasks,
+        dependencies=AuthorizerDependencies(
+            queue,
+            context.metrics,
+            context.clock,
+            context.tasks,
+            _build_pod_node_resolver(settings, context) if impersonation.bound_pod_lookup else None,
+            _build_shadow(impersonation, context) if impersonation.shadow.enabled else None,
+        ),
     )
 
 
 def build_impersonation_stage(
-    settings: Settings, authorizer: ImpersonationAuthorizer, context: BuildContext
+    settings: Settings, authorizer: ImpersonationAuthorizer
 ) -> ImpersonationStage:
     """Return the pipeline stage that authorizes impersonation."""
     impersonation = settings.impersonation
     parse_headers = _header_parser(impersonation_limits(impersonation), impersonation.constrained)
-    decider: Authorizer = authorizer
-    if impersonation.shadow.enabled:
-        shadow = build_shadow(
-            impersonation,
-            context.client,
-            metrics=context.shadow_metrics,
-            tools=ShadowDependencies(context.clock, random.random, context.breaker, context.tasks),
-        )
-        decider = ShadowingAuthorizer(authorizer, shadow)
-    if settings.impersonation.bound_pod_lookup:
-        decider = NodeResolver(decider, _build_pod_node_resolver(settings, context))
-    return ImpersonationStage(parse_headers, decider, settings.serving.limits.selector_terms)
+    return ImpersonationStage(parse_headers, authorizer, settings.serving.limits.selector_terms)
 
 
 @lru_cache(maxsize=8)
@@ -312,13 +299,7 @@ def drain_times(settings: Settings) -> DrainTimes:
     )
 
 
-def build_shadow(
-    settings: ImpersonationSettings,
-    client: ApiClient,
-    *,
-    metrics: ShadowMetrics,
-    tools: ShadowDependencies,
-) -> ShadowEvaluator:
+def _build_shadow(settings: ImpersonationSettings, context: BuildContext) -> ShadowEvaluator:
     """Return the evaluator that applies these settings in shadow mode.
 
     Client and breaker are shared with real decisions. A failed shadow review alone cannot open the
@@ -327,17 +308,17 @@ def build_shadow(
     reviews, limits = settings.reviews, settings.shadow
     rate_limit = RateLimit(reviews.per_caller_per_second, reviews.per_caller_burst)
     queue = AccessReviewQueue(
-        KubernetesAccessReviewer(client),
-        buckets=KeyedTokenBucket(rate_limit, tools.clock, rejection=_TOO_MANY_REVIEWS),
-        breaker=tools.breaker,
-        counter=metrics,
+        KubernetesAccessReviewer(context.client),
+        buckets=KeyedTokenBucket(rate_limit, context.clock, rejection=_TOO_MANY_REVIEWS),
+        breaker=context.breaker,
+        counter=context.shadow_metrics,
         limits=ReviewLimits(limits.in_flight, reviews.timeout_seconds, reviews.document_bytes),
-        tasks=tools.tasks,
+        tasks=context.tasks,
     )
     return ShadowEvaluator(
         decision_rules(settings),
         reviewer=queue,
-        counter=metrics,
+        counter=context.shadow_metrics,
         limits=ShadowLimits(
             limits.sample,
             limits.queue_size,
@@ -345,5 +326,7 @@ def build_shadow(
             limits.per_second,
             settings.success_ttl_seconds,
         ),
-        dependencies=tools,
+        dependencies=ShadowDependencies(
+            context.clock, random.random, context.breaker, context.tasks
+        ),
     )

@@ -182,7 +182,7 @@ class ComponentFactory:
             authorizer, decisions = current.authorizer, current.impersonation_stage
         else:
             authorizer = build_authorizer(settings, context)
-            decisions = build_impersonation_stage(settings, authorizer, context)
+            decisions = build_impersonation_stage(settings, authorizer)
         pipeline = Pipeline(
             recorder=self._unaudited if audit.sink is None else self._audited,
             authenticator=authenticator,

@@ -15,7 +15,8 @@ from proxy.admin.tls import AdminCertificate
 from proxy.audit.backends.log_file import STANDARD_OUTPUT
 from proxy.audit.backends.webhook_config import WebhookConfigLoader
 from proxy.authentication.ca_bundle import ClientCAError, PEMBundle
-from proxy.authentication.client_trust import ClientTrustConfig, FrontProxyTrustConfig, build_trust
+from proxy.authentication.client_trust import build_trust
+from proxy.authentication.client_trust_sources import ClientTrustConfig, FrontProxyTrustConfig
 from proxy.core.errors import OperatorError
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
 from proxy.kubeclient.kubeconfig import KubeconfigSource, uses_exec_plugin

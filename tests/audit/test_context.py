@@ -25,12 +25,11 @@ from proxy.core.errors import (
 )
 from proxy.core.http.headers import HeaderList
 from proxy.core.http.status import status_body
-from proxy.core.impersonation.cache_keys import ReusableDecision
 from proxy.core.impersonation.modes import ImpersonationMode
-from proxy.core.impersonation.permit import IdentityRestrictions, permit_self
+from proxy.core.impersonation.permit import AuthorizationResult, permit_self
 from proxy.core.request_cache import RequestCache, RequestResults
 from proxy.core.requestinfo.request_info import parse_request_info
-from proxy.core.userinfo import Caller, UserInfo
+from proxy.core.userinfo import AuthenticationResult, Caller, UserInfo
 from proxy.wire.exchange import ExchangeObserver, ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.http1.message import RequestHead
@@ -483,8 +482,9 @@ def test_new_limits_invalidate_the_event_template_of_equal_requests() -> None:
     audited = Desk(omit=[Stage.REQUEST_RECEIVED])
     request_info = parse_request_info(GET.method, b"/api/v1/pods")
     permit, cache = permit_self(BOB), RequestCache()
-    decision = ReusableDecision(b"", IdentityRestrictions(), permit)
-    cache.results = RequestResults(None, request_info, BOB, lambda: None, decision)
+    cache.results = RequestResults(
+        None, request_info, AuthenticationResult(BOB), AuthorizationResult(permit)
+    )
     request = GET._replace(target=b"/api/v1/pods?x=" + b"y" * 400, cache=cache)
 
     for limit in (1000, 300):

@@ -11,11 +11,10 @@ import pytest
 from proxy.audit.request_record import RequestKey, RequestRecord, RequestRecorder
 from proxy.core.errors import Forbidden, RequestInfoError, StatusError
 from proxy.core.http.headers import HeaderList
-from proxy.core.impersonation.cache_keys import ReusableDecision
-from proxy.core.impersonation.permit import IdentityRestrictions, Permit, permit_self
+from proxy.core.impersonation.permit import AuthorizationResult, Permit, permit_self
 from proxy.core.request_cache import RequestCache, RequestResults
 from proxy.core.requestinfo.request_info import parse_request_info
-from proxy.core.userinfo import Caller, UserInfo
+from proxy.core.userinfo import AuthenticationResult, Caller, UserInfo
 from proxy.telemetry.logs import configure_logs
 from proxy.wire.exchange import ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY
@@ -194,9 +193,10 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
     caller = Caller(UserInfo(name, groups=("dev",)))
     request_info = parse_request_info(REQUEST.method, REQUEST.target)
     told = []
-    decision = ReusableDecision(b"", IdentityRestrictions(), ADMISSIONS[name])
     filled = RequestCache()
-    filled.results = RequestResults(None, request_info, caller, lambda: None, decision)
+    filled.results = RequestResults(
+        None, request_info, AuthenticationResult(caller), AuthorizationResult(ADMISSIONS[name])
+    )
     for cache in (filled, None):
         stream = io.StringIO()
         request = REQUEST._replace(cache=cache)

@@ -1,7 +1,8 @@
 """Which credential counts, and what is no credential at all."""
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,10 +15,11 @@ from proxy.authentication.authenticator import (
 from proxy.authentication.ca_bundle import PEMBundle
 from proxy.authentication.client_trust import (
     ClientTrust,
-    ClientTrustConfig,
-    FrontProxyTrustConfig,
+    ClientTrustReloader,
     build_trust,
 )
+from proxy.authentication.client_trust_sources import ClientTrustConfig, FrontProxyTrustConfig
+from proxy.authentication.token_authenticator import CachedTokenAuthenticator
 from proxy.core.errors import (
     BadRequest,
     Forbidden,
@@ -25,8 +27,8 @@ from proxy.core.errors import (
     UpstreamUnavailable,
 )
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
-from proxy.core.http.headers import Header, HeaderList
-from proxy.core.userinfo import Caller, UserInfo
+from proxy.core.http.headers import Header
+from proxy.core.userinfo import AuthenticationResult, Caller, UserInfo
 from proxy.wire.exchange import Peer
 from tests.support.chains import CN, ORG, UID, Issuer, Shown, Window
 
@@ -35,7 +37,9 @@ NAMES = FrontProxyHeaderNames((b"x-user",), (b"x-uid",), (b"x-group",), (b"x-ext
 CLIENT_CLAIM = ClientTrustConfig(PEMBundle(CLIENTS.pem, "clients"))
 FRONT_PROXY_CLAIM = FrontProxyTrustConfig(PEMBundle(FRONT_PROXIES.pem, "front"), ("front",), NAMES)
 ONLY_CLIENTS = build_trust(CLIENT_CLAIM)
-BOTH = build_trust(ClientTrustConfig(CLIENT_CLAIM.client_ca, FRONT_PROXY_CLAIM))
+BOTH_CLAIM = ClientTrustConfig(CLIENT_CLAIM.client_ca, FRONT_PROXY_CLAIM)
+BOTH = build_trust(BOTH_CLAIM)
+OTHER_CLAIM = ClientTrustConfig(PEMBundle(STRANGERS.pem, "strangers"))
 
 
 def peer(shown: Shown) -> Peer:
@@ -67,39 +71,53 @@ NOT_ACCEPTED = {
 }
 
 
-@dataclass
-class Believing:
-    trust: ClientTrust = ONLY_CLIENTS
+class Believing(ClientTrustReloader):
+    """Trusts what it is given, without a source."""
+
+    def __init__(self, trust: ClientTrust) -> None:
+        self.trust = trust
 
 
 @dataclass
-class Tokens:
+class Tokens(CachedTokenAuthenticator):
     name: str = "bob"
     is_reachable: bool = True
+    is_cached: bool = True
     asked: list[bytes] = field(default_factory=list)
 
-    async def authenticate(self, token: bytes, *, address: str) -> Caller:
+    async def authenticate(self, token: bytes, *, address: str) -> AuthenticationResult:
         self.asked.append(token)
         if not self.is_reachable:
             raise UpstreamUnavailable("nobody answers")
         if token != b"good":
             raise Unauthorized
-        return Caller(UserInfo(self.name))
-
-    def cache_key(self, token: bytes) -> bytes:
-        return token
-
-    def cached_caller(self, key: bytes) -> Caller | None:
-        return Caller(UserInfo(self.name)) if key == b"good" else None
+        return AuthenticationResult(Caller(UserInfo(self.name)), lambda: self.is_cached)
 
 
 @dataclass
-class Desk:
+class Setup:
     """An authenticator, and what it was given."""
 
     trust: ClientTrust = BOTH
     tokens: Tokens | None = field(default_factory=Tokens)
     anonymous: AnonymousPolicy = ANONYMOUS_DISABLED
+
+    def __post_init__(self) -> None:
+        self.reloader = Believing(self.trust)
+        self.now = datetime.now(UTC)
+
+    async def authenticate(
+        self,
+        peer: Peer,
+        headers: list[Header],
+        *,
+        target: bytes = b"/api",
+        upgrade: bytes | None = None,
+    ) -> AuthenticationResult:
+        authenticator = Authenticator(
+            self.reloader, self.tokens, clock=lambda: self.now, anonymous=self.anonymous
+        )
+        return await authenticator.authenticate(peer, headers, target=target, upgrade=upgrade)
 
     async def identity(
         self,
@@ -109,16 +127,7 @@ class Desk:
         target: bytes = b"/api",
         upgrade: bytes | None = None,
     ) -> UserInfo:
-        authenticator = Authenticator(
-            Believing(self.trust),
-            self.tokens,
-            clock=lambda: datetime.now(UTC),
-            anonymous=self.anonymous,
-        )
-        caller = await authenticator.authenticate(
-            peer, HeaderList(headers), target=target, upgrade=upgrade
-        )
-        return caller.user
+        return (await self.authenticate(peer, headers, target=target, upgrade=upgrade)).caller.user
 
 
 async def name_of(
@@ -128,7 +137,7 @@ async def name_of(
     *,
     upgrade: bytes | None = None,
 ) -> str:
-    return (await Desk(tokens=tokens or Tokens()).identity(peer, headers, upgrade=upgrade)).name
+    return (await Setup(tokens=tokens or Tokens()).identity(peer, headers, upgrade=upgrade)).name
 
 
 async def test_a_certificate_comes_first_and_saves_the_review() -> None:
@@ -219,7 +228,7 @@ async def test_without_a_good_credential_nobody_is_calling(
 
 async def test_with_token_review_off_no_token_counts() -> None:
     with pytest.raises(Unauthorized):
-        await Desk(tokens=None).identity(WITHOUT, GOOD_TOKEN)
+        await Setup(tokens=None).identity(WITHOUT, GOOD_TOKEN)
 
 
 async def test_a_token_nobody_can_review_is_not_a_bad_token() -> None:
@@ -258,7 +267,7 @@ async def test_an_identity_that_would_change_on_its_way_is_refused(name: str) ->
 
 
 async def test_a_front_proxy_speaks_for_others() -> None:
-    assert await Desk().identity(FRONT, FOR_CAROL) == UserInfo(
+    assert await Setup().identity(FRONT, FOR_CAROL) == UserInfo(
         name="carol",
         uid="7",
         groups=("g", "system:authenticated"),
@@ -295,28 +304,28 @@ async def test_a_user_of_a_front_proxy_s_name_is_only_a_user() -> None:
 
 
 async def test_without_front_proxies_their_certificates_and_headers_say_nothing() -> None:
-    desk = Desk(ONLY_CLIENTS)
+    setup = Setup(ONLY_CLIENTS)
 
-    assert (await desk.identity(ALICE, FOR_CAROL)).name == "alice"
+    assert (await setup.identity(ALICE, FOR_CAROL)).name == "alice"
     with pytest.raises(Unauthorized):
-        await desk.identity(FRONT, FOR_CAROL)
+        await setup.identity(FRONT, FOR_CAROL)
 
 
 async def test_of_a_ca_that_is_both_the_word_comes_first_and_else_the_certificate_counts() -> None:
     front = FrontProxyTrustConfig(PEMBundle(CLIENTS.pem, "both"), ("front",), NAMES)
-    desk = Desk(build_trust(ClientTrustConfig(CLIENT_CLAIM.client_ca, front)))
+    setup = Setup(build_trust(ClientTrustConfig(CLIENT_CLAIM.client_ca, front)))
     shown = peer(CLIENTS.issue((CN, "front")))
 
-    assert (await desk.identity(shown, FOR_CAROL)).name == "carol"
-    assert (await desk.identity(shown, [])).name == "front"
-    assert (await desk.identity(ALICE, FOR_CAROL)).name == "alice"
+    assert (await setup.identity(shown, FOR_CAROL)).name == "carol"
+    assert (await setup.identity(shown, [])).name == "front"
+    assert (await setup.identity(ALICE, FOR_CAROL)).name == "alice"
 
 
 # --- nobody in particular ------------------------------------------------------------------
 
 
 async def test_who_shows_nothing_may_be_anonymous_where_that_is_allowed() -> None:
-    user = await Desk(anonymous=ANYWHERE).identity(WITHOUT, [])
+    user = await Setup(anonymous=ANYWHERE).identity(WITHOUT, [])
 
     assert user == UserInfo("system:anonymous", groups=("system:unauthenticated",))
 
@@ -352,7 +361,7 @@ async def test_a_bad_credential_does_not_become_anonymous(
     shown: Peer, headers: list[Header], upgrade: bytes | None
 ) -> None:
     with pytest.raises(Unauthorized):
-        await Desk(anonymous=ANYWHERE).identity(shown, headers, upgrade=upgrade)
+        await Setup(anonymous=ANYWHERE).identity(shown, headers, upgrade=upgrade)
 
 
 @pytest.mark.parametrize(
@@ -369,9 +378,9 @@ async def test_a_bad_credential_does_not_become_anonymous(
 async def test_what_is_no_credential_does_not_prevent_it(
     shown: Peer, headers: list[Header], upgrade: bytes | None
 ) -> None:
-    desk = Desk(ONLY_CLIENTS, anonymous=ANYWHERE)
+    setup = Setup(ONLY_CLIENTS, anonymous=ANYWHERE)
 
-    assert (await desk.identity(shown, headers, upgrade=upgrade)).name == "system:anonymous"
+    assert (await setup.identity(shown, headers, upgrade=upgrade)).name == "system:anonymous"
 
 
 @pytest.mark.parametrize(
@@ -388,10 +397,10 @@ async def test_what_is_no_credential_does_not_prevent_it(
     ],
 )
 async def test_some_paths_may_be_anonymous_and_others_not(target: bytes, is_served: object) -> None:
-    desk = Desk(anonymous=AnonymousPolicy(enabled=True, paths=frozenset({"/livez"})))
+    setup = Setup(anonymous=AnonymousPolicy(enabled=True, paths=frozenset({"/livez"})))
 
     try:
-        served = (await desk.identity(WITHOUT, [], target=target)).name == "system:anonymous"
+        served = (await setup.identity(WITHOUT, [], target=target)).name == "system:anonymous"
     except Unauthorized:
         served = False
 
@@ -403,14 +412,14 @@ async def test_some_paths_may_be_anonymous_and_others_not(target: bytes, is_serv
 
 async def test_before_the_cas_are_known_a_certificate_is_neither_good_nor_bad() -> None:
     """A 401 would make its owner throw it away."""
-    desk = Desk(ClientTrust(is_known=False), anonymous=ANYWHERE)
+    setup = Setup(ClientTrust(is_known=False), anonymous=ANYWHERE)
 
     with pytest.raises(UpstreamUnavailable):
-        await desk.identity(ALICE, [])
-    assert (await desk.identity(ALICE, GOOD_TOKEN)).name == "bob"
-    assert (await desk.identity(WITHOUT, [])).name == "system:anonymous"
+        await setup.identity(ALICE, [])
+    assert (await setup.identity(ALICE, GOOD_TOKEN)).name == "bob"
+    assert (await setup.identity(WITHOUT, [])).name == "system:anonymous"
     with pytest.raises(Unauthorized):
-        await desk.identity(WITHOUT, BAD_TOKEN)
+        await setup.identity(WITHOUT, BAD_TOKEN)
 
 
 @pytest.mark.parametrize(
@@ -439,30 +448,103 @@ def test_without_the_header_there_is_no_token() -> None:
     assert bearer_token([(b"X-Authorization", b"Bearer abc")]) is None
 
 
+async def rechecked(setup: Setup, peer: Peer, headers: list[Header]) -> Callable[[], bool]:
+    """Return the check of a request that is authenticated."""
+    result = await setup.authenticate(peer, headers)
+    assert result.recheck is not None
+    return result.recheck
+
+
 @pytest.mark.parametrize(
-    ("shown", "headers", "name"),
+    ("peer", "headers"),
     [
-        (ALICE, [], "alice"),
-        (ALICE, GOOD_TOKEN, "alice"),
-        (WITHOUT, GOOD_TOKEN, "bob"),
-        (WITHOUT, [(b"Authorization", b"Bearer bad")], None),
-        (WITHOUT, [], None),
+        (ALICE, []),
+        (ALICE, GOOD_TOKEN),
+        (FRONT, FOR_CAROL),
+        (WITHOUT, GOOD_TOKEN),
+        (STRANGER, GOOD_TOKEN),
     ],
+    ids=["certificate", "certificate and token", "front proxy", "token", "token of a stranger"],
 )
-def test_whoever_is_known_is_recalled_and_nobody_else(
-    shown: Peer, headers: list[Header], name: str | None
+async def test_equal_request_has_the_same_caller_while_nothing_changes(
+    peer: Peer, headers: list[Header]
 ) -> None:
-    authenticator = Authenticator(
-        Believing(BOTH),
-        Tokens(),
-        clock=lambda: datetime.now(UTC),
-        anonymous=AnonymousPolicy(enabled=True),
+    recheck = await rechecked(Setup(), peer, headers)
+
+    assert [recheck(), recheck()] == [True, True]
+
+
+@pytest.mark.parametrize("peer", [ALICE, FRONT])
+@pytest.mark.parametrize(
+    "trust", [ClientTrust(), ClientTrust(is_known=False), build_trust(OTHER_CLAIM)]
+)
+async def test_certificate_proves_no_caller_after_its_ca_was_removed(
+    peer: Peer, trust: ClientTrust
+) -> None:
+    setup = Setup()
+    recheck = await rechecked(setup, peer, FOR_CAROL)
+
+    setup.reloader.trust = trust
+
+    assert not recheck()
+
+
+async def test_certificate_proves_no_caller_after_it_expired() -> None:
+    setup = Setup()
+    recheck = await rechecked(setup, ALICE, [])
+
+    setup.now += timedelta(days=3650)
+
+    assert not recheck()
+
+
+async def test_headers_of_a_front_proxy_name_another_caller_by_other_names() -> None:
+    setup = Setup()
+    headers = [*FOR_CAROL, (b"X-Other-User", b"dave")]
+    recheck = await rechecked(setup, FRONT, headers)
+    names = replace(NAMES, user=(b"x-other-user",))
+
+    setup.reloader.trust = build_trust(
+        replace(BOTH_CLAIM, front_proxy=replace(FRONT_PROXY_CLAIM, headers=names))
     )
 
-    lines = HeaderList(headers)
-    callers = [
-        authenticator.cached_caller(shown, lines),
-        authenticator.cached_caller_lookup(shown, lines)(),
-    ]
+    assert not recheck()
 
-    assert [None if one is None else one.user.name for one in callers] == [name, name]
+
+@pytest.mark.parametrize("peer", [WITHOUT, STRANGER])
+async def test_token_proves_no_caller_after_its_review_expired(peer: Peer) -> None:
+    tokens = Tokens()
+    recheck = await rechecked(Setup(tokens=tokens), peer, GOOD_TOKEN)
+
+    tokens.is_cached = False
+
+    assert not recheck()
+
+
+async def test_certificate_comes_before_the_token_as_soon_as_its_ca_is_trusted() -> None:
+    setup = Setup(trust=ClientTrust())
+    recheck = await rechecked(setup, ALICE, GOOD_TOKEN)
+
+    setup.reloader.trust = ONLY_CLIENTS
+
+    assert not recheck()
+
+
+async def test_certificate_that_is_rejected_with_an_error_proves_nothing_again() -> None:
+    unforwardable = peer(CLIENTS.issue((CN, "al\nice")))
+    setup = Setup(trust=ClientTrust())
+    recheck = await rechecked(setup, unforwardable, GOOD_TOKEN)
+
+    setup.reloader.trust = ONLY_CLIENTS
+
+    assert not recheck()
+
+
+async def test_anonymous_request_is_authenticated_each_time() -> None:
+    assert (await Setup(anonymous=ANYWHERE).authenticate(WITHOUT, [])).recheck is None
+
+
+async def test_websocket_token_is_authenticated_each_time() -> None:
+    result = await Setup().authenticate(WITHOUT, GOOD_PROTOCOL, upgrade=b"websocket")
+
+    assert result == (Caller(UserInfo("bob")), None)

@@ -6,20 +6,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from proxy.authentication.ca_bundle import ClientCAError, PEMBundle
 from proxy.authentication.client_trust import (
     ClientTrust,
-    ClientTrustConfig,
     ClientTrustReloader,
-    FrontProxyTrustConfig,
     build_trust,
 )
+from proxy.authentication.client_trust_sources import (
+    ClientTrustConfig,
+    FrontProxyTrustConfig,
+    TrustLoader,
+)
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
+from proxy.telemetry.metrics.serving import ServingMetrics
 from proxy.wire.exchange import Peer
 from tests.support.chains import CN, Issuer
 from tests.support.event_loops import in_virtual_time
+from tests.support.metric_values import metric_values
 
+READ = "understudy_client_ca_reloads_total"
 CLIENTS, OTHERS = Issuer("clients"), Issuer("others")
 HEADERS = FrontProxyHeaderNames((b"x-remote-user",), (), (), ())
 
@@ -31,33 +38,37 @@ def claim(*issuers: Issuer) -> ClientTrustConfig:
 BROKEN = ClientTrustConfig(PEMBundle(b"broken", "the CA"))
 
 
-@dataclass
-class Source:
-    told: ClientTrustConfig | Exception = field(default_factory=lambda: claim(CLIENTS))
-    is_retryable: bool = False
+class Source(TrustLoader):
+    """Returns its config, or raises its error, instead of reading a file or the cluster."""
+
+    def __init__(
+        self, config: ClientTrustConfig | Exception | None = None, *, retryable: bool = False
+    ) -> None:
+        self.config = config or claim(CLIENTS)
+        self._is_retryable = retryable
+
+    @property
+    def is_retryable(self) -> bool:
+        return self._is_retryable
 
     async def read(self) -> ClientTrustConfig:
-        if isinstance(self.told, Exception):
-            raise self.told
-        return self.told
-
-
-@dataclass
-class Counter:
-    outcomes: list[bool] = field(default_factory=list)
-
-    def trust_read(self, *, used: bool) -> None:
-        self.outcomes.append(used)
+        if isinstance(self.config, Exception):
+            raise self.config
+        return self.config
 
 
 @dataclass
 class Stage:
     source: Source = field(default_factory=Source)
-    counter: Counter = field(default_factory=Counter)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     changes: list[ClientTrust] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.reloader = ClientTrustReloader(self.source, counter=self.counter)
+        self.reloader = ClientTrustReloader(self.source, counter=ServingMetrics(self.registry))
+
+    def read(self) -> dict[str, float]:
+        """Return how often new contents were used, and how often not."""
+        return metric_values(self.registry, READ)
 
     def believes(self, issuer: Issuer) -> bool:
         clients = self.reloader.trust.clients
@@ -77,7 +88,7 @@ async def test_what_the_source_tells_is_believed(stage: Stage) -> None:
     assert stage.believes(CLIENTS)
     assert not stage.believes(OTHERS)
     assert stage.reloader.health_error() is None
-    assert stage.counter.outcomes == [True]
+    assert stage.read() == {"used": 1}
 
 
 async def test_while_nothing_changes_nothing_is_done(stage: Stage) -> None:
@@ -86,11 +97,11 @@ async def test_while_nothing_changes_nothing_is_done(stage: Stage) -> None:
     await stage.reloader.reload()
 
     assert stage.reloader.trust is trust
-    assert (stage.counter.outcomes, len(stage.changes)) == ([True], 1)
+    assert (stage.read(), len(stage.changes)) == ({"used": 1}, 1)
 
 
 async def test_what_is_new_is_believed_and_what_is_gone_is_not(stage: Stage) -> None:
-    stage.source.told = claim(OTHERS)
+    stage.source.config = claim(OTHERS)
 
     await stage.reloader.reload()
 
@@ -100,50 +111,50 @@ async def test_what_is_new_is_believed_and_what_is_gone_is_not(stage: Stage) -> 
 
 
 @pytest.mark.parametrize(
-    "told", [BROKEN, ClientCAError("cannot be read")], ids=["cannot be used", "cannot be read"]
+    "config", [BROKEN, ClientCAError("cannot be read")], ids=["cannot be used", "cannot be read"]
 )
 async def test_what_is_no_use_leaves_the_old_in_force_and_is_told_once(
-    stage: Stage, told: ClientTrustConfig | ClientCAError, caplog: pytest.LogCaptureFixture
+    stage: Stage, config: ClientTrustConfig | ClientCAError, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.source.told = told
+    stage.source.config = config
 
     with caplog.at_level(logging.WARNING):
         await stage.reloader.reload()
         await stage.reloader.reload()
 
     assert stage.believes(CLIENTS)
-    assert stage.counter.outcomes == [True, False, False]
+    assert stage.read() == {"used": 1, "refused": 2}
     assert [record.message for record in caplog.records] == ["client CAs not reloaded"]
-    stage.source.told = claim(OTHERS)
+    stage.source.config = claim(OTHERS)
     await stage.reloader.reload()
     assert stage.believes(OTHERS)
 
 
-@pytest.mark.parametrize("told", [BROKEN, ClientCAError("cannot be read")], ids=["use", "read"])
+@pytest.mark.parametrize("config", [BROKEN, ClientCAError("cannot be read")], ids=["use", "read"])
 async def test_what_is_no_use_from_the_start_is_an_error(
-    told: ClientTrustConfig | ClientCAError,
+    config: ClientTrustConfig | ClientCAError,
 ) -> None:
     with pytest.raises(ClientCAError):
-        await Stage(Source(told)).reloader.load()
+        await Stage(Source(config)).reloader.load()
 
 
-@pytest.mark.parametrize("told", [BROKEN, ClientCAError("cannot be read")], ids=["use", "read"])
+@pytest.mark.parametrize("config", [BROKEN, ClientCAError("cannot be read")], ids=["use", "read"])
 @in_virtual_time
 async def test_what_may_be_told_later_is_waited_for(
-    told: ClientTrustConfig | ClientCAError,
+    config: ClientTrustConfig | ClientCAError,
 ) -> None:
-    stage = Stage(Source(told, is_retryable=True))
+    stage = Stage(Source(config, retryable=True))
     await stage.reloader.load()
     assert not stage.reloader.trust.is_known
     assert stage.reloader.health_error() == "client CAs not loaded yet"
 
-    stage.source.told = claim(CLIENTS)
+    stage.source.config = claim(CLIENTS)
     looking = asyncio.ensure_future(stage.reloader.reload_periodically(60))
     await asyncio.sleep(1.5)
     assert stage.believes(CLIENTS)
     assert stage.reloader.health_error() is None
 
-    stage.source.told = claim(OTHERS)
+    stage.source.config = claim(OTHERS)
     await asyncio.sleep(58)
     assert stage.believes(CLIENTS), "what is known is read less often"
     await asyncio.sleep(2)
@@ -157,9 +168,9 @@ async def test_a_bug_in_one_reload_does_not_end_reloading(caplog: pytest.LogCapt
     stage = Stage()
     await stage.reloader.load()
     looking = asyncio.ensure_future(stage.reloader.reload_periodically(60))
-    stage.source.told = ZeroDivisionError("a bug")
+    stage.source.config = ZeroDivisionError("a bug")
     await asyncio.sleep(61)
-    stage.source.told = claim(OTHERS)
+    stage.source.config = claim(OTHERS)
     await asyncio.sleep(60)
 
     assert [record.message for record in caplog.records] == ["client CA reload failed"]
@@ -168,14 +179,14 @@ async def test_a_bug_in_one_reload_does_not_end_reloading(caplog: pytest.LogCapt
 
 
 async def test_whoever_comes_later_is_told_at_once_and_instead_of_others(stage: Stage) -> None:
-    told: list[ClientTrust] = []
+    config: list[ClientTrust] = []
 
-    stage.reloader.subscribe(told.append)
+    stage.reloader.subscribe(config.append)
     first = stage.reloader.trust
-    stage.source.told = claim(OTHERS)
+    stage.source.config = claim(OTHERS)
     await stage.reloader.reload()
 
-    assert told == [first, stage.reloader.trust]
+    assert config == [first, stage.reloader.trust]
     assert stage.changes == [first]
 
 
@@ -185,12 +196,12 @@ def test_a_ca_of_both_needs_names(names: tuple[str, ...], is_shared: object) -> 
     """As the API server, which would not start: every user could speak for everybody."""
     shared = CLIENTS if is_shared else Issuer("more")
     front = PEMBundle(OTHERS.pem + shared.pem, "front.crt")
-    told = ClientTrustConfig(
+    config = ClientTrustConfig(
         PEMBundle(CLIENTS.pem, "ca.crt"), FrontProxyTrustConfig(front, names, HEADERS)
     )
 
     if is_shared and not names:
         with pytest.raises(ClientCAError, match=r"front\.crt"):
-            build_trust(told)
+            build_trust(config)
     else:
-        assert build_trust(told).front_proxies is not None
+        assert build_trust(config).front_proxies is not None

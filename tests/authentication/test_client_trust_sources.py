@@ -10,8 +10,13 @@ from aiohttp.test_utils import TestServer
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from proxy.authentication.ca_bundle import ClientCAError, PEMBundle
-from proxy.authentication.client_trust import ClientTrustConfig, FrontProxyTrustConfig
-from proxy.authentication.client_trust_sources import FrontProxyFile, TrustLoader, TrustSourceConfig
+from proxy.authentication.client_trust_sources import (
+    ClientTrustConfig,
+    FrontProxyFile,
+    FrontProxyTrustConfig,
+    TrustLoader,
+    TrustSourceConfig,
+)
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
 from tests.support.chains import Issuer
 

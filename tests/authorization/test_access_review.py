@@ -1,24 +1,31 @@
 import asyncio
-from collections import Counter
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from proxy.authorization.access_review import AccessReviewQueue, ReviewLimits
+from proxy.authorization.access_review import (
+    AccessReviewQueue,
+    KubernetesAccessReviewer,
+    ReviewLimits,
+)
 from proxy.concurrency.circuit_breaker import CircuitBreaker
 from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.errors import ReviewRejected, TooManyRequests, UpstreamUnavailable
 from proxy.core.userinfo import UserInfo
+from proxy.telemetry.metrics.impersonation import ImpersonationMetrics
 from tests.support.clock import FakeClock
+from tests.support.metric_values import metric_values
 
 YES = CheckResult(allowed=True)
 CHECK = AccessCheck(UserInfo("bob"), "impersonate", resource="users", name="alice")
 MOST_BYTES = 4096
+REVIEWS = "understudy_access_reviews_total"
 OTHER = AccessCheck(UserInfo("bob"), "impersonate", resource="users", name="carol")
 
 
-class Reviewer:
+class Reviewer(KubernetesAccessReviewer):
     """Answers when told to."""
 
     def __init__(self) -> None:
@@ -41,21 +48,13 @@ class Reviewer:
         return YES
 
 
-class Outcomes:
-    def __init__(self) -> None:
-        self.counted: Counter[str] = Counter()
-
-    def review_ended(self, outcome: str, seconds: float) -> None:
-        self.counted[outcome] += 1
-
-
 def desk_for(
     reviewer: Reviewer,
     *,
     in_flight: int = 128,
     timeout_seconds: float = 5.0,
     burst: int = 1000,
-    counter: Outcomes | None = None,
+    registry: CollectorRegistry | None = None,
     breaker: CircuitBreaker | None = None,
 ) -> AccessReviewQueue:
     clock = FakeClock()
@@ -63,7 +62,7 @@ def desk_for(
         reviewer,
         buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=burst), clock, rejection="too many"),
         breaker=breaker or CircuitBreaker(lambda: None),
-        counter=counter or Outcomes(),
+        counter=ImpersonationMetrics(registry or CollectorRegistry()),
         limits=ReviewLimits(in_flight, timeout_seconds, document_bytes=MOST_BYTES),
         tasks=TaskSet(lambda error: None),
     )
@@ -137,14 +136,14 @@ async def test_no_more_than_the_limit_are_under_way() -> None:
 
 
 async def test_a_late_answer_is_no_answer() -> None:
-    counter = Outcomes()
-    queue = desk_for(Reviewer(), timeout_seconds=0.01, counter=counter)
+    registry = CollectorRegistry()
+    queue = desk_for(Reviewer(), timeout_seconds=0.01, registry=registry)
 
     with pytest.raises(UpstreamUnavailable) as refused:
         await queue.submit(CHECK)
 
     assert refused.value.code == 503
-    assert counter.counted == {"error": 1}
+    assert metric_values(registry, REVIEWS) == {"error": 1}
 
 
 async def test_a_caller_with_many_questions_does_not_make_another_wait_behind_them_all() -> None:
@@ -203,18 +202,20 @@ async def test_a_caller_beyond_its_ration_is_told_to_come_again() -> None:
 
 
 async def test_a_refused_review_is_no_failure_of_the_api_server() -> None:
-    reviewer, counter = Reviewer(), Outcomes()
+    reviewer, registry = Reviewer(), CollectorRegistry()
     reviewer.open.set()
     reviewer.failure = ReviewRejected("not accepted")
     probes: list[None] = []
-    queue = desk_for(reviewer, counter=counter, breaker=CircuitBreaker(lambda: probes.append(None)))
+    queue = desk_for(
+        reviewer, registry=registry, breaker=CircuitBreaker(lambda: probes.append(None))
+    )
 
     for _ in range(20):
         with pytest.raises(ReviewRejected):
             await queue.submit(CHECK)
 
     assert probes == []
-    assert counter.counted == {"refused": 20}
+    assert metric_values(registry, REVIEWS) == {"refused": 20}
 
 
 async def test_a_review_that_is_too_large_is_refused_and_never_sent() -> None:

@@ -4,21 +4,28 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from proxy.authorization.access_review import AccessReviewQueue
 from proxy.authorization.check_prefetch import CheckPrefetcher
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.impersonation.evaluation import Ask
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.userinfo import UserInfo
+from proxy.telemetry.metrics.impersonation import ImpersonationMetrics
 from tests.support.clock import FakeClock
+from tests.support.metric_values import metric_values
 
 BOB = UserInfo("bob")
 USER_INFO, LEGACY = ImpersonationMode.USER_INFO, ImpersonationMode.LEGACY
 MAX_CONCURRENT = 128
+COMPLETED = "apiserver_impersonation_authorization_attempts_total"
+SECONDS = "apiserver_impersonation_authorization_attempts_duration_seconds_sum"
+UNUSED = "understudy_access_reviews_unused_total"
 
 
-class Reviewer:
+class Reviewer(AccessReviewQueue):
     """Allows the names it is given, and fails for the name `broken`."""
 
     def __init__(self, clock: FakeClock, allowed: Sequence[str]) -> None:
@@ -41,26 +48,15 @@ class Reviewer:
         return CheckResult(check.name in self._allowed)
 
 
-class Counts:
-    def __init__(self) -> None:
-        self.completed: list[tuple[str, bool, float]] = []
-        self.unused: list[int] = []
-
-    def check_completed(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        self.completed.append((mode, allowed, seconds))
-
-    def reviews_unused(self, count: int) -> None:
-        self.unused.append(count)
-
-
 class Decision:
     """A prefetcher with its reviewer, counter and clock."""
 
     def __init__(self, *allowed: str, has_modes: bool = True) -> None:
         clock = FakeClock()
         self.reviewer = Reviewer(clock, allowed)
-        self.counts = Counts()
-        self.prefetcher = CheckPrefetcher(self.reviewer, self.counts, clock, has_modes=has_modes)
+        self.registry = CollectorRegistry()
+        counter = ImpersonationMetrics(self.registry)
+        self.prefetcher = CheckPrefetcher(self.reviewer, counter, clock, has_modes=has_modes)
 
     async def ask(
         self, name: str, *upcoming: str, mode: ImpersonationMode = USER_INFO
@@ -139,7 +135,9 @@ async def test_used_result_is_counted_with_mode_outcome_and_duration() -> None:
     await decision.ask("a")
     await decision.ask("b", mode=LEGACY)
 
-    assert decision.counts.completed == [(USER_INFO, True, 1.0), (LEGACY, False, 1.0)]
+    counts = {"user-info allowed": 1, "legacy denied": 1}
+    assert metric_values(decision.registry, COMPLETED) == counts
+    assert metric_values(decision.registry, SECONDS) == counts
 
 
 async def test_decision_without_modes_counts_no_result_for_the_metrics() -> None:
@@ -147,7 +145,7 @@ async def test_decision_without_modes_counts_no_result_for_the_metrics() -> None
 
     await decision.ask("a")
 
-    assert decision.counts.completed == []
+    assert metric_values(decision.registry, COMPLETED) == {}
     assert decision.prefetcher.count == 1
 
 
@@ -158,7 +156,7 @@ async def test_prefetched_results_that_were_not_used_are_counted_at_the_end() ->
 
     decision.prefetcher.close()
 
-    assert decision.counts.unused == [2]
+    assert metric_values(decision.registry, UNUSED) == {"": 2}
 
 
 async def test_end_without_unused_results_counts_nothing() -> None:
@@ -168,7 +166,7 @@ async def test_end_without_unused_results_counts_nothing() -> None:
 
     decision.prefetcher.close()
 
-    assert decision.counts.unused == []
+    assert metric_values(decision.registry, UNUSED) == {}
 
 
 async def test_failed_review_fails_its_check_and_is_not_counted() -> None:
@@ -179,7 +177,7 @@ async def test_failed_review_fails_its_check_and_is_not_counted() -> None:
         await decision.ask("broken")
 
     assert decision.prefetcher.count == 1
-    assert len(decision.counts.completed) == 1
+    assert metric_values(decision.registry, COMPLETED) == {"user-info allowed": 1}
 
 
 async def test_cancelled_decision_leaves_a_shared_review_running() -> None:

@@ -1,20 +1,22 @@
 """Caches of allowed impersonations: what an entry serves, when it ends, and how many there are."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from proxy.authorization.decision_cache import (
     DecisionCache,
-    ImpersonationCaches,
+    ImpersonatedRequest,
     ModeCache,
-    ReusableDecisions,
+    ResultCache,
+    is_result_cacheable,
 )
 from proxy.core.impersonation.cache_keys import request_key
 from proxy.core.impersonation.checks import Attempt, ImpersonationRules
-from proxy.core.impersonation.evaluation import Allowed, CacheScope
-from proxy.core.impersonation.modes import ImpersonationMode, impersonated_user
-from proxy.core.impersonation.permit import DEFAULT_RESTRICTIONS, permit_impersonation
+from proxy.core.impersonation.evaluation import CacheScope
+from proxy.core.impersonation.modes import ImpersonationMode
+from proxy.core.impersonation.permit import AuthorizationResult, permit_self
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import Caller, UserInfo
 from tests.support.clock import FakeClock
@@ -146,22 +148,6 @@ def test_full_decision_cache_evicts_the_oldest_entry(clock: FakeClock) -> None:
     assert [cache.contains(attempt, REQUEST) for attempt in attempts] == [False, True, True]
 
 
-def test_clearing_the_caches_removes_every_entry(clock: FakeClock) -> None:
-    caches = ImpersonationCaches(new_cache(clock), ModeCache(enabled=True))
-    legacy = replace(ATTEMPT, mode=ImpersonationMode.LEGACY)
-    entries = ((ATTEMPT, REQUEST), (ATTEMPT, IDENTITY), (legacy, IDENTITY))
-    for attempt, scope in entries:
-        caches.decisions.add(attempt, scope)
-    caches.modes.put("bob", ImpersonationMode.USER_INFO)
-    assert all(caches.decisions.contains(*entry) for entry in entries)
-
-    caches.clear()
-
-    assert not any(caches.decisions.contains(*entry) for entry in entries)
-    assert not caches.decisions.contains_request(request_key(ATTEMPT))
-    assert caches.modes.get("bob") is None
-
-
 def test_mode_cache_has_the_last_mode_of_each_caller() -> None:
     modes = ModeCache(enabled=True)
 
@@ -194,58 +180,78 @@ def test_full_mode_cache_evicts_the_caller_that_was_stored_longest_ago() -> None
     assert all(modes.get(caller) is not None for caller in ("0", "2", "9999", "new"))
 
 
-def allowed(target: bytes = b"/api/v1/pods", *, wanted_user: UserInfo = ALICE) -> Allowed:
+def attempt(target: bytes = b"/api/v1/pods", *, wanted_user: UserInfo = ALICE) -> Attempt:
     request_info = parse_request_info(b"GET", target)
-    attempt = replace(ATTEMPT, wanted_user=wanted_user, request_info=request_info)
-    return Allowed(attempt, impersonated_user(ImpersonationMode.USER_INFO, wanted_user))
+    return replace(ATTEMPT, wanted_user=wanted_user, request_info=request_info)
 
 
-def is_reusable(decision: Allowed) -> bool:
-    decisions = ReusableDecisions()
-    decisions.add("request", decision, DEFAULT_RESTRICTIONS, permit_impersonation(BOB, decision))
-    return decisions.find("request") is not None
-
-
-def test_reusable_decision_is_found_with_its_key_restrictions_and_permit() -> None:
-    decisions, decision = ReusableDecisions(), allowed()
-    permit = permit_impersonation(BOB, decision)
-
-    decisions.add("request", decision, DEFAULT_RESTRICTIONS, permit)
-
-    found = decisions.find("request")
-    assert found == (request_key(decision.attempt), DEFAULT_RESTRICTIONS, permit)
-    assert decisions.find("another") is None
-
-
-def test_decision_on_a_long_path_is_not_reusable() -> None:
-    assert is_reusable(allowed(b"/api/v1/" + b"a" * 248))
-    assert not is_reusable(allowed(b"/api/v1/" + b"a" * 249))
+def test_result_on_a_long_path_is_not_cacheable() -> None:
+    assert is_result_cacheable(attempt(b"/api/v1/" + b"a" * 248))
+    assert not is_result_cacheable(attempt(b"/api/v1/" + b"a" * 249))
 
 
 @pytest.mark.parametrize("selector", [b"labelSelector=app%3Dweb", b"fieldSelector=a%3Db"])
-def test_decision_with_a_selector_is_not_reusable(selector: bytes) -> None:
-    assert is_reusable(allowed(b"/api/v1/pods?limit=5"))
-    assert not is_reusable(allowed(b"/api/v1/pods?" + selector))
+def test_result_with_a_selector_is_not_cacheable(selector: bytes) -> None:
+    assert is_result_cacheable(attempt(b"/api/v1/pods?limit=5"))
+    assert not is_result_cacheable(attempt(b"/api/v1/pods?" + selector))
 
 
-def test_decision_for_a_large_identity_is_not_reusable() -> None:
+def test_result_of_legacy_impersonation_is_not_cacheable() -> None:
+    assert not is_result_cacheable(replace(ATTEMPT, mode=ImpersonationMode.LEGACY))
+
+
+def test_result_for_a_large_user_is_not_cacheable() -> None:
     few, many = ("a" * 20,) * 100, ("a" * 80,) * 100
     short = tuple(f"{number}" for number in range(200))
 
-    assert is_reusable(allowed(wanted_user=UserInfo("alice", groups=few)))
-    assert not is_reusable(allowed(wanted_user=UserInfo("alice", groups=many)))
-    assert not is_reusable(allowed(wanted_user=UserInfo("alice", groups=short)))
-    assert not is_reusable(allowed(wanted_user=UserInfo("alice", extra=(("a", many),))))
-    assert not is_reusable(allowed(wanted_user=UserInfo("alice", extra=(("a" * 8192, ("b",)),))))
+    assert is_result_cacheable(attempt(wanted_user=UserInfo("alice", groups=few)))
+    for large in (
+        UserInfo("alice", groups=many),
+        UserInfo("alice", groups=short),
+        UserInfo("alice", extra=(("a", many),)),
+        UserInfo("alice", extra=(("a" * 8192, ("b",)),)),
+    ):
+        assert not is_result_cacheable(attempt(wanted_user=large))
 
 
-def test_number_of_reusable_decisions_is_bounded() -> None:
-    decisions, decision = ReusableDecisions(), allowed()
-    permit = permit_impersonation(BOB, decision)
+PERMIT = permit_self(BOB)
+
+
+def request(name: str) -> ImpersonatedRequest:
+    return ImpersonatedRequest(BOB, UserInfo(name), LIST_PODS, is_upgrade=False)
+
+
+def test_result_is_found_for_an_equal_request_only() -> None:
+    results, result = ResultCache(), AuthorizationResult(PERMIT, lambda: True)
+    results.add(request("alice"), result)
+
+    assert results.find(request("alice")) is result
+    for other in (
+        BOB,
+        request("carol"),
+        request("alice")._replace(is_upgrade=True),
+        request("alice")._replace(request_info=GET_SECRET),
+        request("alice")._replace(caller=Caller(UserInfo("bob"))),
+        request("alice")._replace(caller=replace(BOB, looked_up_node="n1")),
+    ):
+        assert results.find(other) is None
+
+
+@pytest.mark.parametrize("recheck", [None, lambda: False])
+def test_result_that_is_not_confirmed_is_not_found(recheck: Callable[[], bool] | None) -> None:
+    results = ResultCache()
+
+    results.add(BOB, AuthorizationResult(PERMIT, recheck))
+
+    assert results.find(BOB) is None
+
+
+def test_number_of_results_is_bounded() -> None:
+    results, result = ResultCache(), AuthorizationResult(PERMIT, lambda: True)
 
     for number in range(5000):
-        decisions.add(number, decision, DEFAULT_RESTRICTIONS, permit)
+        results.add(request(f"{number}"), result)
 
-    found = [number for number in range(5000) if decisions.find(number) is not None]
+    found = [number for number in range(5000) if results.find(request(f"{number}")) is not None]
     assert 0 < len(found) <= 4096
     assert found[-1] == 4999

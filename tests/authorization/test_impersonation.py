@@ -1,11 +1,15 @@
 import asyncio
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from proxy.authorization.access_review import AccessReviewQueue
 from proxy.authorization.decision_cache import DecisionCache, ImpersonationCaches, ModeCache
-from proxy.authorization.impersonation import ImpersonationAuthorizer
+from proxy.authorization.impersonation import AuthorizerDependencies, ImpersonationAuthorizer
+from proxy.authorization.pod_nodes import PodNodeResolver
+from proxy.authorization.shadow import ShadowEvaluator
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import AccessCheck, CheckResult
 from proxy.core.errors import Forbidden, UpstreamUnavailable
@@ -15,11 +19,17 @@ from proxy.core.impersonation.permit import IdentityRestrictions, Permit
 from proxy.core.impersonation.policy import LegacyAction, LegacyPolicy
 from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.userinfo import Caller, UserInfo, make_extra
+from proxy.telemetry.metrics.impersonation import ImpersonationMetrics
 from tests.support.clock import FakeClock
+from tests.support.metric_values import metric_values
 
 BOB = Caller(UserInfo("bob", groups=("system:authenticated",)))
 ALICE = UserInfo("alice")
 LIST_PODS = parse_request_info(b"GET", b"/api/v1/pods")
+DECIDED = "apiserver_impersonation_attempts_total"
+COMPLETED = "apiserver_impersonation_authorization_attempts_total"
+LOOKUPS = "understudy_decision_cache_lookups_total"
+UNUSED = "understudy_access_reviews_unused_total"
 GET_SECRET = parse_request_info(b"GET", b"/api/v1/namespaces/default/secrets/s")
 
 
@@ -27,7 +37,7 @@ def verb_and_name(check: AccessCheck) -> str:
     return f"{check.verb} {check.resource}{check.path} {check.name}".strip()
 
 
-class Grants:
+class Grants(AccessReviewQueue):
     """An authorizer that allows by `verb resource name`, `verb resource` or `verb`."""
 
     def __init__(self, *grants: str) -> None:
@@ -49,51 +59,35 @@ class Grants:
         return CheckResult(allowed)
 
 
-class Counts:
-    def __init__(self) -> None:
-        self.decided: Counter[tuple[str, bool]] = Counter()
-        self.answered: Counter[tuple[str, bool]] = Counter()
-        self.unused = 0
-        self.lookups: Counter[tuple[str, bool]] = Counter()
-
-    def impersonation_decided(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        self.decided[mode, allowed] += 1
-
-    def check_completed(self, mode: str, *, allowed: bool, seconds: float) -> None:
-        self.answered[mode, allowed] += 1
-
-    def reviews_unused(self, count: int) -> None:
-        self.unused += count
-
-    def cached_decision(self, mode: str, seconds: float, *, has_modes: bool) -> None:
-        self.cache_looked_up("request", hit=True)
-        if has_modes:
-            self.impersonation_decided(mode, allowed=True, seconds=seconds)
-
-    def cache_looked_up(self, cache: str, *, hit: bool) -> None:
-        self.lookups[cache, hit] += 1
-
-
 class House:
     """A gate with its surroundings."""
 
     def __init__(
-        self, *grants: str, rules: ImpersonationRules | None = None, mode_memory: bool = True
+        self,
+        *grants: str,
+        rules: ImpersonationRules | None = None,
+        mode_memory: bool = True,
+        pod_nodes: PodNodeResolver | None = None,
+        shadow: ShadowEvaluator | None = None,
     ) -> None:
         self.clock = FakeClock()
         self.authorizer = Grants(*grants)
-        self.counts = Counts()
+        self.registry = CollectorRegistry()
         decisions = DecisionCache(
             ttl_seconds=10, legacy_ttl_seconds=10, entries=1000, clock=self.clock
         )
         self.caches = ImpersonationCaches(decisions, ModeCache(enabled=mode_memory))
         self.gate = ImpersonationAuthorizer(
             rules=rules or ImpersonationRules(),
-            reviewer=self.authorizer,
             caches=self.caches,
-            counter=self.counts,
-            clock=self.clock,
-            tasks=TaskSet(lambda error: None),
+            dependencies=AuthorizerDependencies(
+                self.authorizer,
+                ImpersonationMetrics(self.registry),
+                self.clock,
+                TaskSet(lambda error: None),
+                pod_nodes,
+                shadow,
+            ),
         )
         self.gate.restrictions = IdentityRestrictions(frozenset({"understudy"}))
 
@@ -103,7 +97,10 @@ class House:
         request_info: RequestInfo = LIST_PODS,
         caller: Caller = BOB,
     ) -> Permit:
-        return await self.gate.authorize(caller, wanted_user, request_info)
+        return (await self.gate.authorize(caller, wanted_user, request_info)).permit
+
+    def counted(self, name: str) -> dict[str, float]:
+        return metric_values(self.registry, name)
 
     def asked(self) -> list[str]:
         asked, self.authorizer.asked = self.authorizer.asked, []
@@ -120,7 +117,7 @@ async def test_a_caller_that_wants_nobody_acts_as_itself_and_nobody_is_asked() -
 
     assert permit.user == BOB.user
     assert house.asked() == []
-    assert house.counts.decided == {}
+    assert house.counted(DECIDED) == {}
 
 
 async def test_nobody_is_admitted_before_we_know_who_we_are() -> None:
@@ -142,7 +139,7 @@ async def test_both_halves_of_the_permission_admit() -> None:
         "impersonate-on:user-info:list pods",
         "impersonate:user-info users alice",
     ]
-    assert house.counts.decided == {(ImpersonationMode.USER_INFO, True): 1}
+    assert house.counted(DECIDED) == {"user-info allowed": 1}
 
 
 @pytest.mark.parametrize("grant", USER_GRANTS)
@@ -152,7 +149,7 @@ async def test_one_half_of_the_permission_is_not_enough(grant: str) -> None:
     with pytest.raises(Forbidden):
         await house.admit()
 
-    assert house.counts.decided == {("", False): 1}
+    assert house.counted(DECIDED) == {" denied": 1}
 
 
 async def test_a_success_is_remembered_and_answers_without_waiting() -> None:
@@ -205,7 +202,7 @@ async def test_a_failure_to_ask_is_neither_a_no_nor_remembered() -> None:
     house.authorizer.failure = UpstreamUnavailable("down")
     with pytest.raises(UpstreamUnavailable):
         await house.admit()
-    assert house.counts.decided == {}
+    assert house.counted(DECIDED) == {}
 
     house.authorizer.failure = None
 
@@ -233,9 +230,9 @@ async def test_what_is_asked_ahead_in_vain_is_counted_apart() -> None:
     with pytest.raises(Forbidden, match=r'^users\.authentication\.k8s\.io "alice" is forbidden'):
         await house.admit(wanted_user)
 
-    assert house.counts.answered[ImpersonationMode.USER_INFO, True] == 1
-    assert house.counts.answered[ImpersonationMode.USER_INFO, False] == 1
-    assert house.counts.unused == 4  # two groups in user-info, two in legacy
+    completed = house.counted(COMPLETED)
+    assert completed["user-info allowed"] == completed["user-info denied"] == 1
+    assert house.counted(UNUSED) == {"": 4}  # two groups in user-info, two in legacy
 
 
 async def test_a_failed_attempt_asks_for_no_more_than_what_is_under_way() -> None:
@@ -292,17 +289,6 @@ async def test_denied_legacy_asks_no_legacy_question_and_tells_the_constrained_e
         await house.admit()
 
     assert house.asked() == ["impersonate-on:user-info:list pods"]
-
-
-async def test_forgetting_empties_decisions_and_modes() -> None:
-    house = House(*USER_GRANTS)
-    await house.admit()
-    house.asked()
-
-    house.caches.clear()
-    await house.admit()
-
-    assert len(house.asked()) == 2
 
 
 def agent(node: str, pod: str) -> Caller:
@@ -364,8 +350,8 @@ async def test_the_former_filter_counts_nothing_as_it_had_no_metrics() -> None:
     await house.admit()
 
     assert house.asked() == ["impersonate users alice"]
-    assert house.counts.decided == {}
-    assert house.counts.answered == {}
+    assert house.counted(DECIDED) == {}
+    assert house.counted(COMPLETED) == {}
 
 
 async def test_equal_requests_at_once_are_decided_once_however_they_overlap() -> None:
@@ -439,8 +425,8 @@ async def test_a_decision_made_again_is_counted_again() -> None:
     for _ in range(4):
         await house.admit()
 
-    assert house.counts.decided == {(ImpersonationMode.USER_INFO, True): 4}
-    assert house.counts.lookups["request", True] == 3
+    assert house.counted(DECIDED) == {"user-info allowed": 4}
+    assert house.counted(LOOKUPS)["request hit"] == 3
     assert len(house.asked()) == 2
 
 
@@ -455,18 +441,6 @@ async def test_a_decision_made_again_heeds_guards_that_came_since() -> None:
 
     with pytest.raises(Forbidden):
         await house.admit()
-
-
-async def test_a_decision_made_again_heeds_memory_that_was_cleared() -> None:
-    house = House(*USER_GRANTS)
-    for _ in range(3):
-        await house.admit()
-    house.asked()
-
-    house.caches.clear()
-    await house.admit()
-
-    assert len(house.asked()) == 2
 
 
 async def test_a_decision_for_one_is_not_made_again_for_another() -> None:
@@ -486,33 +460,122 @@ async def test_a_decision_for_one_is_not_made_again_for_another() -> None:
             await house.admit(wanted_user, request_info, caller)
 
 
-async def test_what_was_decided_before_is_admitted_again_only_while_nothing_has_changed() -> None:
+async def allowed_again(house: House) -> Callable[[], bool]:
+    """Return the check of a request for alice that a request before has prepared."""
+    assert (await house.gate.authorize(BOB, ALICE, LIST_PODS)).recheck is None
+    result = await house.gate.authorize(BOB, ALICE, LIST_PODS)
+    assert result.recheck is not None
+    return result.recheck
+
+
+async def test_equal_request_is_permitted_while_nothing_has_changed() -> None:
     house = House(*USER_GRANTS)
-    permit = await house.admit()
-    for _ in range(2):
-        assert await house.admit() is permit
-    known = house.gate.reusable_decision(BOB, ALICE, LIST_PODS)
-    assert known is not None
-    assert house.gate.reauthorize(known) is permit
+
+    recheck = await allowed_again(house)
+
+    assert [recheck(), recheck()] == [True, True]
+    assert house.counted(DECIDED) == {"user-info allowed": 4}
+    assert house.counted(LOOKUPS)["request hit"] == 3
+
+
+async def test_equal_request_is_decided_anew_if_another_mode_is_tried_first() -> None:
+    house = House(*USER_GRANTS)
+    recheck = await allowed_again(house)
 
     house.caches.modes.put(BOB.user.name, ImpersonationMode.LEGACY)
-    assert house.gate.reauthorize(known) is None
+    assert not recheck()
+
     house.caches.modes.put(BOB.user.name, ImpersonationMode.USER_INFO)
-    assert house.gate.reauthorize(known) is permit
+    assert recheck()
 
-    restrictions, house.gate.restrictions = house.gate.restrictions, None
-    assert house.gate.reauthorize(known) is None
-    house.gate.restrictions = restrictions
+
+async def test_equal_request_is_decided_anew_under_new_restrictions() -> None:
+    house = House(*USER_GRANTS)
+    recheck = await allowed_again(house)
+
+    house.gate.restrictions = IdentityRestrictions(frozenset({"understudy"}))
+    assert not recheck()
+
+    house.gate.restrictions = None
+    assert not recheck()
+
+
+async def test_equal_request_is_decided_anew_when_the_cached_decision_expires() -> None:
+    house = House(*USER_GRANTS)
+    recheck = await allowed_again(house)
+
     house.clock.advance(10.1)
-    assert house.gate.reauthorize(known) is None
+
+    assert not recheck()
+    assert house.counted(DECIDED) == {"user-info allowed": 2}
 
 
-async def test_who_acts_as_itself_is_admitted_again_under_the_same_guards() -> None:
+async def test_equal_result_is_the_same_value_while_nothing_has_changed() -> None:
+    house = House(*USER_GRANTS)
+    await allowed_again(house)
+
+    results = [await house.gate.authorize(BOB, ALICE, LIST_PODS) for _ in range(2)]
+
+    assert results[0] is results[1]
+
+
+async def test_caller_without_impersonation_is_permitted_under_the_same_restrictions_only() -> None:
     house = House()
-    known = house.gate.reusable_decision(BOB, None, LIST_PODS)
-    assert known is not None
-    assert house.gate.reauthorize(known) == await house.gate.authorize(BOB, None, LIST_PODS)
+    first = await house.gate.authorize(BOB, None, LIST_PODS)
+    assert first.recheck is not None
+    assert first.recheck()
+    assert await house.gate.authorize(BOB, None, GET_SECRET) is first
 
     house.gate.restrictions = IdentityRestrictions(frozenset({"bob"}))
 
-    assert house.gate.reauthorize(known) is None
+    assert not first.recheck()
+    with pytest.raises(Forbidden):
+        await house.gate.authorize(BOB, None, LIST_PODS)
+
+
+@pytest.mark.parametrize("wanted_user", [None, ALICE])
+async def test_upgrade_is_authorized_each_time(wanted_user: UserInfo | None) -> None:
+    house = House(*USER_GRANTS)
+
+    for _ in range(3):
+        result = await house.gate.authorize(BOB, wanted_user, LIST_PODS, is_upgrade=True)
+        assert result.recheck is None
+
+
+async def test_upgrade_is_not_permitted_by_the_result_of_another_request() -> None:
+    house = House(*USER_GRANTS, rules=ImpersonationRules(upgrade_needs_create=True))
+    exec_in_pod = parse_request_info(b"GET", b"/api/v1/namespaces/n/pods/p/exec")
+    house.authorizer.grants.add("impersonate-on:user-info:get pods p")
+    for _ in range(3):
+        await house.admit(request_info=exec_in_pod)
+
+    with pytest.raises(Forbidden, match="impersonate-on:user-info:create"):
+        await house.gate.authorize(BOB, ALICE, exec_in_pod, is_upgrade=True)
+
+
+@pytest.mark.parametrize(
+    ("rules", "mode_memory", "target"),
+    [
+        (ImpersonationRules(legacy=LegacyPolicy(LegacyAction.ALLOW)), True, b"/api/v1/pods"),
+        (None, False, b"/api/v1/pods"),
+        (None, True, b"/api/v1/pods?labelSelector=a"),
+        (None, True, b"/api/v1/pods?labelSelector=(("),
+        (None, True, b"/api/v1/" + b"a" * 300),
+    ],
+    ids=["legacy", "no mode cache", "selector", "unparsed selector", "long path"],
+)
+async def test_result_that_cannot_be_confirmed_cheaply_is_authorized_each_time(
+    rules: ImpersonationRules | None,
+    mode_memory: bool,  # noqa: FBT001 - a parameter of the test
+    target: bytes,
+) -> None:
+    grants = (
+        ("impersonate users",)
+        if rules
+        else ("impersonate:user-info", "impersonate-on:user-info:list")
+    )
+    house = House(*grants, rules=rules, mode_memory=mode_memory)
+    request_info = parse_request_info(b"GET", target)
+
+    for _ in range(3):
+        assert (await house.gate.authorize(BOB, ALICE, request_info)).recheck is None

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -10,14 +9,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes_asyncio.client import ApiClient, Configuration
+from prometheus_client import CollectorRegistry
 
 from proxy.authorization.pod_nodes import KubernetesPodReader, PodNodeResolver
 from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import StatusError, TooManyRequests, UpstreamUnavailable
 from proxy.core.impersonation.modes import BoundPod
+from proxy.core.userinfo import Caller, UserInfo, make_extra
+from proxy.telemetry.metrics.impersonation import ImpersonationMetrics
 from tests.support.clock import FakeClock
 from tests.support.event_loops import eventually
+from tests.support.metric_values import metric_values
 
 POD = BoundPod("agents", "agent", "agent-1", "u-1")
 FOUND = {
@@ -84,7 +87,7 @@ async def test_what_is_no_pod_is_no_answer(body: str) -> None:
 
 
 @dataclass
-class Pods:
+class Pods(KubernetesPodReader):
     """Knows nodes; can be made to wait, and to fail."""
 
     nodes: dict[BoundPod, str] = field(default_factory=lambda: {POD: "n1"})
@@ -106,35 +109,28 @@ class House:
 
     pods: Pods
     clock: FakeClock
-    counts: Counter[str]
+    registry: CollectorRegistry
     finder: PodNodeResolver
 
-
-@dataclass
-class Counts:
-    """What was counted."""
-
-    seen: Counter[str] = field(default_factory=Counter)
-
-    def pod_looked_up(self, outcome: str) -> None:
-        self.seen[outcome] += 1
+    def counted(self) -> dict[str, float]:
+        return metric_values(self.registry, "understudy_pod_lookups_total")
 
 
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
-    pods, clock, counts = Pods(), FakeClock(), Counts()
+    pods, clock, registry = Pods(), FakeClock(), CollectorRegistry()
     pods.gate.set()
     failures: list[BaseException] = []
     tasks = TaskSet(failures.append)
     finder = PodNodeResolver(
         pods,
         buckets=KeyedTokenBucket(RateLimit(per_second=1, burst=BURST), clock, rejection="too many"),
-        counter=counts,
+        counter=ImpersonationMetrics(registry),
         limits=(2, 0.2),
         clock=clock,
         tasks=tasks,
     )
-    yield House(pods, clock, counts.seen, finder)
+    yield House(pods, clock, registry, finder)
     await tasks.stop()
     assert all(isinstance(failure, StatusError) for failure in failures)
 
@@ -149,7 +145,7 @@ async def test_a_node_is_remembered_for_ten_seconds_and_no_longer(house: House) 
     house.pods.nodes.clear()
 
     assert await house.finder.node_of(POD) is None
-    assert house.counts == {"found": 1, "none": 1}
+    assert house.counted() == {"found": 1, "none": 1}
 
 
 async def test_a_pod_on_no_node_is_looked_up_again(house: House) -> None:
@@ -176,7 +172,7 @@ async def test_no_answer_is_neither_a_no_nor_remembered(house: House) -> None:
     house.pods.failure = None
 
     assert await house.finder.node_of(POD) == "n1"
-    assert house.counts == {"error": 2, "found": 1}
+    assert house.counted() == {"error": 2, "found": 1}
 
 
 async def test_many_at_once_are_one_question_that_nobody_can_cancel(house: House) -> None:
@@ -241,3 +237,30 @@ async def test_a_flood_of_accounts_leaves_nothing_behind_when_nobody_answers(hou
     assert len(house.pods.asked) < 30  # two at a time, and then some as places become free
     assert not house.finder._in_flight
     assert not house.finder._semaphore._queues
+
+
+AGENT = UserInfo(
+    "system:serviceaccount:agents:agent",
+    extra=make_extra(
+        {
+            "authentication.kubernetes.io/pod-name": ["agent-1"],
+            "authentication.kubernetes.io/pod-uid": ["u-1"],
+        }
+    ),
+)
+
+
+async def test_caller_gets_the_node_of_the_pod_that_its_token_names(house: House) -> None:
+    assert await house.finder.with_node(Caller(AGENT)) == Caller(AGENT, "n1")
+    assert house.pods.asked == [POD]
+
+
+async def test_caller_whose_pod_has_no_node_is_unchanged(house: House) -> None:
+    house.pods.nodes.clear()
+
+    assert await house.finder.with_node(Caller(AGENT)) == Caller(AGENT)
+
+
+async def test_no_pod_is_looked_up_for_a_caller_whose_token_names_none(house: House) -> None:
+    assert await house.finder.with_node(Caller(UserInfo("bob"))) == Caller(UserInfo("bob"))
+    assert house.pods.asked == []

@@ -1,33 +1,26 @@
 import asyncio
 import logging
-from collections import Counter
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from proxy.authorization.access_review import AccessReviewQueue
+from proxy.authorization.decision_cache import ImpersonatedRequest
 from proxy.authorization.shadow import (
     ShadowDependencies,
     ShadowEvaluator,
-    ShadowingAuthorizer,
     ShadowLimits,
-    ShadowRequest,
 )
 from proxy.concurrency.circuit_breaker import FAILURES_TO_SUSPECT, CircuitBreaker
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import AccessCheck, CheckResult
-from proxy.core.errors import Forbidden, TooManyRequests, UpstreamUnavailable
-from proxy.core.impersonation.cache_keys import ReusableDecision
-from proxy.core.impersonation.checks import Attempt, ImpersonationRules
-from proxy.core.impersonation.evaluation import Allowed
-from proxy.core.impersonation.modes import ImpersonationMode, impersonated_user
-from proxy.core.impersonation.permit import (
-    DEFAULT_RESTRICTIONS,
-    Permit,
-    permit_impersonation,
-    permit_self,
-)
+from proxy.core.errors import TooManyRequests, UpstreamUnavailable
+from proxy.core.impersonation.checks import ImpersonationRules
 from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.userinfo import Caller, UserInfo
+from proxy.telemetry.metrics.impersonation import ShadowMetrics
 from tests.support.clock import FakeClock
+from tests.support.metric_values import metric_values
 
 BOB = Caller(UserInfo("bob", groups=("system:authenticated",)))
 ALICE = UserInfo("alice")
@@ -35,7 +28,7 @@ LIST_PODS = parse_request_info(b"GET", b"/api/v1/pods")
 BOTH_HALVES = ("impersonate-on:user-info:list pods", "impersonate:user-info users")
 
 
-class Authorizer:
+class Authorizer(AccessReviewQueue):
     """Allows what it is told to, at once or when its gate is opened."""
 
     def __init__(self, *grants: str) -> None:
@@ -57,21 +50,13 @@ class Authorizer:
         return CheckResult(question in self.grants)
 
 
-class Counts:
-    def __init__(self) -> None:
-        self.seen: Counter[tuple[str, str]] = Counter()
-
-    def shadow_evaluated(self, outcome: str, mode: str, count: int = 1) -> None:
-        self.seen[outcome, mode] += count
-
-
 class House:
     """A shadow with its surroundings."""
 
     def __init__(self, *grants: str, limits: ShadowLimits | None = None) -> None:
         self.clock = FakeClock()
         self.authorizer = Authorizer(*grants)
-        self.counts = Counts()
+        self.registry = CollectorRegistry()
         self.chances = [0.9, 0.1]
         self.breaker = CircuitBreaker(lambda: None)
         self.failures: list[BaseException] = []
@@ -79,7 +64,7 @@ class House:
         self.shadow = ShadowEvaluator(
             ImpersonationRules(),
             reviewer=self.authorizer,
-            counter=self.counts,
+            counter=ShadowMetrics(self.registry),
             limits=limits or ShadowLimits(),
             dependencies=ShadowDependencies(
                 self.clock, lambda: self.chances.pop(0), self.breaker, self.tasks
@@ -88,13 +73,17 @@ class House:
 
     def offer(self, wanted_user: UserInfo = ALICE, request_info: RequestInfo = LIST_PODS) -> None:
         self.shadow.submit(
-            ShadowRequest(BOB, wanted_user, request_info, is_upgrade=False), b"audit-1"
+            ImpersonatedRequest(BOB, wanted_user, request_info, is_upgrade=False), b"audit-1"
         )
 
-    async def judged(self, wanted_user: UserInfo = ALICE) -> dict[tuple[str, str], int]:
+    async def judged(self, wanted_user: UserInfo = ALICE) -> dict[str, float]:
         self.offer(wanted_user)
         await self.settle()
-        return dict(self.counts.seen)
+        return self.seen()
+
+    def seen(self) -> dict[str, float]:
+        """Return the numbers of requests by outcome and mode."""
+        return metric_values(self.registry, "understudy_shadow_requests_total")
 
     async def settle(self) -> None:
         for _ in range(20):
@@ -105,7 +94,7 @@ class House:
 async def test_what_the_constrained_rules_would_allow() -> None:
     house = House(*BOTH_HALVES)
 
-    assert await house.judged() == {("would-allow", "user-info"): 1}
+    assert await house.judged() == {"would-allow user-info": 1}
     assert house.authorizer.asked == list(BOTH_HALVES)
 
 
@@ -117,7 +106,7 @@ async def test_what_they_would_deny_is_told_with_the_first_missing_check(
     with caplog.at_level(logging.INFO):
         seen = await house.judged()
 
-    assert seen == {("would-deny", "user-info"): 1}
+    assert seen == {"would-deny user-info": 1}
     (line,) = caplog.records
     told = str(vars(line))
     assert "impersonate:user-info users.authentication.k8s.io alice" in told
@@ -127,7 +116,7 @@ async def test_what_they_would_deny_is_told_with_the_first_missing_check(
 async def test_legacy_rights_count_for_nothing_here() -> None:
     house = House("impersonate users")
 
-    assert await house.judged() == {("would-deny", "user-info"): 1}
+    assert await house.judged() == {"would-deny user-info": 1}
     assert house.authorizer.asked == [BOTH_HALVES[0]]
 
 
@@ -144,7 +133,7 @@ async def test_legacy_rights_count_for_nothing_here() -> None:
 async def test_what_no_grant_can_open_is_told_apart(wanted_user: UserInfo) -> None:
     house = House(*BOTH_HALVES)
 
-    assert await house.judged(wanted_user) == {("would-deny", "none"): 1}
+    assert await house.judged(wanted_user) == {"would-deny none": 1}
 
 
 async def test_equal_requests_are_judged_once_and_all_counted() -> None:
@@ -155,7 +144,7 @@ async def test_equal_requests_are_judged_once_and_all_counted() -> None:
     await house.settle()
     house.offer()
 
-    assert house.counts.seen == {("would-allow", "user-info"): 4}
+    assert house.seen() == {"would-allow user-info": 4}
     assert len(house.authorizer.asked) == 2
 
 
@@ -166,7 +155,7 @@ async def test_a_judgement_counts_for_a_short_time_only() -> None:
 
     house.clock.advance(11)
 
-    assert await house.judged() == {("would-deny", "user-info"): 1, ("would-allow", "user-info"): 1}
+    assert await house.judged() == {"would-deny user-info": 1, "would-allow user-info": 1}
 
 
 async def test_what_does_not_fit_the_queue_is_dropped_and_counted() -> None:
@@ -176,13 +165,13 @@ async def test_what_does_not_fit_the_queue_is_dropped_and_counted() -> None:
     for number in range(10):
         house.offer(UserInfo(f"user-{number}"))
     await house.settle()
-    assert house.counts.seen == {("dropped", ""): 5}
+    assert house.seen() == {"dropped ": 5}
     assert len(house.authorizer.asked) == 2
     house.authorizer.gate.set()
     await house.settle()
     await house.settle()
 
-    assert house.counts.seen == {("dropped", ""): 5, ("would-allow", "user-info"): 5}
+    assert house.seen() == {"dropped ": 5, "would-allow user-info": 5}
 
 
 async def test_more_than_the_ration_is_dropped_and_counted() -> None:
@@ -195,7 +184,7 @@ async def test_more_than_the_ration_is_dropped_and_counted() -> None:
     house.offer(UserInfo("user-9"))
     await house.settle()
 
-    assert house.counts.seen == {("dropped", ""): 3, ("would-allow", "user-info"): 3}
+    assert house.seen() == {"dropped ": 3, "would-allow user-info": 3}
 
 
 async def test_nobody_is_asked_while_real_decisions_get_no_answers() -> None:
@@ -204,7 +193,7 @@ async def test_nobody_is_asked_while_real_decisions_get_no_answers() -> None:
         house.breaker.failed()
     house.breaker.on_probe(answered=False)
 
-    assert await house.judged() == {("dropped", ""): 1}
+    assert await house.judged() == {"dropped ": 1}
     assert house.authorizer.asked == []
 
 
@@ -213,7 +202,7 @@ async def test_a_giant_is_dropped_instead_of_kept() -> None:
 
     seen = await house.judged(UserInfo("alice", groups=tuple("g" * 100 for _ in range(100))))
 
-    assert seen == {("dropped", ""): 1}
+    assert seen == {"dropped ": 1}
 
 
 @pytest.mark.parametrize(
@@ -228,97 +217,18 @@ async def test_no_answer_is_no_judgement_and_not_remembered(
 ) -> None:
     house = House(*BOTH_HALVES)
     house.authorizer.failure = failure
-    assert await house.judged() == {(outcome, ""): 1}
+    assert await house.judged() == {f"{outcome} ": 1}
 
     house.authorizer.failure = None
 
-    assert await house.judged() == {(outcome, ""): 1, ("would-allow", "user-info"): 1}
+    assert await house.judged() == {f"{outcome} ": 1, "would-allow user-info": 1}
 
 
 async def test_a_sample_is_chosen_by_chance() -> None:
     house = House(*BOTH_HALVES, limits=ShadowLimits(sample=0.5))
 
     assert await house.judged() == {}
-    assert await house.judged() == {("would-allow", "user-info"): 1}
-
-
-class Gate:
-    """Admits everybody in one mode, or nobody."""
-
-    def __init__(self, mode: ImpersonationMode | None) -> None:
-        self._mode = mode
-
-    async def authorize(
-        self,
-        caller: Caller,
-        wanted_user: UserInfo | None,
-        request_info: RequestInfo,
-        *,
-        is_upgrade: bool = False,
-        observer: object = None,
-    ) -> Permit:
-        if self._mode is None:
-            raise Forbidden("no")
-        if wanted_user is None:
-            return permit_self(caller)
-        return self._admission(caller, wanted_user, request_info)
-
-    def reusable_decision(
-        self, caller: Caller, wanted_user: UserInfo | None, request_info: RequestInfo
-    ) -> ReusableDecision | None:
-        assert wanted_user is not None
-        return ReusableDecision(
-            b"key", DEFAULT_RESTRICTIONS, self._admission(caller, wanted_user, request_info)
-        )
-
-    def reauthorize(self, known: ReusableDecision) -> Permit | None:
-        return known.permit
-
-    def _admission(
-        self, caller: Caller, wanted_user: UserInfo, request_info: RequestInfo
-    ) -> Permit:
-        assert self._mode is not None
-        attempt = Attempt(self._mode, caller.user, wanted_user, request_info, ImpersonationRules())
-        return permit_impersonation(
-            caller, Allowed(attempt, impersonated_user(self._mode, wanted_user))
-        )
-
-
-@pytest.mark.parametrize(
-    ("mode", "is_repeatable"),
-    [(ImpersonationMode.LEGACY, False), (ImpersonationMode.USER_INFO, True)],
-)
-async def test_legacy_admissions_never_go_the_short_way_past_the_shadow(
-    mode: ImpersonationMode, is_repeatable: object
-) -> None:
-    authorizer = ShadowingAuthorizer(Gate(mode), House().shadow)
-
-    known = authorizer.reusable_decision(BOB, ALICE, LIST_PODS)
-
-    assert (known is not None) == is_repeatable
-    assert known is None or authorizer.reauthorize(known) is known.permit
-
-
-async def test_only_legacy_admissions_are_judged() -> None:
-    house = House(*BOTH_HALVES)
-
-    for wanted_user, mode in (
-        (None, ImpersonationMode.LEGACY),
-        (ALICE, ImpersonationMode.USER_INFO),
-    ):
-        await ShadowingAuthorizer(Gate(mode), house.shadow).authorize(BOB, wanted_user, LIST_PODS)
-    with pytest.raises(Forbidden):
-        await ShadowingAuthorizer(Gate(None), house.shadow).authorize(BOB, ALICE, LIST_PODS)
-    await house.settle()
-    assert house.counts.seen == {}
-
-    permit = await ShadowingAuthorizer(Gate(ImpersonationMode.LEGACY), house.shadow).authorize(
-        BOB, ALICE, LIST_PODS
-    )
-    await house.settle()
-
-    assert permit.mode is ImpersonationMode.LEGACY
-    assert house.counts.seen == {("would-allow", "user-info"): 1}
+    assert await house.judged() == {"would-allow user-info": 1}
 
 
 async def test_a_request_with_a_long_path_is_not_held() -> None:
@@ -329,4 +239,4 @@ async def test_a_request_with_a_long_path_is_not_held() -> None:
     await house.settle()
 
     assert house.authorizer.asked == []
-    assert sum(house.counts.seen.values()) == 1
+    assert sum(house.seen().values()) == 1

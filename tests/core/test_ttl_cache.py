@@ -65,11 +65,3 @@ def test_a_life_of_no_time_keeps_nothing() -> None:
 
     assert short.get("a") is None
     assert len(short) == 0
-
-
-def test_all_can_be_forgotten() -> None:
-    short = memory(FakeClock())
-    short.put("a", 1)
-    short.clear()
-
-    assert short.get("a") is None

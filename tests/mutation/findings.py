@@ -14,7 +14,7 @@ from opentelemetry.trace import Span
 
 from proxy.admin import metrics_endpoint, server
 from proxy.admin.connections import AdminLimits
-from proxy.authentication import ca_bundle, token_review
+from proxy.authentication import ca_bundle, token_authenticator
 from proxy.authentication.x509 import (
     keys,
     name_constraints,
@@ -30,7 +30,7 @@ from proxy.core.audit import annotations, event
 from proxy.core.audit.limits import EventLimits
 from proxy.core.gocompat import duration
 from proxy.core.http import status, websocket
-from proxy.core.userinfo import Caller
+from proxy.core.userinfo import AuthenticationResult
 from proxy.kubeclient import bounded_session
 from proxy.runtime import proxy as proxy_module
 from proxy.serving import client_connection as serving_connection
@@ -230,15 +230,15 @@ def _held_handshakes_stay() -> None:
 
 
 def _tokens_have_no_size() -> None:
-    original = token_review.CachedTokenAuthenticator.authenticate
+    original = token_authenticator.CachedTokenAuthenticator.authenticate
 
     async def authenticate(
-        tokens: token_review.CachedTokenAuthenticator, token: bytes, *, address: str
-    ) -> Caller:
+        tokens: token_authenticator.CachedTokenAuthenticator, token: bytes, *, address: str
+    ) -> AuthenticationResult:
         tokens._token_bytes = len(token)
         return await original(tokens, token, address=address)
 
-    put(token_review.CachedTokenAuthenticator, "authenticate", authenticate)
+    put(token_authenticator.CachedTokenAuthenticator, "authenticate", authenticate)
 
 
 def _nobody_is_evicted() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from urllib.parse import unquote_to_bytes
 
-from proxy.authentication import token_review
+from proxy.authentication import token_authenticator, token_review
 from proxy.authorization.access_review import KubernetesAccessReviewer
 from proxy.core import forwarding
 from proxy.core.audit import fragments
@@ -28,7 +28,7 @@ from proxy.core.http.headers import Header, HeaderList
 from proxy.core.impersonation import headers as impersonation_headers
 from proxy.core.impersonation import permit as admission
 from proxy.core.impersonation.permit import Permit
-from proxy.core.userinfo import Caller, UserInfo
+from proxy.core.userinfo import AuthenticationResult, Caller, UserInfo
 from proxy.sandbox import proxy_rbac
 from proxy.telemetry import logs
 from proxy.upstream import forwarder
@@ -132,17 +132,18 @@ def _unknown_names_are_ignored() -> None:
 
 
 def _claims_are_believed() -> None:
-    original = token_review.CachedTokenAuthenticator.authenticate
+    original = token_authenticator.CachedTokenAuthenticator.authenticate
 
     async def believe(
-        tokens: token_review.CachedTokenAuthenticator, token: bytes, *, address: str
-    ) -> Caller:
+        tokens: token_authenticator.CachedTokenAuthenticator, token: bytes, *, address: str
+    ) -> AuthenticationResult:
         if token.count(b".") != _DOTS_OF_A_JWT:
             return await original(tokens, token, address=address)
         claims = json.loads(base64.urlsafe_b64decode(token.split(b".")[1] + b"=="))
-        return Caller(UserInfo(claims["sub"], groups=("system:authenticated",)))
+        user = UserInfo(claims["sub"], groups=("system:authenticated",))
+        return AuthenticationResult(Caller(user))
 
-    put(token_review.CachedTokenAuthenticator, "authenticate", believe)
+    put(token_authenticator.CachedTokenAuthenticator, "authenticate", believe)
 
 
 def _addresses_are_believed() -> None:

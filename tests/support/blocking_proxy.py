@@ -9,7 +9,7 @@ import time
 from proxy.authentication.authenticator import Authenticator
 from proxy.cli.main import main
 from proxy.core.http.headers import HeaderList
-from proxy.core.userinfo import Caller
+from proxy.core.userinfo import AuthenticationResult
 from proxy.wire.exchange import Peer
 from tests.support.fault_injection import put
 
@@ -24,7 +24,7 @@ def _block_in_the_authenticator() -> None:
         *,
         target: bytes = b"/",
         upgrade: bytes | None = None,
-    ) -> Caller:
+    ) -> AuthenticationResult:
         seconds = next((value for name, value in headers if name == b"X-Block"), b"0")
         time.sleep(float(seconds))  # noqa: ASYNC251 - the very mistake
         return await original(authenticator, peer, headers, target=target, upgrade=upgrade)

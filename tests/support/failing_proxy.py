@@ -13,7 +13,7 @@ from proxy.authentication import token_review
 from proxy.authentication.authenticator import Authenticator
 from proxy.cli.main import main
 from proxy.core.http.headers import HeaderList
-from proxy.core.userinfo import Caller
+from proxy.core.userinfo import AuthenticationResult
 from proxy.upstream.forwarder import Forwarder
 from proxy.wire.exchange import Peer
 from tests.support.fault_injection import put
@@ -40,7 +40,7 @@ def _fail_in_the_authenticator() -> None:
         *,
         target: bytes = b"/",
         upgrade: bytes | None = None,
-    ) -> Caller:
+    ) -> AuthenticationResult:
         lines = list(headers)
         wanted = next((value for name, value in lines if name == b"X-Fail"), b"")
         if wanted == b"authenticator":

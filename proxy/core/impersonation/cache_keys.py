@@ -9,11 +9,9 @@ from dataclasses import fields
 from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
-from typing import NamedTuple
 
 from proxy.core.impersonation.checks import Attempt
 from proxy.core.impersonation.modes import ImpersonationMode
-from proxy.core.impersonation.permit import IdentityRestrictions, Permit
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import UserInfo
 
@@ -49,15 +47,3 @@ def _users_text(attempt: Attempt) -> str:
 @lru_cache(maxsize=4096)
 def _caller_text(caller: UserInfo) -> str:
     return repr(_user_fields(caller))
-
-
-class ReusableDecision(NamedTuple):
-    """A decision that holds for equal requests, as long as the decision cache has its key.
-
-    It permits nothing by itself. The key is empty for a caller without impersonation, because no
-    check was made.
-    """
-
-    key: bytes
-    restrictions: IdentityRestrictions
-    permit: Permit

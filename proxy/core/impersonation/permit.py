@@ -4,8 +4,10 @@ Forwarding requires a Permit, so a path that skips the decision does not type-ch
 builds one; a contract test enforces that.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from proxy.core.errors import Forbidden
 from proxy.core.http.headers import (
@@ -95,6 +97,17 @@ class Permit:
             "impersonation_headers",
             encode_header_lines(impersonation_header_lines(self.user)),
         )
+
+
+class AuthorizationResult(NamedTuple):
+    """The permit of a request, and a check that an equal request can reuse."""
+
+    permit: Permit
+    recheck: Callable[[], bool] | None = None
+    """Returns whether a new decision for an equal request would give the same permit.
+
+    Without I/O, and False in doubt. None: each request has to be authorized.
+    """
 
 
 def permit_self(

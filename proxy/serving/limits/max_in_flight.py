@@ -10,11 +10,11 @@ One caller may use only a part of the capacity: a client that never reads its re
 
 import sys
 from dataclasses import dataclass
-from typing import Protocol
 
 from proxy.core.errors import TooManyRequests
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller
+from proxy.telemetry.metrics.serving import ServingMetrics
 from proxy.wire.exchange import ClientExchange, ExchangeOutcome
 
 # kube-apiserver's read-only verbs; every other verb is mutating.
@@ -23,14 +23,6 @@ _RETRY_AFTER_SECONDS = 1
 _MAX_TRACKED_CALLERS = 1024
 _TOO_MANY = "too many requests, please try again later"
 _TOO_MANY_OF_CALLER = "too many concurrent requests from this caller, please try again later"
-
-
-class RejectedRequestCounter(Protocol):
-    """Counts rejected requests."""
-
-    def request_rejected(self, kind: str) -> None:
-        """Count one request; `kind` is read, write, or caller (the limit per caller)."""
-        ...
 
 
 class _Pool:
@@ -92,7 +84,7 @@ class MaxInFlightLimiter:
         *,
         reads: int,
         writes: int,
-        counter: RejectedRequestCounter,
+        counter: ServingMetrics,
         per_caller: PerCallerLimit = _NO_CALLER_LIMIT,
     ) -> None:
         self._reads, self._writes = _Pool(0, 0), _Pool(0, 0)

@@ -3,38 +3,38 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from proxy.core.errors import TooManyRequests
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import Caller, UserInfo
 from proxy.serving.limits.max_in_flight import MaxInFlightLimiter, PerCallerLimit
+from proxy.telemetry.metrics.serving import ServingMetrics
 from proxy.wire.exchange import ClientExchange, ExchangeOutcome
 from proxy.wire.http1.body import CHUNKED
 from tests.serving.listening import Place, Receiver, held
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
 from tests.support.http_client import HttpClient, connected, request_bytes
+from tests.support.metric_values import metric_values
 
 POD = "/api/v1/namespaces/a/pods/b"
 UPGRADE = [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")]
 
 
-class Counter:
-    def __init__(self) -> None:
-        self.kinds: list[str] = []
-
-    def request_rejected(self, kind: str) -> None:
-        self.kinds.append(kind)
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
 
 
 @pytest.fixture
-def counter() -> Counter:
-    return Counter()
+def places(registry: CollectorRegistry) -> MaxInFlightLimiter:
+    return MaxInFlightLimiter(reads=2, writes=1, counter=ServingMetrics(registry))
 
 
-@pytest.fixture
-def places(counter: Counter) -> MaxInFlightLimiter:
-    return MaxInFlightLimiter(reads=2, writes=1, counter=counter)
+def rejected(registry: CollectorRegistry) -> dict[str, float]:
+    """Return how many requests were rejected, by kind."""
+    return metric_values(registry, "understudy_requests_rejected_total")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def enter_as(name: str, places: MaxInFlightLimiter, exchange: ClientExchange) ->
 
 
 async def test_reads_and_writes_have_places_of_their_own(
-    place: Place, clients: list[HttpClient], places: MaxInFlightLimiter, counter: Counter
+    place: Place, clients: list[HttpClient], places: MaxInFlightLimiter, registry: CollectorRegistry
 ) -> None:
     for client in clients[:2]:
         enter(places, await begin(place, client, "GET", POD))
@@ -80,10 +80,10 @@ async def test_reads_and_writes_have_places_of_their_own(
         enter(places, third)
 
     assert (refused.value.code, refused.value.retry_after_seconds) == (429, 1)
-    assert (places.in_use, counter.kinds) == ((2, 0), ["read"])
+    assert (places.in_use, rejected(registry)) == ((2, 0), {"read": 1})
     third.send_response(429, [], b"")
     enter(places, await begin(place, clients[2], "PATCH", POD))
-    assert (places.in_use, counter.kinds) == ((2, 1), ["read"])
+    assert (places.in_use, rejected(registry)) == ((2, 1), {"read": 1})
 
 
 @pytest.mark.parametrize(
@@ -205,10 +205,10 @@ async def test_everybody_who_asked_hears_of_the_end_in_turn(
 
 
 async def test_one_caller_leaves_places_for_others(
-    place: Place, clients: list[HttpClient], counter: Counter
+    place: Place, clients: list[HttpClient], registry: CollectorRegistry
 ) -> None:
     places = MaxInFlightLimiter(
-        reads=4, writes=1, counter=counter, per_caller=PerCallerLimit(percent=25)
+        reads=4, writes=1, counter=ServingMetrics(registry), per_caller=PerCallerLimit(percent=25)
     )
     first = await begin(place, clients[0], "GET", POD)
     enter_as("alice", places, first)
@@ -218,7 +218,7 @@ async def test_one_caller_leaves_places_for_others(
         enter_as("alice", places, second)
 
     assert (refused.value.code, refused.value.retry_after_seconds) == (429, 1)
-    assert (places.in_use, counter.kinds) == ((1, 0), ["caller"])
+    assert (places.in_use, rejected(registry)) == ((1, 0), {"caller": 1})
     enter_as("bob", places, second)
     assert places.in_use == (2, 0)
 
@@ -232,10 +232,13 @@ async def test_one_caller_leaves_places_for_others(
 
 
 async def test_long_running_requests_of_one_caller_may_have_a_limit(
-    place: Place, clients: list[HttpClient], counter: Counter
+    place: Place, clients: list[HttpClient], registry: CollectorRegistry
 ) -> None:
     places = MaxInFlightLimiter(
-        reads=1, writes=1, counter=counter, per_caller=PerCallerLimit(long_running=1)
+        reads=1,
+        writes=1,
+        counter=ServingMetrics(registry),
+        per_caller=PerCallerLimit(long_running=1),
     )
     watch = await begin(place, clients[0], "GET", "/api/v1/pods?watch=1")
     enter_as("alice", places, watch)
@@ -247,14 +250,14 @@ async def test_long_running_requests_of_one_caller_may_have_a_limit(
     enter_as("bob", places, console)
     watch.abort()
     enter_as("alice", places, await begin(place, clients[2], "GET", f"{POD}/log"))
-    assert (places.in_use, counter.kinds) == ((0, 0), ["caller"])
+    assert (places.in_use, rejected(registry)) == ((0, 0), {"caller": 1})
 
 
 async def test_those_who_have_left_take_no_memory_and_those_who_stay_are_known(
-    place: Place, clients: list[HttpClient], counter: Counter
+    place: Place, clients: list[HttpClient], registry: CollectorRegistry
 ) -> None:
     places = MaxInFlightLimiter(
-        reads=4, writes=1, counter=counter, per_caller=PerCallerLimit(percent=25)
+        reads=4, writes=1, counter=ServingMetrics(registry), per_caller=PerCallerLimit(percent=25)
     )
     enter_as("alice", places, await begin(place, clients[0], "GET", POD))
     for number in range(3000):
