@@ -29,6 +29,9 @@ def _smaller(node: Node) -> Iterator[Node]:
         listed = node[effect]  # type: ignore[literal-required]  # one of three names
         for index in range(len(listed)):
             yield _with(node, effect, listed[:index] + listed[index + 1 :])
+            if listed[index]["body"]:
+                plain = {**listed[index], "body": ""}
+                yield _with(node, effect, [*listed[:index], plain, *listed[index + 1 :]])
     yield from _plainer(node)
 
 

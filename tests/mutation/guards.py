@@ -209,25 +209,22 @@ def _underscores_are_no_hyphens() -> None:
     put(impersonation_headers, "_PREFIX_LENGTH", len(b"impersonate-"))
 
 
-GUARDS = (
-    {
-        1: Guard("ours are added last", _ours_come_first),
-        2: Guard("groups are replaced", _groups_are_added),
-        3: Guard("no client's impersonation crosses", partial(_let_pass, b"impersonate")),
-        4: Guard("no front proxy's word crosses", partial(_let_pass, b"x-remote-")),
-        5: Guard("only a plain yes is a yes", _every_token_is_good),
-        6: Guard("the target is forwarded as it came", _targets_are_tidied),
-        7: Guard("unknown impersonation is refused", _unknown_names_are_ignored),
-        8: Guard("no token is believed unreviewed", _claims_are_believed),
-        9: Guard("no peer is trusted", _addresses_are_believed),
-        10: Guard("our keys are reserved", _no_key_is_reserved),
-        11: Guard("texts have one meaning", _any_text_will_do),
-        12: Guard("no answer is no permission", _no_answer_is_a_yes),
-        13: Guard("an identity has a size", _nothing_is_counted),
-        14: Guard("talkative libraries are quiet", _libraries_talk),
-        15: Guard("we alone may do nothing", _we_may_do_everything),
-        16: Guard("an underscore is a hyphen", _underscores_are_no_hyphens),
-    }
-    | FINDINGS
-    | ALGEBRA
-)
+GUARDS = {
+    1: Guard("ours are added last", _ours_come_first),
+    2: Guard("groups are replaced", _groups_are_added),
+    3: Guard("no client's impersonation crosses", partial(_let_pass, b"impersonate")),
+    4: Guard("no front proxy's word crosses", partial(_let_pass, b"x-remote-")),
+    5: Guard("only a plain yes is a yes", _every_token_is_good),
+    6: Guard("the target is forwarded as it came", _targets_are_tidied),
+    7: Guard("unknown impersonation is refused", _unknown_names_are_ignored),
+    8: Guard("no token is believed unreviewed", _claims_are_believed),
+    9: Guard("no peer is trusted", _addresses_are_believed),
+    10: Guard("our keys are reserved", _no_key_is_reserved),
+    11: Guard("texts have one meaning", _any_text_will_do),
+    12: Guard("no answer is no permission", _no_answer_is_a_yes),
+    13: Guard("an identity has a size", _nothing_is_counted),
+    14: Guard("talkative libraries are quiet", _libraries_talk),
+    15: Guard("we alone may do nothing", _we_may_do_everything),
+    16: Guard("an underscore is a hyphen", _underscores_are_no_hyphens),
+} | FINDINGS
+GUARDS |= ALGEBRA

@@ -158,7 +158,7 @@ def _encode_element(name: str, decision: _Listed) -> dict[str, object]:
             }
         case Allow():
             return {"authorizerName": name, "allowed": True}
-        case Deny():
+        case _:
             return {"authorizerName": name, "denied": True}
 
 
