@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DRAWING := build/drawing
 
-.PHONY: help setup demo programs test check fix coverage parity fuzz algebra complexity mutants bench bench-audit bench-peers bench-report  \
+.PHONY: help setup demo programs test check fix coverage parity fuzz algebra complexity mutants bench bench-peers \
 	dashboard-picture soak wheel image \
 	lock clean
 
@@ -86,19 +86,9 @@ bench: $(READY) $(DRAWING)/.ready ## Compare the proxy's cost with others (QUICK
 	$(BIN)/python -m bench --drawing $(DRAWING) $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(CONTESTANTS),--contestants $(CONTESTANTS)) $(if $(BESIDE),--beside $(BESIDE)) $(ARGS)
 
-CONNECTIONS ?= 64
-SECONDS ?= 5
-ROUNDS ?= 5
-bench-audit: $(READY) ## Measure the CPU time of an audit event (CONNECTIONS, SECONDS, ROUNDS)
-	$(BIN)/python -m bench.audit --connections $(CONNECTIONS) --seconds $(SECONDS) \
-	  --rounds $(ROUNDS)
-
 # The first run takes minutes. `make bench` also builds or fetches peers that are missing.
 bench-peers: $(READY) ## Build or fetch the benchmark's peers and test each
 	UNDERSTUDY_PEERS=1 $(BIN)/python -m pytest -m peers tests/bench $(ARGS)
-
-bench-report: $(READY) ## Measure CPU time and memory of `understudy report` for a million events, one week
-	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak --log-cli-level=info tests/cli/test_report.py $(ARGS)
 
 # matplotlib only draws images, so it is installed outside the virtual environment.
 $(DRAWING)/.ready: requirements-docs.lock | $(READY)
@@ -109,9 +99,11 @@ $(DRAWING)/.ready: requirements-docs.lock | $(READY)
 dashboard-picture: $(READY) $(DRAWING)/.ready ## Run a scenario on two proxies and draw the Grafana dashboard
 	PYTHONPATH=$(DRAWING) $(BIN)/python -m bench.dashboard docs/images/dashboard.png
 
-soak: $(READY) ## Run tests in full size, and scenarios on asyncio's own event loop
-	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
-	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m "not soak" -k asyncio tests/scenarios $(ARGS)
+# ONLY: files. They log what they measured, such as CPU time and memory of `understudy report` for a
+# million events: tests/cli/test_report.py.
+soak: $(READY) ## Run tests in full size, and scenarios on asyncio's own event loop (ONLY, ARGS)
+	UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m soak $(if $(ONLY),--log-cli-level=info $(ONLY)) $(ARGS)
+	$(if $(ONLY),,UNDERSTUDY_SOAK=1 $(BIN)/python -m pytest -m "not soak" -k asyncio tests/scenarios $(ARGS))
 
 wheel: $(READY) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

@@ -35,7 +35,7 @@ INDIRECT = {
         f"requested {GAP} without impersonating a user name",
         f"requested [{GAP}] without impersonating a user",
     ],
-    "self._refusal": [
+    "self._rejection": [
         builders._TOO_MANY_TOKENS,
         builders._TOO_MANY_LOOKUPS,
         builders._TOO_MANY_REVIEWS,
