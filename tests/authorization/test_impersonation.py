@@ -579,3 +579,22 @@ async def test_result_that_cannot_be_confirmed_cheaply_is_authorized_each_time(
 
     for _ in range(3):
         assert (await house.gate.authorize(BOB, ALICE, request_info)).recheck is None
+
+
+@pytest.mark.parametrize(
+    ("is_on", "request_info", "is_warned"),
+    [
+        (True, RequestInfo("get", "/api"), True),
+        (True, LIST_PODS, False),
+        (False, RequestInfo("get", "/api"), False),
+    ],
+)
+async def test_only_a_denied_path_has_a_warning_and_only_if_configured(
+    request_info: RequestInfo, *, is_on: bool, is_warned: bool
+) -> None:
+    house = House(rules=ImpersonationRules(warns_on_discovery=is_on))
+
+    with pytest.raises(Forbidden) as denied:
+        await house.admit(request_info=request_info)
+
+    assert denied.value.warning == (denied.value.message if is_warned else "")
