@@ -89,7 +89,13 @@ def _current(files: list[_File]) -> str:
         current = file.content.get("current-context")
         if current and isinstance(current, str):
             return current
-    raise KubeconfigSourceError("no kubeconfig has a current context: specify a context")
+    raise KubeconfigSourceError(_no_context(files))
+
+
+def _no_context(files: list[_File]) -> str:
+    if files:
+        return "no kubeconfig has a current context: use --context"
+    return "there is no kubeconfig: use --kubeconfig, or set KUBECONFIG"
 
 
 def _entry(files: list[_File], section: str, name: str) -> tuple[Mapping[str, Any], Path]:

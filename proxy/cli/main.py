@@ -4,12 +4,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from proxy.core.errors import OperatorError
 
 _EXIT_FAILURE = 1
+_EXIT_USAGE = 2
 _EXIT_INTERRUPTED = 130
 # The usage text names kubectl if the command runs as its plugin.
 _PLUGIN_PROGRAM, _PLUGIN_USAGE = "kubectl-understudy", "kubectl understudy"
@@ -96,18 +99,48 @@ def parser_for(given: Sequence[str]) -> argparse.ArgumentParser:
     return _parsers(given)[0]
 
 
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors are one line and a hint, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2."""
+        self.exit(_EXIT_USAGE, f"understudy: {message}\nSee '{self.prog} --help'.\n")
+
+
+def _normalized(given: Sequence[str]) -> list[str]:
+    """Return the arguments with the common spellings of help and version replaced."""
+    if not given:
+        return ["--help"]
+    if given[0] in {"--version", "-v"}:
+        return ["version", *given[1:]]
+    if given[0] == "help":
+        return [*given[1:2], "--help"]
+    return list(given)
+
+
+def _check_command(parser: argparse.ArgumentParser, name: str | None) -> None:
+    """Exit with a suggestion if there is no such command."""
+    known = [*_COMMANDS, *_ALIASES]
+    if name is None or name in known:
+        return
+    close = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    parser.error(f"there is no command {name!r}{hint}")
+
+
 def _parse(given: Sequence[str]) -> argparse.Namespace:
     command_line: list[str] | None = None
-    words = list(given)
+    words = _normalized(given)
     if "--" in words and _command_in(words) in _WITH_COMMAND_LINE:
         position = words.index("--")
         words, command_line = words[:position], words[position + 1 :]
     parser, named = _parsers(words)
+    _check_command(parser, _command_in(words))
     options, unknown = parser.parse_known_args(words)
     if command_line is not None:
         options.kubectl = command_line
     if unknown:
-        # Reported with the usage of the command, not with the overview.
+        # The hint names the command, not the overview.
         named.error(f"unrecognized arguments: {' '.join(unknown)}")
     return options
 
@@ -118,7 +151,7 @@ def _command_in(given: Sequence[str]) -> str | None:
 
 def _parsers(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     """Return the parser for a command line, and the parser of the command named there."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=_PLUGIN_USAGE if Path(sys.argv[0]).name == _PLUGIN_PROGRAM else "understudy",
         description=_DESCRIPTION,
         epilog=_EPILOG,

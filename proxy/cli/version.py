@@ -13,7 +13,7 @@ _REFERENCE_SERVER = "kube-apiserver 1.37"
 _EPILOG = """\
 examples:
   understudy version
-  understudy version --output json
+  understudy version -o json
 
 exit codes: 0 printed, 2 invalid options
 """
@@ -28,7 +28,7 @@ def register(commands: CommandRegistry) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     parser.set_defaults(run=run)
 
 

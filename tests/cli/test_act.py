@@ -72,7 +72,7 @@ def test_wrong_options_are_explained(
         main(["act", *arguments])
 
     assert ended.value.code == 2
-    assert "usage: understudy act" in capsys.readouterr().err
+    assert "See 'understudy act --help'." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["act", "certificate", "kubeconfig", "version"])

@@ -267,7 +267,7 @@ def test_metrics_need_to_be_told_our_own_name(tmp_path: Path) -> None:
     result = join("--metrics", file, *write(impersonation(), tmp_path))
 
     assert result.returncode == 2
-    assert result.stderr.splitlines()[-1].endswith("error: --metrics needs --proxy-user")
+    assert result.stderr.splitlines()[0] == "understudy: --metrics needs --proxy-user"
     assert not file.exists()
 
 
@@ -277,7 +277,7 @@ def test_a_command_is_needed() -> None:
     )
 
     assert done.returncode == 2
-    assert "usage: understudy audit" in done.stderr
+    assert "See 'understudy audit --help'." in done.stderr
 
 
 @pytest.mark.parametrize(

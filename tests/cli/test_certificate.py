@@ -124,4 +124,4 @@ def test_a_wrong_value_is_explained(
         main(["certificate", *arguments])
 
     assert ended.value.code == 2
-    assert "usage: understudy certificate" in capsys.readouterr().err
+    assert "See 'understudy certificate --help'." in capsys.readouterr().err

@@ -56,7 +56,8 @@ def test_an_option_that_does_not_exist_is_told_with_the_usage(run: Run, command:
     code, _, told = run(command, "--no-such-option")
 
     assert code == 2
-    assert f"usage: understudy {command}" in told
+    assert told.splitlines()[-1] == f"See 'understudy {command} --help'."
+    assert len(told.splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,6 @@ def test_what_cannot_be_used_is_a_line_and_an_exit_code(
 @pytest.mark.parametrize(
     "arguments",
     [
-        (),
         ("fly",),
         ("serve",),
         ("check-config",),
@@ -125,7 +125,35 @@ def test_wrong_options_are_told_with_the_usage(
     code, _, told = run(*arguments)
 
     assert code == 2
-    assert "usage: understudy" in told
+    assert len(told.splitlines()) == 2
+    assert told.splitlines()[-1].startswith("See 'understudy")
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("-v",), ("version",)], ids=" ".join)
+def test_version_is_printed_however_it_is_requested(run: Run, arguments: tuple[str, ...]) -> None:
+    code, output, _ = run(*arguments)
+
+    assert code == 0
+    assert output.startswith("understudy ")
+
+
+def test_help_is_a_command_as_well(run: Run) -> None:
+    overview = run("--help")
+
+    assert run() == run("help") == overview
+    assert run("help", "explain") == run("explain", "--help")
+    assert overview[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("explan", "; did you mean explain?"), ("grnat", "; did you mean grant?"), ("fly", "")],
+)
+def test_mistyped_command_has_a_suggestion(run: Run, name: str, hint: str) -> None:
+    code, _, told = run(name)
+
+    assert code == 2
+    assert told == f"understudy: there is no command '{name}'{hint}\nSee 'understudy --help'.\n"
 
 
 def test_a_wrong_log_level_of_the_environment_is_told(
