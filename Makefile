@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DRAWING := build/drawing
 
-.PHONY: help setup demo programs test check fix coverage parity fuzz algebra complexity mutants bench bench-peers \
+.PHONY: help setup demo programs test check fix coverage parity fuzz algebra cel-fuzz complexity mutants bench bench-peers \
 	dashboard-picture soak wheel image \
 	lock clean
 
@@ -72,6 +72,10 @@ fuzz: $(READY) ## Compare the decision core with kube-apiserver's code (N, SEED)
 TREES ?= 200000
 algebra: $(READY) ## Compare conditional decisions with kube-apiserver's code (TREES, SEED)
 	$(BIN)/python -m tests.algebra --cases $(TREES) --seed $(SEED)
+
+CEL_CASES ?= 300000
+cel-fuzz: $(READY) ## Compare the CEL engine with the Kubernetes environment (CEL_CASES, SEED)
+	$(BIN)/python -m tests.cel_fuzz --cases $(CEL_CASES) --seed $(SEED)
 
 # CPU time and memory of every parser and of whole requests at n, 2n and 4n bytes. ARGS: --help.
 complexity: $(READY) ## Measure the event-loop cost of hostile requests; exit 1 if a limit is exceeded (ARGS)

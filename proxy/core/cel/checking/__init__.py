@@ -1,0 +1,1 @@
+"""Types of expressions: declarations, inference and checks of literals."""

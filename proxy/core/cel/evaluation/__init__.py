@@ -1,0 +1,1 @@
+"""Checked trees as closures, with the cost of each step."""

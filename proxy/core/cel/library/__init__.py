@@ -1,0 +1,1 @@
+"""Functions of the environment, each with the overload that it implements."""

@@ -1,0 +1,1 @@
+"""Functions on the types of the Kubernetes libraries."""

@@ -1,0 +1,1 @@
+"""Values at run time: equality, order, arithmetic and conversion."""
