@@ -126,7 +126,7 @@ def _unit(unit: str) -> Callable[[float], str]:
         case "reqps":
             return lambda value: f"{value:.3g}/s"
         case _:
-            return lambda value: f"{value:.4g}"
+            return lambda value: f"{value:.5g}"
 
 
 def _duration(seconds: float) -> str:
