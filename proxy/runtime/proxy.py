@@ -36,9 +36,8 @@ from proxy.runtime.components import (
 from proxy.runtime.retiring import RetiringComponents
 from proxy.serving.certificates import ServingCertificates
 from proxy.serving.drain import Drain
-from proxy.serving.limits.connections import ConnectionLimits
+from proxy.serving.limits.connections import ConnectionLimits, fit_open_files
 from proxy.serving.limits.max_in_flight import PerCallerLimit
-from proxy.serving.limits.open_files import fit_open_files
 from proxy.serving.listener import Listener
 from proxy.settings.loader import check_reloadable
 from proxy.settings.model import Settings

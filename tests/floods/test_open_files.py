@@ -18,7 +18,7 @@ from tests.support.serve_process import Understudy, serving_by
 from tests.support.sizes import sized, soak
 
 OPEN_FILES = sized(700, full=4_000)
-# What the reserve leaves, two files for each client: see proxy/serving/limits/open_files.py.
+# What the reserve leaves, two files for each client: see proxy/serving/limits/connections.py.
 FITTING = (OPEN_FILES - 516) // 2
 # So few that the reserve itself cannot be had: then files do run out.
 FAR_TOO_FEW = 56

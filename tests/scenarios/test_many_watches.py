@@ -5,8 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from proxy.serving.limits.connections import ConnectionLimits
-from proxy.serving.limits.open_files import fit_open_files
+from proxy.serving.limits.connections import ConnectionLimits, fit_open_files
 from tests.scenarios.conftest import Connect
 from tests.support.event_loops import eventually
 from tests.support.http_client import HttpClient, request_bytes

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import yaml
 
+from proxy.sandbox.programs.cache import KUBERNETES_VERSION, PROGRAMS
 from proxy.sandbox.programs.envtest_archive import archive_name
-from proxy.sandbox.programs.versions import KUBERNETES_VERSION, PROGRAMS
 
 PROGRAM = "#!/bin/sh\necho Kubernetes v1.37.1\n"
 

@@ -18,16 +18,17 @@ from functools import partial
 from pathlib import Path
 
 from proxy.sandbox.errors import SandboxError
-from proxy.sandbox.programs.cache import cache_directory, exclusive
-from proxy.sandbox.programs.envtest_archive import download_programs
-from proxy.sandbox.programs.go_build import build_digest, build_programs
-from proxy.sandbox.programs.versions import (
+from proxy.sandbox.programs.cache import (
     ETCD,
     KUBE_APISERVER,
     KUBECTL,
     PROGRAMS,
     Announce,
+    cache_directory,
+    exclusive,
 )
+from proxy.sandbox.programs.envtest_archive import download_programs
+from proxy.sandbox.programs.go_build import build_digest, build_programs
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 STAMP = "stamp"

@@ -1,14 +1,25 @@
-"""The cache directory of programs, and the lock against concurrent builds."""
+"""The programs of the control plane, their version, and the cache directory that holds them.
+
+A lock prevents concurrent builds.
+"""
 
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from proxy.sandbox.programs.versions import KUBERNETES_VERSION, Announce
+KUBERNETES_VERSION = "1.37.1"
+
+ETCD = "etcd"
+KUBE_APISERVER = "kube-apiserver"
+KUBECTL = "kubectl"
+PROGRAMS = (ETCD, KUBE_APISERVER, KUBECTL)
+
+# Prints one line of progress.
+Announce = Callable[[str], None]
 
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 30.0

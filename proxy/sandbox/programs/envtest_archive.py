@@ -22,7 +22,7 @@ from typing import IO
 import yaml
 
 from proxy.sandbox.errors import SandboxError
-from proxy.sandbox.programs.versions import KUBERNETES_VERSION, PROGRAMS, Announce
+from proxy.sandbox.programs.cache import KUBERNETES_VERSION, PROGRAMS, Announce
 
 INDEX_VARIABLE = "UNDERSTUDY_ENVTEST_INDEX"
 OFFICIAL_INDEX = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proxy.sandbox.errors import SandboxError
 from proxy.sandbox.processes import start_child
-from proxy.sandbox.programs.versions import (
+from proxy.sandbox.programs.cache import (
     ETCD,
     KUBE_APISERVER,
     KUBECTL,

@@ -1,6 +1,13 @@
-"""Connection limits, and the state that the connections of one listener share."""
+"""Connection limits, and the state that the connections of one listener share.
 
+Each connection is one file, and the default limit of open files is low. It is raised as far as the
+system allows. If that is not enough, fewer client connections are accepted. Descriptors then always
+remain for accepting, for the admin port, for reviews, and for reading credentials and certificates.
+"""
+
+import logging
 import math
+import resource
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -11,8 +18,11 @@ from proxy.core.requestinfo.request_info import DEFAULT_TARGET_BYTES
 from proxy.serving.limits.handshakes import HandshakeFailures
 from proxy.serving.limits.unauthenticated_input import UnauthenticatedInputScheduler
 from proxy.serving.limits.unauthenticated_memory import UnauthenticatedMemoryBudget
+from proxy.telemetry.logs import fields
 from proxy.wire.tcp import UNREACHABLE_SECONDS
 from proxy.wire.tls_server import MAX_HANDSHAKE_BYTES
+
+log = logging.getLogger(__name__)
 
 ADDRESS, TOTAL = EVICTION_REASONS = ("address", "total")
 """Which limit was reached when a connection was evicted for a new one."""
@@ -173,3 +183,48 @@ class ListenerState:
         )
         self.unauthenticated_input.set_slice(limits.unauthenticated_slice_seconds)
         return replace(self, limits=limits)
+
+
+# Each client may have a connection of its own to the API server.
+_FILES_PER_CONNECTION = 2
+# Standard streams, the event loop, listening sockets, log and audit files, files being read,
+# connections to audit receivers and span collectors, pipes to plugins.
+_OTHER_FILES = 128
+
+
+def fit_open_files(limits: ConnectionLimits, *, reserved: int) -> ConnectionLimits:
+    """Raise the open-file limit as needed; return connection limits that fit the result.
+
+    `reserved` is the number of files that other components need: the admin port and reviews.
+    """
+    reserve = reserved + _OTHER_FILES
+    needed = limits.connections * _FILES_PER_CONNECTION + reserve
+    allowed = _raise_limit(needed)
+    if allowed >= needed:
+        return limits
+    fitting = max((allowed - reserve) // _FILES_PER_CONNECTION, 1)
+    log.warning(
+        "client connections reduced",
+        extra=fields(
+            connections=fitting, wanted=limits.connections, open_files=allowed, needed=needed
+        ),
+    )
+    # The limit per address is scaled as well, so one address cannot use all connections.
+    share = limits.connections_per_address * fitting // limits.connections
+    return replace(
+        limits,
+        connections=fitting,
+        connections_per_address=min(limits.connections_per_address, max(share, 1)),
+    )
+
+
+def _raise_limit(needed: int) -> int:
+    """Raise the soft limit to `needed` if the system allows it; return the resulting limit."""
+    allowed, ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return needed
+    if allowed >= needed:
+        return allowed
+    raised = needed if ceiling == resource.RLIM_INFINITY else min(needed, ceiling)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (raised, ceiling))
+    return raised

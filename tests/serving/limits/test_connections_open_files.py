@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.serving.limits.connections import ConnectionLimits
-from proxy.serving.limits.open_files import fit_open_files
+from proxy.serving.limits.connections import ConnectionLimits, fit_open_files
 
 # Beside clients and what a test reserves.
 OTHERS = 128
