@@ -1,26 +1,42 @@
-"""What backends told, for tests to look at."""
+"""Audit metrics on a registry of their own, whose values tests read."""
 
 from collections import Counter
 
+from prometheus_client import CollectorRegistry
+
 from proxy.audit.backends.buffer import BackendMode, BufferLimits
+from proxy.telemetry.metrics.audit import AuditMetrics
 
 
-class Counts:
-    """Counts what becomes of events."""
+class Counts(AuditMetrics):
+    """The audit metrics, with the sums over all backends."""
 
     def __init__(self) -> None:
-        self.stored = 0
-        self.lost: Counter[str] = Counter()
-        self.failures: Counter[str] = Counter()
+        self._registry = CollectorRegistry()
+        super().__init__(self._registry)
 
-    def events_stored(self, backend: str, count: int) -> None:
-        self.stored += count
+    @property
+    def stored(self) -> int:
+        """Return the number of stored events."""
+        return sum(self._by_reason("understudy_audit_events_stored_total").values())
 
-    def events_lost(self, backend: str, reason: str, count: int) -> None:
-        self.lost[reason] += count
+    @property
+    def lost(self) -> Counter[str]:
+        """Return the number of lost events by reason."""
+        return self._by_reason("understudy_audit_events_lost_total")
 
-    def backend_failed(self, backend: str, reason: str) -> None:
-        self.failures[reason] += 1
+    @property
+    def failures(self) -> Counter[str]:
+        """Return the number of failed attempts by reason."""
+        return self._by_reason("understudy_audit_backend_failures_total")
+
+    def _by_reason(self, name: str) -> Counter[str]:
+        counted: Counter[str] = Counter()
+        for family in self._registry.collect():
+            for sample in family.samples:
+                if sample.name == name and sample.value:
+                    counted[sample.labels.get("reason", "")] += int(sample.value)
+        return counted
 
 
 def limits(

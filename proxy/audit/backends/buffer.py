@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.audit import AuditMetrics
 
 log = logging.getLogger(__name__)
 
@@ -36,34 +36,18 @@ class BufferLimits:
     bytes: int
 
 
-class AuditCounter(Protocol):
-    """Counts stored events, lost events and failed attempts."""
-
-    def events_stored(self, backend: str, count: int) -> None:
-        """Count events that the backend has stored."""
-        ...
-
-    def events_lost(self, backend: str, reason: str, count: int) -> None:
-        """Count events that this backend will never store."""
-        ...
-
-    def backend_failed(self, backend: str, reason: str) -> None:
-        """Count one failed attempt; no event is lost by that alone."""
-        ...
-
-
 class EventBuffer:
     """The events that one backend has yet to store, in order."""
 
     def __init__(
-        self, name: str, limits: BufferLimits, counter: AuditCounter, wake: Callable[[], None]
+        self, name: str, limits: BufferLimits, metrics: AuditMetrics, wake: Callable[[], None]
     ) -> None:
         """`wake` is called when an event is added while the backend is idle."""
         self.name = name
         self.mode = limits.mode
         self.is_failing = False
         self._limits = limits
-        self._counter = counter
+        self._metrics = metrics
         self._wake = wake
         self._queued: deque[bytes] = deque()
         self._is_idle = False
@@ -121,7 +105,7 @@ class EventBuffer:
 
     def drop(self, reason: str) -> None:
         """Count one event as lost that was never added; log the first of consecutive losses."""
-        self._counter.events_lost(self.name, reason, 1)
+        self._metrics.events_lost(self.name, reason, 1)
         if not self._is_dropping:
             self._is_dropping = True
             log.error("audit event dropped", extra=fields(backend=self.name, reason=reason))
@@ -153,7 +137,7 @@ class EventBuffer:
     def mark_stored(self, count: int, size: int, *, works: bool = True) -> None:
         """Remove and count stored events; `works` is False if the backend failed on others."""
         self._remove(count, size)
-        self._counter.events_stored(self.name, count)
+        self._metrics.events_stored(self.name, count)
         if works and (self.is_failing or self._is_dropping):
             self.is_failing = self._is_dropping = False
             log.info("audit backend recovered", extra=fields(backend=self.name))
@@ -161,7 +145,7 @@ class EventBuffer:
     def discard(self, reason: str, count: int, size: int) -> None:
         """Count events as lost that the backend gives up on."""
         self._remove(count, size)
-        self._counter.events_lost(self.name, reason, count)
+        self._metrics.events_lost(self.name, reason, count)
         log.error("audit events lost", extra=fields(backend=self.name, reason=reason, events=count))
 
     def discard_all(self, reason: str) -> None:
@@ -171,7 +155,7 @@ class EventBuffer:
 
     def mark_failed(self, reason: str, why: str) -> None:
         """Record a failed attempt; the backend keeps its events and retries."""
-        self._counter.backend_failed(self.name, reason)
+        self._metrics.backend_failed(self.name, reason)
         if not self.is_failing:
             self.is_failing = True
             log.error(

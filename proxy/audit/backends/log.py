@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from proxy.audit.backends.buffer import AuditCounter, BufferLimits, EventBuffer
+from proxy.audit.backends.buffer import BufferLimits, EventBuffer
 from proxy.audit.backends.log_file import RotatingLogFile
+from proxy.telemetry.metrics.audit import AuditMetrics
 
 _EVENTS_PER_WRITE = 10_000
 _BYTES_PER_WRITE = 4 << 20
@@ -25,13 +26,13 @@ class LogBackend:
     """Buffers events, and writes them to a file in order."""
 
     def __init__(
-        self, open_file: Callable[[], RotatingLogFile], limits: BufferLimits, counter: AuditCounter
+        self, open_file: Callable[[], RotatingLogFile], limits: BufferLimits, metrics: AuditMetrics
     ) -> None:
         self._open_file = open_file
         self._wake_event = threading.Event()
         self._closing = threading.Event()
         self._deadline = 0.0
-        self.buffer = EventBuffer("log", limits, counter, self._wake_event.set)
+        self.buffer = EventBuffer("log", limits, metrics, self._wake_event.set)
         self._writer: threading.Thread | None = None
 
     def start(self) -> None:

@@ -15,7 +15,7 @@ from http import HTTPStatus
 
 import aiohttp
 
-from proxy.audit.backends.buffer import AuditCounter, BufferLimits, EventBuffer
+from proxy.audit.backends.buffer import BufferLimits, EventBuffer
 from proxy.audit.backends.webhook_config import (
     WebhookConfigError,
     WebhookConfigLoader,
@@ -25,6 +25,7 @@ from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
 from proxy.kubeclient.bounded_session import ResponseTooLarge, bounded_session
 from proxy.telemetry.logs import fields
+from proxy.telemetry.metrics.audit import AuditMetrics
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +70,11 @@ class WebhookBackend:
         target: WebhookConfigLoader,
         limits: BufferLimits,
         batching: BatchConfig,
-        counter: AuditCounter,
+        metrics: AuditMetrics,
     ) -> None:
         self._loader = target
         self._batching = batching
-        self._counter = counter
+        self._metrics = metrics
         self._wake_event = asyncio.Event()
         self._closing = asyncio.Event()
         self._tasks = TaskSet(_report)
@@ -82,7 +83,7 @@ class WebhookBackend:
         self._throttle = KeyedTokenBucket(rate_limit, self._clock)
         self._endpoint_loaded_at = self._clock()
         self._sending: asyncio.Task[None] | None = None
-        self.buffer = EventBuffer("webhook", limits, counter, self._wake_event.set)
+        self.buffer = EventBuffer("webhook", limits, metrics, self._wake_event.set)
 
     async def start(self) -> None:
         """Load the configuration and start sending; raise WebhookConfigError if it is invalid."""
@@ -180,7 +181,7 @@ class WebhookBackend:
         try:
             self._endpoint = await self._loader.read()
         except WebhookConfigError as error:
-            self._counter.backend_failed("webhook", "credential")
+            self._metrics.backend_failed("webhook", "credential")
             log.warning("audit webhook configuration not reloaded", extra=fields(reason=str(error)))
 
     async def _pause(self, seconds: float) -> None:

@@ -6,12 +6,13 @@ The configuration is a kubeconfig, like that of kube-apiserver's --audit-webhook
 import asyncio
 import ssl
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from kubernetes_asyncio.config import ConfigException
 
 from proxy.core.errors import OperatorError
+from proxy.kubeclient.kubeconfig import KubeconfigSource, LoadedKubeconfig
 from proxy.wire.tls_client import build_client_context
 
 _TOKEN = "BearerToken"  # noqa: S105 - the library's key for the token
@@ -20,23 +21,6 @@ _LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 class WebhookConfigError(OperatorError):
     """Raised when the webhook configuration is invalid."""
-
-
-class Reading(Protocol):
-    """A loaded kubeconfig, as the configuration object of the Kubernetes library."""
-
-    @property
-    def configuration(self) -> Any:
-        """Return the configuration; the library has no types."""
-        ...
-
-
-class ConfigurationSource(Protocol):
-    """Reads a kubeconfig repeatedly."""
-
-    async def read(self, last: Any = None) -> Reading:
-        """Return the current contents; with `last`, a credential plugin runs only if needed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +37,21 @@ class WebhookEndpoint:
 class WebhookConfigLoader:
     """Loads the webhook endpoint from a configuration that may change."""
 
-    def __init__(self, source: ConfigurationSource) -> None:
+    def __init__(self, source: KubeconfigSource) -> None:
         self._source = source
-        self._reading: Reading | None = None
+        self._loaded: LoadedKubeconfig | None = None
 
     async def read(self) -> WebhookEndpoint:
         """Return the current endpoint; raise WebhookConfigError if it is invalid."""
         try:
-            reading = await self._source.read(self._reading)
-            endpoint = await asyncio.to_thread(_endpoint, reading.configuration)
+            loaded = await self._source.read(self._loaded)
+            endpoint = await asyncio.to_thread(_endpoint, loaded.configuration)
         except (ConfigException, OSError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise WebhookConfigError(
                 f"cannot use {self._source} for audit events: {reason}"
             ) from error
-        self._reading = reading
+        self._loaded = loaded
         return endpoint
 
 

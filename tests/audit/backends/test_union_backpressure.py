@@ -109,8 +109,8 @@ async def test_those_who_wait_go_on_no_faster_than_their_events_find_room() -> N
             await asyncio.sleep(0.1)
 
     assert gone_on == 40
-    assert isinstance(backlog._counter, Counts)
-    assert backlog._counter.lost == {}
+    assert isinstance(backlog._metrics, Counts)
+    assert backlog._metrics.lost == {}
 
 
 async def test_a_strict_backend_that_begins_to_fail_refuses_those_who_wait() -> None:
