@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.audit.recorder import AuditRecorder
-from proxy.audit.request_record import RequestRecorder
+from prometheus_client import CollectorRegistry
+
+from proxy.audit.context import RequestRecorder
+from proxy.audit.request_record import RequestTelemetry
 from proxy.audit.state import AuditState
 from proxy.core.audit.policy import AuditPolicy, Level, PolicyRule
 from proxy.core.http.headers import HeaderList
@@ -21,6 +23,7 @@ from proxy.core.impersonation.permit import Permit, permit_impersonation
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import Caller, UserInfo
 from proxy.settings.audit_policy import load_audit_policy
+from proxy.telemetry.metrics.requests import RequestMetrics
 from proxy.wire.exchange import ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY
 from proxy.wire.http1.message import RequestHead
@@ -61,15 +64,15 @@ class _DiscardSink:
 def measure_part(*, batches: int) -> PartCost:
     """Return the cost that one event adds to a request, and that of two stages."""
     both_stages = AuditPolicy([PolicyRule(Level.METADATA)])
-    recorders = [
-        RequestRecorder(time.time_ns),
+    telemetry = RequestTelemetry(RequestMetrics(CollectorRegistry()), time.time_ns)
+    states = [
+        None,
         *(
-            AuditRecorder(
-                time.time_ns, AuditState(_DiscardSink(), policy, body_bytes=1, clock=time.monotonic)
-            )
+            AuditState(_DiscardSink(), policy, body_bytes=1)
             for policy in (load_audit_policy(None), both_stages)
         ),
     ]
+    recorders = [RequestRecorder(telemetry, state) for state in states]
     serve = [_server(recorder) for recorder in recorders]
     turns = [[_microseconds(each) for each in serve] for _ in range(batches)]
     return PartCost(

@@ -1,133 +1,139 @@
-"""Captured request and response bodies: copied up to a size limit while they are relayed.
+"""Observer of the exchange of an audited request: the bodies that its events need."""
 
-Capturing never delays the relay.
-"""
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
 
-from collections.abc import Sequence
-
-from proxy.core.audit.objects import (
-    JSONBody,
-    MediaType,
-    has_request_object,
-    may_be_status,
-    media_type,
-    read_body,
+from proxy.audit.captured_body import (
+    CapturedBody,
+    CapturingReceiver,
+    capture_request_body,
+    capture_response_body,
 )
+from proxy.audit.event_details import (
+    CaptureLimit,
+    EventDetails,
+    ExchangeSummary,
+    event_details,
+)
+from proxy.audit.event_writer import write_event
+from proxy.audit.request_record import RequestRecord
+from proxy.audit.state import AuditState
+from proxy.core.audit.event import Stage
+from proxy.core.audit.objects import has_response_object
 from proxy.core.audit.policy import RequestAuditConfig
-from proxy.core.errors import StatusError
 from proxy.core.http.headers import Header
-from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.wire.exchange import RequestBodyHandler
-from proxy.wire.http1.message import RequestHead
+from proxy.wire.http1.message import SWITCHING_PROTOCOLS
 
-_OBJECT_NAMING_METHODS = frozenset((b"POST", b"PUT"))
+_READ_METHODS = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+_MIN_ERROR_STATUS = HTTPStatus.BAD_REQUEST.value
+_STARTED = Stage.RESPONSE_STARTED.value
 
 
-class CapturedBody:
-    """The chunks of one body. All of them are dropped as soon as the body exceeds the limit."""
+class BodyCapture:
+    """Captures the bodies of one exchange, and writes the ResponseStarted event.
 
-    __slots__ = ("_chunks", "_limit", "_size", "media")
+    Before authentication no policy level is known. Such responses are always captured, because the
+    proxy generates them and they are short.
+    """
 
-    def __init__(self, media: MediaType, *, limit: int) -> None:
-        self.media = media
-        self._limit = limit
-        self._chunks: list[bytes] = []
-        self._size = 0
+    __slots__ = ("_record", "_request", "_response", "_started_at", "_wall_clock", "state")
+
+    def __init__(
+        self, state: AuditState, record: RequestRecord, wall_clock: Callable[[], int]
+    ) -> None:
+        self.state = state
+        self._record = record
+        self._wall_clock = wall_clock
+        self._request: CapturedBody | None = None
+        self._response: CapturedBody | None = None
+        # When a response started whose ResponseStarted event needs its body.
+        self._started_at: int | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there was no body at all."""
-        return self._size == 0
+        """Return whether no body was captured."""
+        return self._request is None and self._response is None
 
-    @property
-    def is_too_long(self) -> bool:
-        """Return whether the body is larger than the limit."""
-        return self._size > self._limit
+    # --- observer of the exchange ---------------------------------------------------------------
 
-    @property
-    def omission_reason(self) -> str:
-        """Return why the body cannot be recorded; empty if nothing is missing."""
-        if not self.media.is_json:
-            return str(self.media) if self.media.is_other_object else ""
-        if self.is_too_long:
-            return f"longer than {self._limit} bytes"
-        return "" if self.is_empty else "not JSON"
+    def tee(self, receiver: RequestBodyHandler) -> RequestBodyHandler:
+        """Return a handler that also captures a body to be recorded or naming the object."""
+        record, audit_config = self._record, self._record.audit_config
+        if audit_config is None or audit_config.is_none or not record.request.framing.has_body:
+            return receiver
+        self._request = body = capture_request_body(
+            audit_config, record.request, record.known_request_info, limit=self.state.body_bytes
+        )
+        is_copied = body is not None and body.media.is_json
+        return CapturingReceiver(receiver, body) if body is not None and is_copied else receiver
 
-    def add(self, payload: bytes) -> None:
-        """Add the next chunk."""
-        self._size += len(payload)
-        if self._size <= self._limit:
-            self._chunks.append(payload)
-        else:
-            self._chunks.clear()
+    def wants_response(self, status: int) -> bool:
+        """Return whether a complete response is recorded beyond its status and its length."""
+        return self.captures_body(status) or self._record.is_long_running
 
-    def read(self) -> JSONBody | None:
-        """Return the parsed body if it is complete and can be recorded, else None."""
-        if self.is_empty or self.is_too_long:
-            return None
-        return read_body(b"".join(self._chunks), self.media, limit=self._limit)
+    def captures_body(self, status: int) -> bool:
+        """Return whether the response body is captured, to be recorded or to look for a Status."""
+        audit_config = self._record.audit_config
+        if audit_config is None:
+            return True
+        if audit_config.is_none:
+            return False
+        if status >= _MIN_ERROR_STATUS or audit_config.has_response_body:
+            return True
+        return self._record.request.method not in _READ_METHODS
 
+    def response_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
+        """Record that the response head was sent; return whether the body is to be captured.
 
-def capture_request_body(
-    audit_config: RequestAuditConfig, request: RequestHead, request_info: RequestInfo, *, limit: int
-) -> CapturedBody | None:
-    """Return a capture for a request body that is to be recorded or that names the object."""
-    is_wanted = audit_config.has_request_body or request.method in _OBJECT_NAMING_METHODS
-    if not is_wanted or not has_request_object(request_info):
-        return None
-    return CapturedBody(request.headers.memoize(media_type), limit=limit)
+        A long-running response writes an event of its own here. If that event needs the body, it
+        is written at the end, with the timestamp of this call.
+        """
+        record, audit_config = self._record, self._record.audit_config
+        is_captured = self.captures_body(status) and self._start_response(status, headers, payload)
+        if audit_config is None or not audit_config.writes_started:
+            return is_captured
+        if record.is_long_running or status == SWITCHING_PROTOCOLS:
+            self._started_at = self._wall_clock()
+            if not is_captured:
+                self.write_started(audit_config, status)
+        return is_captured
 
+    def response_data(self, payload: bytes) -> None:
+        """Capture the next chunk of the response body."""
+        if self._response is not None:
+            self._response.add(payload)
 
-def capture_response_body(
-    headers: Sequence[Header], payload: bytes, *, is_whole: bool, limit: int
-) -> CapturedBody | None:
-    """Return a capture that holds the first chunk of a response body, or None.
+    def _start_response(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
+        """Start capturing the response body if it is recorded, or may be a Status."""
+        record, audit_config = self._record, self._record.audit_config
+        if not has_response_object(record.known_request_info, status):
+            return False
+        is_whole = audit_config is None or audit_config.has_response_body
+        self._response = body = capture_response_body(
+            headers, payload, is_whole=is_whole, limit=self.state.body_bytes
+        )
+        return body is not None and body.media.is_json
 
-    With `is_whole` any object is captured, else only what may be a Status.
-    """
-    media = media_type(headers)
-    if not is_whole and not (media.is_json and (not payload or may_be_status(payload))):
-        return None
-    captured = CapturedBody(media, limit=limit)
-    if media.is_json:
-        captured.add(payload)
-    return captured
+    # --- events ---------------------------------------------------------------------------------
 
+    def write_started(self, audit_config: RequestAuditConfig, status: int) -> None:
+        """Write the ResponseStarted event of a long-running response, unless it was written."""
+        if self._started_at is not None:
+            started_at, self._started_at = self._started_at, None
+            details = self.details(self.summarize(status), audit_config)
+            write_event(self.state, self._record, audit_config, _STARTED, started_at, details)
 
-class CapturingReceiver:
-    """Forwards every call to the receiver, and copies the body into a capture."""
+    def summarize(self, status: int) -> ExchangeSummary:
+        """Return what was captured of the exchange, which sent this status."""
+        error = self._record.error
+        if error is not None and status not in (0, error.code):
+            error = None  # The client did not receive it: the response had already started.
+        return ExchangeSummary(status, error, self._request, self._response)
 
-    __slots__ = ("_captured", "_receiver")
-
-    def __init__(self, receiver: RequestBodyHandler, captured: CapturedBody) -> None:
-        self._receiver = receiver
-        self._captured = captured
-
-    def request_data(self, payload: bytes) -> None:
-        """Forward a chunk, then capture it."""
-        self._receiver.request_data(payload)
-        self._captured.add(payload)
-
-    def request_ended(self) -> None:
-        """Forward the call."""
-        self._receiver.request_ended()
-
-    def request_failed(self, error: StatusError) -> None:
-        """Forward the call."""
-        self._receiver.request_failed(error)
-
-    def finish_early(self) -> bool:
-        """Forward the call."""
-        return self._receiver.finish_early()
-
-    def client_disconnected(self) -> None:
-        """Forward the call."""
-        self._receiver.client_disconnected()
-
-    def pause_response(self) -> None:
-        """Forward the call."""
-        self._receiver.pause_response()
-
-    def resume_response(self) -> None:
-        """Forward the call."""
-        self._receiver.resume_response()
+    def details(self, summary: ExchangeSummary, audit_config: RequestAuditConfig) -> EventDetails:
+        """Return the parts of an event that depend on the exchange."""
+        record, limits = self._record, self.state.fragments.limits
+        values = limits.authenticated if record.is_authenticated else limits.unauthenticated
+        limit = CaptureLimit(values.message, self.state.body_bytes)
+        return event_details(summary, audit_config, record.known_request_info, limit)

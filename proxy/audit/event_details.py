@@ -1,8 +1,11 @@
-"""The parts of an audit event that depend on the exchange: response status and bodies."""
+"""The parts of an audit event that depend on the exchange: status, bodies and annotations."""
 
+from datetime import timedelta
 from typing import NamedTuple
 
-from proxy.audit.body_capture import CapturedBody
+from proxy.audit.captured_body import CapturedBody
+from proxy.audit.request_record import RequestRecord
+from proxy.core.audit.annotations import Latencies, ResponseOutcome, format_latencies
 from proxy.core.audit.event import object_text, response_text
 from proxy.core.audit.objects import (
     JSONBody,
@@ -12,7 +15,8 @@ from proxy.core.audit.objects import (
     without_managed_fields,
 )
 from proxy.core.audit.policy import RequestAuditConfig
-from proxy.core.errors import InternalError, StatusError
+from proxy.core.errors import BadRequest, Forbidden, InternalError, StatusError
+from proxy.core.impersonation.headers import parse_impersonation_headers
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.truncation import (
     NO_TRUNCATED_VALUES,
@@ -20,6 +24,8 @@ from proxy.core.truncation import (
     TruncatedValues,
     encoded_size,
 )
+from proxy.core.userinfo import UserInfo
+from proxy.wire.exchange import ExchangeOutcome
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS
 
 _OBJECT_NAMING_VERBS = frozenset(("create", "update"))
@@ -47,6 +53,8 @@ class EventDetails(NamedTuple):
     request_omission: str = ""
     response_omission: str = ""
     cuts: TruncatedValues = NO_TRUNCATED_VALUES
+    outcome: ResponseOutcome | None = None
+    """Set for the last event of a request."""
 
 
 class CaptureLimit(NamedTuple):
@@ -97,6 +105,45 @@ def event_details(
 
 def _plain(response: BoundedText) -> EventDetails:
     return EventDetails(response.text, cuts=response.truncated_values)
+
+
+def response_outcome(
+    record: RequestRecord,
+    summary: ExchangeSummary,
+    outcome: ExchangeOutcome,
+    details: EventDetails,
+    *,
+    ended_at: int,
+) -> ResponseOutcome:
+    """Return what the annotations of the last event tell about the response."""
+    latencies = _latencies(record, ended_at)
+    return ResponseOutcome(
+        outcome.status if summary.error is None else summary.error.upstream_code,
+        outcome.body_bytes,
+        incomplete_reason(summary, record.error, is_complete=outcome.is_complete),
+        details.request_omission,
+        details.response_omission,
+        format_latencies(latencies, verb=record.known_request_info.verb),
+    )
+
+
+def _latencies(record: RequestRecord, ended_at: int) -> Latencies:
+    permit, called, decided = record.permit, record.authenticated_after, record.decided_after
+    impersonation = None
+    if (permit is not None and permit.mode is not None) or record.reviews:
+        impersonation = None if called is None or decided is None else decided - called
+    total = timedelta(microseconds=ended_at // 1000 - record.received_at // 1000)
+    return Latencies(total, called, impersonation)
+
+
+def forbidden_user(record: RequestRecord) -> UserInfo | None:
+    """Return the user that the proxy forbade the request to impersonate, if any."""
+    if record.permit is not None or not isinstance(record.error, Forbidden):
+        return None
+    try:
+        return parse_impersonation_headers(record.request.headers)
+    except BadRequest:
+        return None
 
 
 def incomplete_reason(

@@ -1,66 +1,109 @@
-"""The record of one request: collects facts while it is processed, and is written at its end.
+"""The facts of one request, and what is reported of them: access log line, metrics and trace.
 
-Each request writes one line to the access log. `context.py` adds audit events.
+`context.py` records the facts and adds audit events. `AccessLogTemplate` keeps the members that the
+access log lines of equal requests share: recording a small GET takes 0.73 of the CPU time with it.
 """
 
-import os
 import time
 from collections.abc import Callable
-from typing import ClassVar, Protocol
+from dataclasses import dataclass
 
-from proxy.core.audit.annotations import new_audit_id
+from proxy.core.audit.fragments import RequestFragments
+from proxy.core.audit.policy import RequestAuditConfig
 from proxy.core.errors import RequestInfoError, StatusError
-from proxy.core.http.headers import NO_HEADERS
+from proxy.core.http.headers import NO_HEADERS, HeaderList
 from proxy.core.impersonation.permit import Permit
-from proxy.core.request_cache import AccessLogTemplate, RequestCache
+from proxy.core.request_cache import AccessLogTemplate
 from proxy.core.requestinfo.request_info import RequestInfo
-from proxy.core.userinfo import Caller
+from proxy.core.userinfo import ANONYMOUS, Caller
 from proxy.telemetry.logs import AccessLogger, members
+from proxy.telemetry.metrics.requests import NOT_PERMITTED, UNREADABLE, RequestMetrics
 from proxy.telemetry.tracing import RequestSpan, Tracing
-from proxy.wire.exchange import ExchangeObserver, ExchangeOutcome, Peer
+from proxy.wire.exchange import ExchangeOutcome, Peer
+from proxy.wire.http1.body import NO_BODY
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS, RequestHead
 
 access_log = AccessLogger("understudy.access", "request")
 
-_ID_BYTES = 16
-_IDS_PER_READ = 256
-_NO_PERMIT = "none"
-_UNREADABLE = "unreadable"
 _MAX_NAME_BYTES = 256
+_START = '"audit_id":%s,%s,"code":%d,"bytes":%d,"complete":%s,"seconds":%.6f'
+_PHASES = ("authentication_seconds", "decision_seconds", "upstream_seconds")
+# The format of a line by the number of phases that the request has reached.
+_MEMBERS = [_START + "".join(f',"{name}":%.6f' for name in _PHASES[:count]) for count in range(4)]
+_RELEASED = RequestHead(b"", b"", 1, NO_HEADERS, NO_BODY, keep_alive=False)
+_USER_AGENT = b"user-agent"
 
 
-RequestKey = tuple[str, int, bool, str | None, bool]
-"""Verb, status, is long-running, mode (None: not impersonating), has a warning."""
+@dataclass(slots=True, eq=False)
+class RequestRecord:
+    """The facts known about one request so far."""
 
-_PLAIN_MEMBERS = (
-    '"audit_id":"%s",%s,"code":%d,"bytes":%d,"complete":true,"seconds":%.6f,'
-    '"authentication_seconds":%.6f,"decision_seconds":%.6f,"upstream_seconds":%.6f'
-)
+    request: RequestHead
+    peer: Peer
+    audit_id: bytes
+    quoted_audit_id: str
+    """The audit ID as JSON."""
+    began_at: float
+    """Monotonic seconds."""
+    received_at: int
+    """Nanoseconds since 1970; 0 if no event needs it."""
+    request_info: RequestInfo | None = None
+    caller: Caller | None = None
+    authenticated_after: float | None = None
+    """Seconds from the beginning of the request until its caller was known."""
+    audit_config: RequestAuditConfig | None = None
+    """How much the audit policy records; None before authentication, and without audit."""
+    reviews: int = 0
+    """How many access reviews the decision needed."""
+    permit: Permit | None = None
+    error: StatusError | None = None
+    """Why the proxy rejected the request, or aborted its response."""
+    decided_after: float | None = None
+    """Seconds from the beginning of the request until it was permitted or rejected."""
+    fragments: RequestFragments | None = None
+    """The request as JSON, once an event needed it."""
+
+    @property
+    def known_request_info(self) -> RequestInfo:
+        """Return the request info; only method and path if the request cannot be parsed."""
+        if self.request_info is not None:
+            return self.request_info
+        path = self.request.target.partition(b"?")[0].decode("utf-8", "replace")
+        return RequestInfo(self.request.method.decode("ascii").lower(), path)
+
+    @property
+    def is_long_running(self) -> bool:
+        """Return whether the request is known to be long-running."""
+        return self.request_info is not None and self.request_info.is_long_running
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Return whether the caller presented a credential; anonymous callers have lower limits."""
+        return self.caller is not None and self.caller.user.name != ANONYMOUS
+
+    def release_head(self, *, has_events: bool) -> None:
+        """Release the headers, which may contain a token, for the duration of a watch.
+
+        The access log line of a permitted request contains nothing from the head. Events contain
+        its first line and the user agent.
+        """
+        if not has_events:
+            self.request = _RELEASED
+            return
+        headers = self.request.headers
+        kept = HeaderList([line for line in headers if line[0].lower() == _USER_AGENT])
+        self.request = self.request._replace(headers=kept, cache=None)
 
 
-class RequestCounter(Protocol):
-    """Counts requests when they have ended."""
-
-    def request_ended(self, key: RequestKey, seconds: float) -> None:
-        """Count a request and its duration."""
-        ...
-
-    def request_failed(self, error: StatusError) -> None:
-        """Count a request that the proxy itself answered with an error."""
-        ...
-
-
-class RequestRecorder:
-    """Starts a record for each request."""
-
-    captures_bodies: ClassVar[bool] = False
+class RequestTelemetry:
+    """The clocks of requests, and the destinations of what is known when they have ended."""
 
     def __init__(
         self,
+        metrics: RequestMetrics,
         wall_clock: Callable[[], int],
         *,
         clock: Callable[[], float] = time.monotonic,
-        counter: RequestCounter | None = None,
     ) -> None:
         """`wall_clock` returns nanoseconds since 1970, used for timestamps.
 
@@ -68,220 +111,109 @@ class RequestRecorder:
         """
         self.wall_clock = wall_clock
         self.clock = clock
-        self.counter = counter
         # None if tracing is disabled.
         self.tracing: Tracing | None = None
-        self._ids: list[bytes] = []
+        self._metrics = metrics
 
-    def begin(self, request: RequestHead, peer: Peer, audit_id: bytes | None) -> "RequestRecord":
-        """Start a record with the client's audit ID, or a new one."""
-        return RequestRecord(self, request, peer, audit_id or (self._ids or self._new_ids()).pop())
-
-    def _new_ids(self) -> list[bytes]:
-        """Return unique audit IDs for this request and the next ones."""
-        # One read of random bytes from the kernel for many IDs costs as much as for one.
-        random = os.urandom(_ID_BYTES * _IDS_PER_READ)
-        starts = range(0, len(random), _ID_BYTES)
-        self._ids = [new_audit_id(random[start : start + _ID_BYTES]) for start in starts]
-        return self._ids
-
-
-class RequestRecord:
-    """The facts known about one request so far."""
-
-    __slots__ = (
-        "_authenticated_after",
-        "_caller",
-        "_decided_after",
-        "_error",
-        "_opened_at",
-        "_peer",
-        "_permit",
-        "_recorder",
-        "_request",
-        "_request_info",
-        "audit_id",
-    )
-
-    def __init__(
-        self, recorder: RequestRecorder, request: RequestHead, peer: Peer, audit_id: bytes
+    def report(
+        self, record: RequestRecord, outcome: ExchangeOutcome, *, ended_at: int, seconds: float
     ) -> None:
-        self._recorder = recorder
-        self._request = request
-        self._peer = peer
-        self._opened_at = recorder.clock()
-        self._authenticated_after: float | None = None
-        self._decided_after: float | None = None
-        self._request_info: RequestInfo | None = None
-        self._caller: Caller | None = None
-        self._permit: Permit | None = None
-        self._error: StatusError | None = None
-        self.audit_id = audit_id
-        if recorder.tracing is not None:
-            recorder.tracing.start_span((audit_id, id(request)), request.headers)
-
-    @property
-    def observer(self) -> ExchangeObserver | None:
-        """Return None: the access log needs only the outcome."""
-        return None
-
-    def set_request_info(self, request_info: RequestInfo) -> None:
-        """Record the request info."""
-        self._request_info = request_info
-
-    def set_caller(self, caller: Caller) -> None:
-        """Record the caller."""
-        self._caller = caller
-        self._authenticated_after = self._recorder.clock() - self._opened_at
-
-    def add_reviews(self, count: int) -> None:
-        """Record how many access reviews the decision needed, if any."""
-
-    def set_permit(self, permit: Permit) -> None:
-        """Record the permit, and so the user the request is forwarded as."""
-        self._permit = permit
-        self._decided_after = self._recorder.clock() - self._opened_at
-        if self._request_info is not None and self._request_info.is_long_running:
-            self._drop_headers()
-
-    def set_cached_permit(self, request_info: RequestInfo, caller: Caller, permit: Permit) -> None:
-        """Record request info, caller and permit at once."""
-        self._request_info, self._caller, self._permit = request_info, caller, permit
-        self._authenticated_after = self._decided_after = self._recorder.clock() - self._opened_at
-
-    def set_error(self, error: StatusError) -> None:
-        """Record why the request is rejected."""
-        self._error = error
-        if self._decided_after is None:
-            self._decided_after = self._recorder.clock() - self._opened_at
-
-    def finish(self, outcome: ExchangeOutcome) -> None:
-        """Write the access log line, and count the request."""
-        recorder = self._recorder
-        self._log(outcome, recorder.wall_clock(), recorder.clock() - self._opened_at)
-
-    def _drop_headers(self) -> None:
-        """Release the headers, which may contain a token, for the duration of a watch.
-
-        The access log line of a permitted request contains nothing from them.
-        """
-        if self._recorder.tracing is None:  # Tracing identifies a request by its head.
-            self._request = self._request._replace(headers=NO_HEADERS)
-
-    def _log(self, outcome: ExchangeOutcome, ended_at: int, took: float) -> None:
-        recorder = self._recorder
-        if recorder.counter is not None:
-            self._count(recorder.counter, outcome, took)
-        if recorder.tracing is not None:
-            self._trace(recorder.tracing, outcome, took)
-        if not self._log_from_template(outcome, ended_at, took) and access_log.is_enabled:
-            access_log.write(ended_at, self._summary(outcome, took))
-
-    def _log_from_template(self, outcome: ExchangeOutcome, ended_at: int, took: float) -> bool:
-        """Log what `_summary` returns, faster; a test asserts that both are equal.
-
-        Return False if this is not possible for this request.
-        """
-        called, decided = self._authenticated_after, self._decided_after
-        cache = self._request.cache
-        if called is None or decided is None or cache is None or cache.results is None:
-            return False
-        if self._error is not None or not outcome.is_complete:
-            return False
-        template = cache.access_log_template
-        if template is None or template.permit is not self._permit:
-            template = self._make_log_template(cache)
-            if template is None:
-                return False
-        return access_log.write_json(
-            ended_at,
-            _PLAIN_MEMBERS
-            % (
-                self.audit_id.decode("ascii"),
-                template.members,
-                outcome.status,
-                outcome.body_bytes,
-                took,
-                called,
-                decided - called,
-                took - decided,
-            ),
-        )
-
-    def _make_log_template(self, cache: RequestCache) -> AccessLogTemplate | None:
-        """Return the log line template of equal requests, and cache it for them."""
-        if self._permit is None or b'"' in self.audit_id or b"\\" in self.audit_id:
-            # A client's audit ID, which equal requests share. Generated ones never need quoting.
-            return None
-        template = AccessLogTemplate(self._permit, members(self._common_members()))
-        cache.access_log_template = template
-        return template
-
-    def _trace(self, tracing: Tracing, outcome: ExchangeOutcome, took: float) -> None:
-        request_info, permit = self._request_info, self._permit
-        span = RequestSpan(
-            verb=_UNREADABLE if request_info is None else request_info.verb,
-            resource="" if request_info is None else request_info.resource,
-            method=self._request.method.decode("ascii", "replace"),
-            status=outcome.status,
-            mode=_NO_PERMIT if permit is None else permit.mode,
-            authenticated_after=self._authenticated_after,
-            decided_after=self._decided_after,
-            duration_seconds=took,
-            is_forwarded=permit is not None,
-            caller_groups=() if self._caller is None else self._caller.user.groups,
-        )
-        tracing.end_spans((self.audit_id, id(self._request)), span)
-
-    def _count(self, counter: RequestCounter, outcome: ExchangeOutcome, took: float) -> None:
-        request_info, permit, status = self._request_info, self._permit, outcome.status
-        verb = _UNREADABLE if request_info is None else request_info.verb
-        is_long = request_info is not None and request_info.is_long_running
-        is_long = is_long or status == SWITCHING_PROTOCOLS
-        mode = _NO_PERMIT if permit is None else permit.mode
+        """Count a finished request, end its spans, and write its access log line."""
+        permit, status, error = record.permit, outcome.status, record.error
+        request_info = record.request_info
+        if request_info is None:
+            verb, is_long = UNREADABLE, False
+        else:
+            verb, is_long = request_info.verb, request_info.is_long_running
+        mode = NOT_PERMITTED if permit is None else permit.mode
         is_warned = permit is not None and permit.warning is not None
-        counter.request_ended((verb, status, is_long, mode, is_warned), took)
-        if self._error is not None:
-            counter.request_failed(self._error)
+        is_long = is_long or status == SWITCHING_PROTOCOLS
+        self._metrics.request_ended((verb, status, is_long, mode, is_warned), seconds)
+        if error is not None:
+            self._metrics.request_failed(error)
+        if self.tracing is not None:
+            self._end_spans(self.tracing, record, outcome, seconds)
+        access_log.write(ended_at, _line_members(record, outcome, seconds))
 
-    def _summary(self, outcome: ExchangeOutcome, took: float) -> dict[str, object]:
-        permit = self._permit
-        summary: dict[str, object] = {
-            "audit_id": self.audit_id.decode("ascii"),
-            **self._common_members(),
-            "code": outcome.status,
-            "bytes": outcome.body_bytes,
-            "complete": outcome.is_complete,
-            "seconds": round(took, 6),
-        }
-        called, decided = self._authenticated_after, self._decided_after
-        if called is not None:
-            summary["authentication_seconds"] = round(called, 6)
-            if decided is not None:
-                summary["decision_seconds"] = round(decided - called, 6)
-                if permit is not None:
-                    summary["upstream_seconds"] = round(took - decided, 6)
-        if self._error is not None:
-            self._add_error(summary, self._error)
-        return summary
+    def _end_spans(
+        self, tracing: Tracing, record: RequestRecord, outcome: ExchangeOutcome, seconds: float
+    ) -> None:
+        request_info, permit = record.request_info, record.permit
+        span = RequestSpan(
+            verb=UNREADABLE if request_info is None else request_info.verb,
+            resource="" if request_info is None else request_info.resource,
+            method=record.request.method.decode("ascii", "replace"),
+            status=outcome.status,
+            mode=NOT_PERMITTED if permit is None else permit.mode,
+            authenticated_after=record.authenticated_after,
+            decided_after=record.decided_after,
+            duration_seconds=seconds,
+            is_forwarded=permit is not None,
+            caller_groups=() if record.caller is None else record.caller.user.groups,
+        )
+        tracing.end_spans((record.audit_id, id(record.request)), span)
 
-    def _common_members(self) -> dict[str, object]:
-        request_info, permit = self._request_info, self._permit
-        return {
-            "source": self._peer.address,
-            "caller": self._caller.user.name if self._caller else None,
+
+def _line_members(record: RequestRecord, outcome: ExchangeOutcome, seconds: float) -> str:
+    """Return the fields of the access log line, as members of a JSON object."""
+    cache, permit = record.request.cache, record.permit
+    template = None if cache is None else cache.access_log_template
+    if template is not None and template.permit is permit:
+        shared = template.members
+    else:
+        shared = _shared_members(record)
+    status, body_bytes, is_complete = outcome
+    phases = _phases(record, seconds)
+    text = _MEMBERS[len(phases)] % (
+        record.quoted_audit_id,
+        shared,
+        status,
+        body_bytes,
+        "true" if is_complete else "false",
+        seconds,
+        *phases,
+    )
+    return text if record.error is None else f"{text},{_error_members(record, record.error)}"
+
+
+def _phases(record: RequestRecord, seconds: float) -> tuple[float, ...]:
+    """Return the durations of the phases that the request has reached."""
+    called, decided = record.authenticated_after, record.decided_after
+    if called is None:
+        return ()
+    if decided is None:
+        return (called,)
+    if record.permit is None:
+        return called, decided - called
+    return called, decided - called, seconds - decided
+
+
+def _shared_members(record: RequestRecord) -> str:
+    """Return the members that the lines of equal requests share, and cache them for those."""
+    request_info, caller, permit = record.request_info, record.caller, record.permit
+    text = members(
+        {
+            "source": record.peer.address,
+            "caller": caller.user.name if caller else None,
             "impersonatedUser": permit.user.name if permit else None,
             "mode": permit.mode if permit else None,
-            "verb": request_info.verb if request_info else self._request.method.decode("ascii"),
+            "verb": request_info.verb if request_info else record.request.method.decode("ascii"),
             "resource": request_info.resource if request_info else None,
         }
+    )
+    cache = record.request.cache
+    if cache is not None and cache.results is not None and permit is not None:
+        cache.access_log_template = AccessLogTemplate(permit, text)
+    return text
 
-    def _add_error(self, summary: dict[str, object], error: StatusError) -> None:
-        # kube-apiserver's message for a target it cannot parse quotes the target with its query,
-        # which may contain a token.
-        quotes_target = isinstance(error, RequestInfoError)
-        summary["error"] = "unreadable request" if quotes_target else error.message
-        if self._permit is None and self._caller is not None:
-            for name, value in self._request.headers:
-                if name.lower() == b"impersonate-user":
-                    summary["requestedUser"] = value[:_MAX_NAME_BYTES].decode("utf-8", "replace")
+
+def _error_members(record: RequestRecord, error: StatusError) -> str:
+    # kube-apiserver's message for a target it cannot parse quotes the target with its query,
+    # which may contain a token.
+    quotes_target = isinstance(error, RequestInfoError)
+    values: dict[str, object] = {"error": "unreadable request" if quotes_target else error.message}
+    if record.permit is None and record.caller is not None:
+        for name, value in record.request.headers:
+            if name.lower() == b"impersonate-user":
+                values["requestedUser"] = value[:_MAX_NAME_BYTES].decode("utf-8", "replace")
+    return members(values)

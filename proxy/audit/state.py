@@ -9,11 +9,18 @@ from proxy.core.audit.policy import AuditPolicy
 
 
 class AuditSink(Protocol):
-    """Accepts audit events."""
+    """Accepts audit events: the buffer of one backend, the union of two, or `NullSink`."""
 
     def write(self, line: bytes) -> None:
         """Accept one event as a line; never blocks."""
         ...
+
+
+class NullSink:
+    """Discards events: nothing is audited, or auditing was switched off meanwhile."""
+
+    def write(self, line: bytes) -> None:
+        """Discard an event."""
 
 
 class AuditState:
@@ -25,15 +32,10 @@ class AuditState:
         policy: AuditPolicy,
         *,
         body_bytes: int,
-        clock: Callable[[], float],
         when_truncated: Callable[[], None] = lambda: None,
     ) -> None:
-        """`clock` returns monotonic seconds, used for durations.
-
-        `when_truncated` is called for each event that contains a truncated value.
-        """
+        """`when_truncated` is called for each event that contains a truncated value."""
         self.sink = sink
-        self.clock = clock
         self.policy = policy
         self.body_bytes = body_bytes
         self.when_truncated = when_truncated

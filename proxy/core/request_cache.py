@@ -9,7 +9,7 @@ built from. Another object, even an equal one, is a miss, so a reload invalidate
 from typing import NamedTuple
 
 from proxy.core.audit.fragments import EventFragmentCache
-from proxy.core.audit.policy import AuditPolicy, RequestAuditConfig
+from proxy.core.audit.policy import RequestAuditConfig
 from proxy.core.forwarding import ForwardingRules, OutboundHeadTemplate
 from proxy.core.impersonation.permit import AuthorizationResult, Permit
 from proxy.core.requestinfo.request_info import RequestInfo
@@ -43,14 +43,15 @@ class AccessLogTemplate(NamedTuple):
 
 
 class EventTemplate(NamedTuple):
-    """The constant part of plain audit events; valid for one permit, policy and set of limits."""
+    """The last audit event of unremarkable equal requests; valid for one permit and its inputs."""
 
     permit: Permit
-    policy: AuditPolicy
-    fragments: EventFragmentCache
     audit_config: RequestAuditConfig
-    pattern: bytes
-    """A bytes format: audit ID, status, two timestamps, response bytes, and the status again."""
+    """How much one policy records."""
+    fragments: EventFragmentCache
+    """The fragments of one set of limits."""
+    parts: tuple[str, ...]
+    """Between them are audit ID, status, two timestamps, response bytes, and the status again."""
 
 
 class RequestCache:

@@ -9,27 +9,37 @@ from datetime import UTC, datetime
 NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
-class SecondFormatter:
+class TimestampFormatter:
     """Formats timestamps in UTC and caches the text of the last whole second.
 
     Formatting one without the cache costs as much as the rest of a log line.
     """
 
-    __slots__ = ("_second", "_text")
+    __slots__ = ("_start", "_text")
 
     def __init__(self) -> None:
-        self._second = -1
+        self._start = -NANOSECONDS_PER_SECOND
         self._text = ""
-
-    def format_second(self, second: int) -> str:
-        """Return the text of a whole second since 1970, such as `2026-11-16T16:00:00`."""
-        if second != self._second:
-            date = datetime.fromtimestamp(second, UTC)
-            self._second, self._text = second, date.strftime("%Y-%m-%dT%H:%M:%S")
-        return self._text
 
     def format_milliseconds(self, timestamp: int) -> str:
         """Return the text of a timestamp, such as `2026-11-16T16:00:00.123Z`."""
+        rest = timestamp - self._start
+        if not 0 <= rest < NANOSECONDS_PER_SECOND:
+            rest = self._cache_second(timestamp)
+        # A format such as `:03` takes twice as long.
+        return f"{self._text}.{str(rest // 1_000_000).zfill(3)}Z"
+
+    def format_microseconds(self, timestamp: int) -> str:
+        """Return the text of a timestamp such as `2026-11-16T16:00:00.123456Z`."""
+        rest = timestamp - self._start
+        if not 0 <= rest < NANOSECONDS_PER_SECOND:
+            rest = self._cache_second(timestamp)
+        return f"{self._text}.{str(rest // 1000).zfill(6)}Z"
+
+    def _cache_second(self, timestamp: int) -> int:
+        """Cache the text of a timestamp's second, and return the nanoseconds within it."""
         second, rest = divmod(timestamp, NANOSECONDS_PER_SECOND)
-        text = self._text if second == self._second else self.format_second(second)
-        return "%s.%03dZ" % (text, rest // 1_000_000)  # noqa: UP031 - faster
+        date = datetime.fromtimestamp(second, UTC)
+        self._start = timestamp - rest
+        self._text = date.strftime("%Y-%m-%dT%H:%M:%S")
+        return rest

@@ -11,7 +11,7 @@ from typing import Any
 
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.audit.annotations import client_audit_id
-from proxy.core.errors import InternalError, StatusError, TooManyRequests
+from proxy.core.errors import InternalError, StatusError
 from proxy.core.http.status import status_response
 from proxy.core.impersonation.permit import Permit
 from proxy.core.request_cache import RequestResults
@@ -92,11 +92,13 @@ class Pipeline:
         caller, permit = results.authentication.caller, results.authorization.permit
         audit = self._recorder.begin(exchange.request, exchange.peer, None)
         exchange.on_complete(audit.finish)
-        if self._recorder.captures_bodies:
+        if audit.observer is not None:
             exchange.observe(audit.observer)
         try:
+            audit.set_request_info(results.request_info)
+            audit.set_caller(caller)
             self._in_flight.acquire(exchange, results.request_info, caller)
-            audit.set_cached_permit(results.request_info, caller, permit)
+            audit.set_permit(permit)
             if not self._forwarder.try_forward(
                 exchange,
                 permit,
@@ -105,11 +107,6 @@ class Pipeline:
             ):
                 exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)
                 self._start(exchange, self._forward(exchange, permit, audit))
-        except TooManyRequests as error:
-            # At this point of the slow path the request info and the caller are known, not more.
-            audit.set_request_info(results.request_info)
-            audit.set_caller(caller)
-            self._send_error(exchange, audit, error)
         except Exception as error:  # noqa: BLE001 - the boundary, see _fail
             self._fail(exchange, audit, error)
         return True
@@ -242,7 +239,7 @@ class Pipeline:
     ) -> AuditContextProtocol:
         audit = self._recorder.begin(exchange.request, exchange.peer, audit_id)
         exchange.on_complete(audit.finish)
-        if self._recorder.captures_bodies:
+        if audit.observer is not None:
             exchange.observe(audit.observer)
         return audit
 

@@ -40,10 +40,6 @@ class AuditContextProtocol(Protocol):
         """Record the permit, and so the user the request is forwarded as."""
         ...
 
-    def set_cached_permit(self, request_info: RequestInfo, caller: Caller, permit: Permit) -> None:
-        """Record request info, caller and permit at once."""
-        ...
-
     def set_error(self, error: StatusError) -> None:
         """Record why the request is rejected."""
         ...
@@ -55,11 +51,6 @@ class AuditContextProtocol(Protocol):
 
 class RecorderProtocol(Protocol):
     """Starts the audit contexts."""
-
-    @property
-    def captures_bodies(self) -> bool:
-        """Return whether audit contexts may capture bodies."""
-        ...
 
     def begin(
         self, request: RequestHead, peer: Peer, audit_id: bytes | None

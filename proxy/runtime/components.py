@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 from prometheus_client import CollectorRegistry
 
 from proxy.audit.backends.union import AuditBackends
-from proxy.audit.recorder import AuditRecorder
-from proxy.audit.request_record import RequestRecorder
-from proxy.audit.state import AuditState
+from proxy.audit.context import RequestRecorder
+from proxy.audit.request_record import RequestTelemetry
+from proxy.audit.state import AuditState, NullSink
 from proxy.authentication.authenticator import Authenticator
 from proxy.authentication.ca_bundle import ClientCAError
 from proxy.authentication.client_trust import ClientTrustReloader
@@ -55,13 +55,6 @@ from proxy.telemetry.metrics.upstream import UpstreamMetrics
 from proxy.telemetry.tracing import Tracing
 from proxy.upstream.identity.account import Clocks
 from proxy.upstream.session import UpstreamSession, open_session
-
-
-class NullSink:
-    """Discards the events of requests that began before auditing was switched off."""
-
-    def write(self, line: bytes) -> None:
-        """Discard an event."""
 
 
 class MetricsSet:
@@ -114,11 +107,11 @@ class ComponentFactory:
             NullSink(),
             AuditPolicy([]),
             body_bytes=0,
-            clock=time.monotonic,
             when_truncated=counters.audit.event_truncated,
         )
-        self._audited = AuditRecorder(time.time_ns, self.state, counter=counters.requests)
-        self._unaudited = RequestRecorder(time.time_ns, counter=counters.requests)
+        self._telemetry = RequestTelemetry(counters.requests, time.time_ns)
+        self._audited = RequestRecorder(self._telemetry, self.state)
+        self._unaudited = RequestRecorder(self._telemetry, None)
         self.in_flight = MaxInFlightLimiter(reads=0, writes=0, counter=counters.serving)
         # Shared by every listener; `Proxy` applies the limits of the settings in force.
         unauthenticated = counters.serving.unauthenticated
@@ -137,7 +130,7 @@ class ComponentFactory:
 
     def apply_tracing(self, new: Components) -> None:
         """Use a generation's tracing; requests in flight end their spans with the new one."""
-        self._audited.tracing = self._unaudited.tracing = new.tracing
+        self._telemetry.tracing = new.tracing
         new.upstream.components.forwarder.decorate_head = trace_header_injector(new.tracing)
 
     async def check_files(self, settings: Settings) -> None:

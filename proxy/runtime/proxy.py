@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from proxy.admin.health import EventLoopHeartbeat, HealthCheck
 from proxy.admin.server import AdminPort, HealthChecks
+from proxy.audit.state import NullSink
 from proxy.authentication.client_trust import ClientTrust, ClientTrustReloader
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError, StatusError
@@ -31,7 +32,6 @@ from proxy.runtime.components import (
     ComponentFactory,
     Components,
     MetricsSet,
-    NullSink,
 )
 from proxy.runtime.retiring import RetiringComponents
 from proxy.serving.certificates import ServingCertificates

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from proxy.concurrency.task_set import TaskSet
-from proxy.core.audit.annotations import client_audit_id, new_audit_id
+from proxy.core.audit.annotations import client_audit_id, new_audit_ids
 from proxy.core.errors import BadRequest, InternalError, StatusError
 from proxy.core.forwarding import (
     ForwardingRules,
@@ -120,10 +120,10 @@ class ImpersonatingHandler:
 
     def reject(self, exchange: ClientExchange, error: StatusError) -> None:
         """Respond to a request that could not be parsed."""
-        self._respond(exchange, new_audit_id(os.urandom(16)), error)
+        self._respond(exchange, new_audit_ids(os.urandom(16))[0], error)
 
     async def _serve(self, exchange: ClientExchange) -> None:
-        audit_id = new_audit_id(os.urandom(16))
+        audit_id = new_audit_ids(os.urandom(16))[0]
         try:
             # The logs of the application, the sidecar and the proxy share one audit ID.
             audit_id = exchange.request.headers.memoize(client_audit_id) or audit_id

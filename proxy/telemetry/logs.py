@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TextIO
 import orjson
 
 from proxy.core.gocompat.quote import TRUNCATION_MARKER
-from proxy.core.timestamps import NANOSECONDS_PER_SECOND, SecondFormatter
+from proxy.core.timestamps import NANOSECONDS_PER_SECOND, TimestampFormatter
 from proxy.core.truncation import longest_prefix, truncate_to_size
 from proxy.telemetry.uncaught import redacted_traceback
 
@@ -104,7 +104,7 @@ _VERBOSE_LIBRARIES = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry
 # The event is truncated together with the fields, like a field. A further field reports it.
 _EVENT, _CUT = "message", "truncated"
 
-_timestamp = SecondFormatter().format_milliseconds
+_timestamp = TimestampFormatter().format_milliseconds
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
@@ -160,28 +160,20 @@ class AccessLogger:
         self._event = event
         self._constant = f'"level":"info","message":"{event}","logger":"{name}"'
 
-    @property
-    def is_enabled(self) -> bool:
-        """Return whether a line would be written."""
-        return self._logger.isEnabledFor(logging.INFO)
-
-    def write_json(self, time_ns: int, members: str) -> bool:
-        """Write one line with these members; return False if lines are not JSON.
-
-        It also returns False if another handler is installed.
-        """
+    def write(self, time_ns: int, members: str) -> None:
+        """Write one line with these fields, given as the members of a JSON object."""
         handlers = logging.root.handlers
         handler = handlers[0] if len(handlers) == 1 else None
-        if type(handler) is not _LineHandler or not handler.takes_json_lines:
-            return False
-        handler.add(f'{{"time":"{_timestamp(time_ns)}",{self._constant},{members}}}\n')
-        return True
-
-    def write(self, time_ns: int, values: dict[str, object]) -> None:
-        """Write one line with these fields; check `is_enabled` first."""
-        handlers = logging.getLogger().handlers
-        if len(handlers) == 1 and type(handlers[0]) is _LineHandler:
-            handlers[0].write(_Entry(time_ns, "info", self._event, self._logger.name, values))
+        if type(handler) is _LineHandler and handler.takes_json_lines:
+            line = f'{{"time":"{_timestamp(time_ns)}",{self._constant},{members}}}\n'
+            if len(line) <= MAX_LINE_BYTES:
+                handler.add(line)
+                return
+        if not self._logger.isEnabledFor(logging.INFO):
+            return
+        values: dict[str, object] = json.loads(f"{{{members}}}")
+        if type(handler) is _LineHandler:
+            handler.write(_Entry(time_ns, "info", self._event, self._logger.name, values))
         else:
             # Another handler is installed, and expects records.
             self._logger.info(self._event, extra=fields(**values))

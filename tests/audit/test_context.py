@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from proxy.audit.recorder import AuditRecorder
-from proxy.audit.request_record import RequestRecord
+from proxy.audit.context import AuditContext, RequestRecorder
+from proxy.audit.event_writer import write_unremarkable_event
+from proxy.audit.request_record import RequestTelemetry
 from proxy.audit.state import AuditState
 from proxy.core.audit.annotations import DOMAIN
 from proxy.core.audit.event import Stage
@@ -30,6 +32,7 @@ from proxy.core.impersonation.permit import AuthorizationResult, permit_self
 from proxy.core.request_cache import RequestCache, RequestResults
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import AuthenticationResult, Caller, UserInfo
+from proxy.telemetry.metrics.requests import RequestMetrics
 from proxy.wire.exchange import ExchangeObserver, ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.http1.message import RequestHead
@@ -111,30 +114,31 @@ class Desk:
     def __init__(self, level: Level = Level.METADATA, *, omit: Sequence[Stage] = ()) -> None:
         self.lines = Lines()
         rule = PolicyRule(level, omit_stages=frozenset(omit))
-        self.state = AuditState(
-            self.lines, AuditPolicy([rule]), body_bytes=LIMIT, clock=lambda: 0.0
+        self.state = AuditState(self.lines, AuditPolicy([rule]), body_bytes=LIMIT)
+        telemetry = RequestTelemetry(
+            RequestMetrics(CollectorRegistry()), Clock(), clock=lambda: 0.0
         )
-        self._recorder = AuditRecorder(Clock(), self.state)
+        self._recorder = RequestRecorder(telemetry, self.state)
 
-    def opened(self, request: RequestHead = GET) -> RequestRecord:
+    def opened(self, request: RequestHead = GET) -> AuditContext:
         record = self._recorder.begin(request, Peer("10.1.2.3"), b"id-1")
         record.set_request_info(parse_request_info(request.method, request.target))
         return record
 
-    def admitted(self, request: RequestHead = GET) -> RequestRecord:
+    def admitted(self, request: RequestHead = GET) -> AuditContext:
         record = self.opened(request)
         record.set_caller(BOB)
         record.set_permit(permit_self(BOB))
         return record
 
 
-def observer(record: RequestRecord) -> ExchangeObserver:
+def observer(record: AuditContext) -> ExchangeObserver:
     assert record.observer is not None
     return record.observer
 
 
 def answer(
-    record: RequestRecord, status: int = 200, body: bytes = b"", headers: Sequence[Any] = JSON
+    record: AuditContext, status: int = 200, body: bytes = b"", headers: Sequence[Any] = JSON
 ) -> None:
     """Answer in one piece, and end well."""
     if observer(record).response_started(status, headers, b""):
@@ -142,7 +146,7 @@ def answer(
     record.finish(ExchangeOutcome(status, len(body), is_complete=True))
 
 
-def refuse(record: RequestRecord, error: StatusError) -> None:
+def refuse(record: AuditContext, error: StatusError) -> None:
     record.set_error(error)
     answer(record, error.code, status_body(error))
 
@@ -313,7 +317,7 @@ def test_what_we_never_forward_is_recorded_as_far_as_it_is_known() -> None:
     assert "objectRef" not in event
 
 
-def send(record: RequestRecord, *pieces: bytes) -> Body:
+def send(record: AuditContext, *pieces: bytes) -> Body:
     body = Body()
     receiver = observer(record).tee(body)
     for piece in pieces:
@@ -491,7 +495,9 @@ def test_new_limits_invalidate_the_event_template_of_equal_requests() -> None:
         audited.state.set_limits(EventLimits(uri_bytes=limit))
         for _ in range(2):
             record = audited.opened(request)
-            record.set_cached_permit(request_info, BOB, permit)
+            record.set_request_info(request_info)
+            record.set_caller(BOB)
+            record.set_permit(permit)
             answer(record)
 
     assert [len(event["requestURI"]) for event in audited.lines.events] == [415, 415, 300, 300]
@@ -570,17 +576,21 @@ def test_the_quick_way_writes_what_the_thorough_one_writes(
 ) -> None:
     quick, thorough = Desk(), Desk()
     permit = permit_self(BOB) if mode is None else impersonation(mode)
+    ways: list[bool] = []
 
-    for desk in (quick, thorough):
+    def note(*arguments: Any, **keywords: Any) -> bool:
+        ways.append(write_unremarkable_event(*arguments, **keywords))
+        return ways[-1]
+
+    for desk, way in ((quick, note), (thorough, lambda *_, **__: False)):
+        monkeypatch.setattr("proxy.audit.context.write_unremarkable_event", way)
         record = desk.opened()
         record.set_caller(BOB)
         record.set_permit(permit)
-        assert record._is_plain(ExchangeOutcome(200, 5, is_complete=True), 0.1)  # type: ignore[attr-defined]  # an AuditContext
-        if desk is thorough:
-            monkeypatch.setattr(type(record), "_is_plain", lambda *_: False)
         observer(record).response_started(200, JSON, b"{}")
         record.finish(ExchangeOutcome(200, 5, is_complete=True))
 
+    assert ways == [True]
     assert quick.lines.written == thorough.lines.written
 
 
@@ -614,3 +624,30 @@ def test_every_event_of_a_watch_tells_where_it_came_from() -> None:
 
     assert desk.lines.stages == ["RequestReceived", "ResponseStarted", "ResponseComplete"]
     assert [event["userAgent"] for event in desk.lines.events] == ["kubectl"] * 3
+
+
+def test_permitted_watch_retains_neither_token_nor_cache() -> None:
+    record = Desk().admitted(WATCH._replace(cache=RequestCache()))._record
+
+    assert record.request.headers == ((b"User-Agent", b"kubectl"),)
+    assert record.request.target == WATCH.target
+    assert record.request.cache is None
+
+
+def test_permitted_watch_that_is_not_recorded_retains_no_head() -> None:
+    record = Desk(Level.NONE).admitted(WATCH)._record
+
+    assert record.request.headers == ()
+    assert record.request.target == b""
+
+
+def test_long_running_request_with_a_body_keeps_its_media_type() -> None:
+    target = b"/api/v1/namespaces/n/services/s/proxy"
+
+    record = Desk().admitted(POST._replace(target=target))._record
+
+    assert record.request.headers == HEADERS
+
+
+def test_short_request_keeps_its_head() -> None:
+    assert Desk().admitted(GET)._record.request is GET

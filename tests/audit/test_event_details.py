@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.body_capture import CapturedBody
+from proxy.audit.captured_body import CapturedBody
 from proxy.audit.event_details import (
     CaptureLimit,
     EventDetails,

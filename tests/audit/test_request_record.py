@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from proxy.audit.request_record import RequestKey, RequestRecord, RequestRecorder
+from proxy.audit.context import AuditContext, RequestRecorder
+from proxy.audit.request_record import RequestTelemetry
 from proxy.core.errors import Forbidden, RequestInfoError, StatusError
 from proxy.core.http.headers import HeaderList
 from proxy.core.impersonation.permit import AuthorizationResult, Permit, permit_self
@@ -16,6 +18,7 @@ from proxy.core.request_cache import RequestCache, RequestResults
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import AuthenticationResult, Caller, UserInfo
 from proxy.telemetry.logs import configure_logs
+from proxy.telemetry.metrics.requests import RequestMetrics
 from proxy.wire.exchange import ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY
 from proxy.wire.http1.message import RequestHead
@@ -47,8 +50,16 @@ def seconds() -> Callable[[], float]:
     return (0.25 * turn for turn in itertools.count()).__next__
 
 
-def opened(audit_id: bytes | None = b"id-1") -> RequestRecord:
-    return RequestRecorder(Clock(), clock=seconds()).begin(REQUEST, Peer("10.1.2.3"), audit_id)
+def new_recorder(
+    registry: CollectorRegistry | None = None, *, wall_clock: Clock | None = None
+) -> RequestRecorder:
+    metrics = RequestMetrics(registry or CollectorRegistry())
+    telemetry = RequestTelemetry(metrics, wall_clock or Clock(), clock=seconds())
+    return RequestRecorder(telemetry, None)
+
+
+def opened(audit_id: bytes | None = b"id-1") -> AuditContext:
+    return new_recorder().begin(REQUEST, Peer("10.1.2.3"), audit_id)
 
 
 def test_a_request_leaves_one_line_with_what_became_known(
@@ -84,7 +95,7 @@ def test_a_refusal_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_without_an_id_of_the_client_each_request_gets_its_own() -> None:
-    recorder = RequestRecorder(Clock())
+    recorder = new_recorder()
 
     ids = {recorder.begin(REQUEST, Peer("10.1.2.3"), None).audit_id for _ in range(1000)}
 
@@ -113,7 +124,7 @@ def test_nothing_is_logged_below_the_chosen_level(caplog: pytest.LogCaptureFixtu
 def refused_line(
     error: StatusError, request: RequestHead, caplog: pytest.LogCaptureFixture
 ) -> dict[str, object]:
-    record = RequestRecorder(Clock(), clock=seconds()).begin(request, Peer("10.1.2.3"), b"id-1")
+    record = new_recorder().begin(request, Peer("10.1.2.3"), b"id-1")
     record.set_caller(BOB)
     record.set_error(error)
     with caplog.at_level(logging.INFO):
@@ -144,23 +155,11 @@ def test_what_cannot_be_read_is_not_repeated(caplog: pytest.LogCaptureFixture) -
     assert line["error"] == "unreadable request"
 
 
-class Counted:
-    def __init__(self) -> None:
-        self.keys: list[RequestKey] = []
-        self.refusals: list[StatusError] = []
-
-    def request_ended(self, key: RequestKey, seconds: float) -> None:
-        self.keys.append(key)
-
-    def request_failed(self, error: StatusError) -> None:
-        self.refusals.append(error)
-
-
 def test_a_request_is_counted_once_whether_it_is_logged_or_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    counted = Counted()
-    recorder = RequestRecorder(Clock(), counter=counted)
+    registry = CollectorRegistry()
+    recorder = new_recorder(registry)
     served, tunnel, unread = (recorder.begin(REQUEST, Peer("10.1.2.3"), None) for _ in range(3))
     served.set_request_info(parse_request_info(b"GET", b"/api/v1/pods?watch=1"))
     tunnel.set_request_info(parse_request_info(b"GET", b"/apis/a.b/v1/machines/c/console"))
@@ -173,12 +172,27 @@ def test_a_request_is_counted_once_whether_it_is_logged_or_not(
         unread.set_error(Forbidden("no"))
         unread.finish(ExchangeOutcome(0, 0, is_complete=False))
 
-    assert counted.keys == [
-        ("watch", 200, True, None, False),
-        ("get", 101, True, "none", False),
-        ("unreadable", 0, False, "none", False),
-    ]
-    assert [error.message for error in counted.refusals] == ["no"]
+    assert caplog.records == []
+    assert samples(registry, "understudy_requests_total") == {
+        ("watch", "200", "true"): 1.0,
+        ("get", "101", "true"): 1.0,
+        ("unreadable", "none", "false"): 1.0,
+    }
+    assert samples(registry, "understudy_requests_by_mode_total") == {
+        ("self",): 1.0,
+        ("none",): 2.0,
+    }
+    assert samples(registry, "understudy_request_errors_total") == {("forbidden",): 1.0}
+
+
+def samples(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], float]:
+    """Return the values of a metric by the values of its labels."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
 
 
 NAMES = ["bob", 'b"o\\b', "bøb", "%s%d"]
@@ -203,9 +217,10 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
         with restored_logging():
             configure_logs(style="json", level="info", stream=stream)
             for size in (85, 1_000_000):
-                recorder = RequestRecorder(Clock(), clock=seconds())
-                record = recorder.begin(request, Peer("10.1.2.3"), audit_id)
-                record.set_cached_permit(request_info, caller, ADMISSIONS[name])
+                record = new_recorder().begin(request, Peer("10.1.2.3"), audit_id)
+                record.set_request_info(request_info)
+                record.set_caller(caller)
+                record.set_permit(ADMISSIONS[name])
                 record.finish(ExchangeOutcome(200, size, is_complete=True))
         lines = [json.loads(line) for line in stream.getvalue().splitlines()]
         if audit_id is None:
@@ -225,9 +240,7 @@ def test_a_step_of_the_wall_clock_does_not_change_how_long_a_request_took(
     caplog: pytest.LogCaptureFixture, step_seconds: int
 ) -> None:
     clock = Clock()
-    request_record = RequestRecorder(clock, clock=seconds()).begin(
-        REQUEST, Peer("10.1.2.3"), b"id-1"
-    )
+    request_record = new_recorder(wall_clock=clock).begin(REQUEST, Peer("10.1.2.3"), b"id-1")
     request_record.set_request_info(parse_request_info(REQUEST.method, REQUEST.target))
     request_record.set_caller(BOB)
     request_record.set_permit(permit_self(BOB))

@@ -13,7 +13,7 @@ MOST_MODULES = 12
 # One file per command.
 ANY_NUMBER = {"cli"}
 # Mirror tests that drive their module through the class that creates it.
-TESTED_THROUGH = {"audit/context.py", "cli/serve.py", "serving/client_transport.py"}
+TESTED_THROUGH = {"cli/serve.py", "serving/client_transport.py"}
 
 
 def modules() -> list[Path]:

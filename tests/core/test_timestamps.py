@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.core.timestamps import NANOSECONDS_PER_SECOND, SecondFormatter
+from proxy.core.timestamps import NANOSECONDS_PER_SECOND, TimestampFormatter
 
 SECOND = 1_792_166_400  # 2026-10-16T16:00:00Z
 TEXT = "2026-10-16T16:00:00"
@@ -18,7 +18,9 @@ TEXT = "2026-10-16T16:00:00"
     ],
 )
 def test_second_is_formatted_in_utc(second: int, expected: str) -> None:
-    assert SecondFormatter().format_second(second) == expected
+    timestamp = second * NANOSECONDS_PER_SECOND
+
+    assert TimestampFormatter().format_milliseconds(timestamp) == f"{expected}.000Z"
 
 
 @pytest.mark.parametrize(
@@ -36,11 +38,11 @@ def test_timestamp_is_formatted_with_three_digits_of_milliseconds(
 ) -> None:
     timestamp = SECOND * NANOSECONDS_PER_SECOND + nanoseconds
 
-    assert SecondFormatter().format_milliseconds(timestamp) == expected
+    assert TimestampFormatter().format_milliseconds(timestamp) == expected
 
 
 def test_cached_second_is_not_used_for_another_second() -> None:
-    formatter = SecondFormatter()
+    formatter = TimestampFormatter()
     seconds = [SECOND, SECOND, SECOND + 1, SECOND, 0, SECOND]
 
     found = [formatter.format_milliseconds(second * NANOSECONDS_PER_SECOND) for second in seconds]
@@ -57,8 +59,11 @@ def test_cached_second_is_not_used_for_another_second() -> None:
 
 
 def test_both_formats_use_the_same_cached_second() -> None:
-    formatter = SecondFormatter()
+    formatter = TimestampFormatter()
 
     assert formatter.format_milliseconds(SECOND * NANOSECONDS_PER_SECOND) == f"{TEXT}.000Z"
-    assert formatter.format_second(SECOND + 60) == "2026-10-16T16:01:00"
+    assert (
+        formatter.format_microseconds((SECOND + 60) * NANOSECONDS_PER_SECOND + 7_000)
+        == "2026-10-16T16:01:00.000007Z"
+    )
     assert formatter.format_milliseconds(SECOND * NANOSECONDS_PER_SECOND + 1) == f"{TEXT}.000Z"

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
-from proxy.audit.recorder import AuditRecorder
-from proxy.audit.request_record import RequestRecord
+from proxy.audit.context import AuditContext, RequestRecorder
+from proxy.audit.request_record import RequestTelemetry
 from proxy.audit.state import AuditState
 from proxy.core.audit.annotations import DOMAIN, read_event_cuts
 from proxy.core.audit.limits import (
@@ -43,6 +44,7 @@ from proxy.core.requestinfo.request_info import RequestInfo, parse_request_info
 from proxy.core.truncation import encoded_size, json_size
 from proxy.core.userinfo import Caller, UserInfo, make_extra
 from proxy.telemetry.logs import MAX_LINE_BYTES, configure_logs
+from proxy.telemetry.metrics.requests import RequestMetrics
 from proxy.wire.exchange import ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.http1.message import RequestHead
@@ -174,7 +176,7 @@ def head_of(exchange: Exchange) -> RequestHead:
     return RequestHead(exchange.method, exchange.target, 1, lines, framing, keep_alive=True)
 
 
-def learn_who_calls(request_record: RequestRecord, exchange: Exchange) -> None:
+def learn_who_calls(request_record: AuditContext, exchange: Exchange) -> None:
     """Tell a trail of the caller, and whom it becomes if it is not refused before that."""
     if exchange.caller is None:
         return
@@ -191,7 +193,9 @@ def learn_who_calls(request_record: RequestRecord, exchange: Exchange) -> None:
 
 def record(exchange: Exchange, state: AuditState) -> None:
     """Tell a trail of the exchange, as the pipeline does."""
-    recorder = AuditRecorder(lambda: 1_800_000_000_000_000_000, state)
+    metrics = RequestMetrics(CollectorRegistry())
+    telemetry = RequestTelemetry(metrics, lambda: 1_800_000_000_000_000_000, clock=lambda: 0.0)
+    recorder = RequestRecorder(telemetry, state)
     request_record = recorder.begin(head_of(exchange), Peer("fe80::1"), exchange.audit_id)
     if (request_info := action_of(exchange)) is not None:
         request_record.set_request_info(request_info)
@@ -233,7 +237,6 @@ def test_what_is_written_for_one_request_is_bounded(exchange: Exchange, rule: Po
         lines,
         AuditPolicy([rule]),
         body_bytes=BODY_BYTES,
-        clock=lambda: 0.0,
         when_truncated=truncated,
     )
     state.set_limits(LIMITS)

@@ -131,12 +131,26 @@ def test_configuring_again_does_not_double_the_lines() -> None:
 
 
 @pytest.mark.parametrize("style", ["json", "text"])
+def test_access_log_line_has_a_longest_size(style: Literal["json", "text"]) -> None:
+    stream = configured(style)
+    first, second = members({"caller": "b" * 70_000}), members({"error": "<" * 70_000})
+
+    AccessLogger("understudy.test", "request").write(time.time_ns(), f"{first},{second}")
+
+    (line,) = stream.getvalue().splitlines()
+    assert MAX_LINE_BYTES // 2 < len(line) <= MAX_LINE_BYTES
+    assert "caller" in line
+    assert "error" in line
+    assert "truncated" in line
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
 def test_an_event_that_is_logged_often_reads_like_any_other(style: Literal["json", "text"]) -> None:
     stream = configured(style)
     values: dict[str, object] = {"code": 200, "user": "al\nice", "mode": None}
 
     log.info("request", extra=fields(**values))
-    AccessLogger("understudy.test", "request").write(time.time_ns(), values)
+    AccessLogger("understudy.test", "request").write(time.time_ns(), members(values))
 
     by_record, by_event = stream.getvalue().splitlines()
     from_level = by_record.index("info")
@@ -144,10 +158,13 @@ def test_an_event_that_is_logged_often_reads_like_any_other(style: Literal["json
     assert len(by_event) == len(by_record)
 
 
-def test_an_event_that_is_logged_often_has_a_level() -> None:
-    configured("json", "warning")
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_an_event_that_is_logged_often_has_a_level(style: Literal["json", "text"]) -> None:
+    stream = configured(style, "warning")
 
-    assert not AccessLogger("understudy.test", "request").is_enabled
+    AccessLogger("understudy.test", "request").write(time.time_ns(), members({"code": 200}))
+
+    assert stream.getvalue() == ""
 
 
 def test_others_who_listen_to_the_log_hear_of_every_event() -> None:
@@ -157,7 +174,7 @@ def test_others_who_listen_to_the_log_hear_of_every_event() -> None:
     listener.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger().addHandler(listener)
 
-    AccessLogger("understudy.test", "request").write(time.time_ns(), {"code": 200})
+    AccessLogger("understudy.test", "request").write(time.time_ns(), members({"code": 200}))
 
     assert heard == ["request"]
 
@@ -165,7 +182,7 @@ def test_others_who_listen_to_the_log_hear_of_every_event() -> None:
 def test_a_log_that_cannot_be_written_does_not_fail_the_request() -> None:
     configured("json").close()
 
-    AccessLogger("understudy.test", "request").write(time.time_ns(), {"code": 200})
+    AccessLogger("understudy.test", "request").write(time.time_ns(), members({"code": 200}))
 
 
 ODD = ["x", "<", "\x01", "é", "😀", '"', "\ud800", "\n"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from proxy.core.audit.event import go_duration, quoted
+from proxy.core.audit.event import PLACEHOLDER, go_duration, quoted
 from proxy.core.audit.limits import ANNOTATION_BYTES, WANTED_USER_BYTES
 from proxy.core.audit.users import user_text
 from proxy.core.errors import BadRequest, StatusError
@@ -160,16 +160,26 @@ def format_latencies(latencies: Latencies, *, verb: str) -> str:
 
 
 def annotations_template(permit: Permit) -> str:
-    """Return the annotations of an unremarkable allowed request, as a format string.
+    """Return the annotations of an unremarkable allowed request.
 
-    Its two `%d` are the size of the response body and the API server's status code, in this order.
+    The size of the response body and the API server's status code, in this order, are placeholders.
     """
     code, size = 111222333, 444555666
     text = format_annotations(permit, None, reviews=0, outcome=ResponseOutcome(code, size)).text
-    return text.replace("%", "%%").replace(str(size), "%d").replace(str(code), "%d")
+    return text.replace(str(size), PLACEHOLDER).replace(str(code), PLACEHOLDER)
 
 
 _MAX_CLIENT_ID_BYTES = 64
+_UUID = b"xxxxxxxx-xxxx-4xxx-vxxx-xxxxxxxxxxxx"
+_UUID_BYTES = 16
+_VARIANTS = bytes.maketrans(b"0123456789abcdef", b"89ab" * 4)
+_VARIANT_POSITION, _VARIANT_COLUMN = _UUID.index(b"v"), 16
+# The position of each random digit in a UUID, and in the digits that it is made from.
+_DIGITS = [
+    (position, position - _UUID[:position].count(b"-"))
+    for position, character in enumerate(_UUID)
+    if character == ord("x")
+]
 _NAME = b"audit-id"
 _NAME_LENGTH = len(_NAME)
 
@@ -188,9 +198,14 @@ def client_audit_id(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
     return values[0] if values[0].isascii() and values[0].decode().isprintable() else None
 
 
-def new_audit_id(random: bytes) -> bytes:
-    """Return sixteen random bytes as a version 4 UUID, which replaces six of their bits."""
-    digits = random.hex()
-    variant = "89ab"[random[8] >> 4 & 3]
-    text = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
-    return text.encode()
+def new_audit_ids(random: bytes) -> list[bytes]:
+    """Return a version 4 UUID for every sixteen random bytes; six of their bits are replaced."""
+    digits = random.hex().encode()
+    text = bytearray(_UUID * (len(random) // _UUID_BYTES))
+    # Copying each digit of all UUIDs at once takes a quarter of the time of formatting each UUID.
+    for position, column in _DIGITS:
+        text[position :: len(_UUID)] = digits[column :: 2 * _UUID_BYTES]
+    variants = digits[_VARIANT_COLUMN :: 2 * _UUID_BYTES].translate(_VARIANTS)
+    text[_VARIANT_POSITION :: len(_UUID)] = variants
+    uuids = bytes(text)
+    return [uuids[start : start + len(_UUID)] for start in range(0, len(uuids), len(_UUID))]

@@ -1,7 +1,7 @@
-"""Cache of the JSON fragments that many audit events have in common.
+"""The JSON fragments that many audit events have in common, and caches of them.
 
-Entries are bounded in number and in length. They hold no header except the user agent, and nothing
-that an event does not contain.
+Cache entries are bounded in number and in length. They hold no header except the user agent, and
+nothing that an event does not contain.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeVar
 
 from proxy.core.audit.annotations import annotations_template
 from proxy.core.audit.event import (
-    TimestampFormatter,
     decision_text,
     object_text,
     origin_text,
@@ -21,6 +20,7 @@ from proxy.core.audit.limits import EventLimits
 from proxy.core.audit.users import user_text
 from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import RequestInfo
+from proxy.core.timestamps import TimestampFormatter
 from proxy.core.truncation import NO_TRUNCATED_VALUES, BoundedText, TruncatedValues
 from proxy.core.userinfo import Caller
 
@@ -51,7 +51,7 @@ class UserFragments(NamedTuple):
     user: str
     decision: str
     annotations: str
-    """A format string, see `annotations_template`. Empty before a decision."""
+    """A template, see `annotations_template`. Empty before a decision."""
     cuts: TruncatedValues = NO_TRUNCATED_VALUES
 
 

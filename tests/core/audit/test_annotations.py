@@ -11,6 +11,7 @@ from proxy.core.audit.annotations import (
     format_annotations,
     format_latencies,
 )
+from proxy.core.audit.event import PLACEHOLDER
 from proxy.core.errors import Forbidden
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.permit import permit_self
@@ -136,9 +137,10 @@ def test_latencies_are_told_as_natively(latencies: Latencies, verb: str, layers:
     assert [name.rpartition("/")[2] for name in json.loads("{" + text + "}")] == layers
 
 
-def test_the_pattern_of_plain_annotations_is_that_of_all_others() -> None:
-    permit = replace(impersonation(ImpersonationMode.USER_INFO), warning="100 % <sure>, %d")
+def test_the_template_of_plain_annotations_is_that_of_all_others() -> None:
+    permit = replace(impersonation(ImpersonationMode.USER_INFO), warning="100 % <sure>, %d \0")
 
-    made = annotations_template(permit) % (5, 201)
+    before_size, before_code, end = annotations_template(permit).split(PLACEHOLDER)
 
-    assert made == format_annotations(permit, None, reviews=0, outcome=ResponseOutcome(201, 5)).text
+    made = format_annotations(permit, None, reviews=0, outcome=ResponseOutcome(201, 5)).text
+    assert f"{before_size}5{before_code}201{end}" == made

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.audit.annotations import client_audit_id, new_audit_id
+from proxy.core.audit.annotations import client_audit_id, new_audit_ids
 from proxy.core.errors import BadRequest
 
 
@@ -35,6 +35,8 @@ def test_two_ids_are_refused() -> None:
         client_audit_id([(b"Audit-ID", b"a"), (b"audit-id", b"a")])
 
 
-@given(st.binary(min_size=16, max_size=16))
-def test_a_new_id_is_a_random_uuid(random: bytes) -> None:
-    assert new_audit_id(random).decode() == str(uuid.UUID(bytes=random, version=4))
+@given(st.lists(st.binary(min_size=16, max_size=16), max_size=4))
+def test_new_ids_are_random_uuids(random: list[bytes]) -> None:
+    expected = [str(uuid.UUID(bytes=one, version=4)).encode() for one in random]
+
+    assert new_audit_ids(b"".join(random)) == expected

@@ -4,9 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from proxy.core.audit.event import (
-    EventFields,
     Stage,
-    TimestampFormatter,
     decision_text,
     event_line,
     go_duration,
@@ -30,6 +28,7 @@ from proxy.core.impersonation.evaluation import Allowed, evaluate
 from proxy.core.impersonation.modes import ImpersonationMode
 from proxy.core.impersonation.permit import Permit, permit_impersonation, permit_self
 from proxy.core.requestinfo.request_info import parse_request_info
+from proxy.core.timestamps import TimestampFormatter
 from proxy.core.userinfo import Caller, UserInfo, make_extra
 from tests.core.play import play
 from tests.support.clock import nanoseconds
@@ -57,38 +56,44 @@ def member(text: str) -> dict[str, object]:
 
 
 def test_an_event_tells_everything_in_the_order_of_the_api_server() -> None:
-    event = EventFields(
-        "RequestResponse",
-        quoted("audit-1"),
-        Stage.RESPONSE_COMPLETE.value,
+    members = (
         request_text(GET_SCALE, b"GET", TARGET, max_bytes=MOST).text,
-        user_text(BOB.user, path="user", max_bytes=MOST).text,
+        f',"user":{user_text(BOB.user, path="user", max_bytes=MOST).text}',
         decision_text(impersonation(ImpersonationMode.USER_INFO), max_bytes=MOST).text,
         origin_text(["10.0.0.1"], b"kubectl/v1.37"),
         object_text(GET_SCALE).text,
         response_text(200, max_bytes=MOST).text,
         ',"requestObject":{},"responseObject":[]',
-        *TimestampFormatter().format_pair(
-            nanoseconds(AFTER),
-            nanoseconds(datetime(2026, 11, 16, 6, 0, 1, 0, timezone(timedelta(hours=2)))),
+    )
+    ended_at = datetime(2026, 11, 16, 6, 0, 1, 0, timezone(timedelta(hours=2)))
+    format_timestamp = TimestampFormatter().format_microseconds
+
+    line = event_line(
+        "RequestResponse",
+        quoted("audit-1"),
+        Stage.RESPONSE_COMPLETE.value,
+        members="".join(members),
+        timestamps=(
+            format_timestamp(nanoseconds(AFTER)),
+            format_timestamp(nanoseconds(ended_at)),
         ),
-        ',"annotations":{"a":"1"}',
+        annotations=',"annotations":{"a":"1"}',
     )
 
-    assert event_line(event) == (
-        b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestResponse",'
-        b'"auditID":"audit-1","stage":"ResponseComplete",'
-        b'"requestURI":"/apis/apps/v1/namespaces/n/deployments/d/scale?\\u003cx\\u003e",'
-        b'"verb":"get","user":{"username":"bob","uid":"7","groups":["dev"],'
-        b'"extra":{"a":["1"],"b":["2"]}},'
-        b'"impersonatedUser":{"username":"alice","groups":["system:authenticated"]},'
-        b'"authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},'
-        b'"sourceIPs":["10.0.0.1"],"userAgent":"kubectl/v1.37",'
-        b'"objectRef":{"resource":"deployments","namespace":"n","name":"d","apiGroup":"apps",'
-        b'"apiVersion":"v1","subresource":"scale"},"responseStatus":{"metadata":{},"code":200},'
-        b'"requestObject":{},"responseObject":[],'
-        b'"requestReceivedTimestamp":"2026-11-16T04:00:00.000005Z",'
-        b'"stageTimestamp":"2026-11-16T04:00:01.000000Z","annotations":{"a":"1"}}\n'
+    assert line == (
+        '{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestResponse",'
+        '"auditID":"audit-1","stage":"ResponseComplete",'
+        '"requestURI":"/apis/apps/v1/namespaces/n/deployments/d/scale?\\u003cx\\u003e",'
+        '"verb":"get","user":{"username":"bob","uid":"7","groups":["dev"],'
+        '"extra":{"a":["1"],"b":["2"]}},'
+        '"impersonatedUser":{"username":"alice","groups":["system:authenticated"]},'
+        '"authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},'
+        '"sourceIPs":["10.0.0.1"],"userAgent":"kubectl/v1.37",'
+        '"objectRef":{"resource":"deployments","namespace":"n","name":"d","apiGroup":"apps",'
+        '"apiVersion":"v1","subresource":"scale"},"responseStatus":{"metadata":{},"code":200},'
+        '"requestObject":{},"responseObject":[],'
+        '"requestReceivedTimestamp":"2026-11-16T04:00:00.000005Z",'
+        '"stageTimestamp":"2026-11-16T04:00:01.000000Z","annotations":{"a":"1"}}\n'
     )
 
 
@@ -162,7 +167,14 @@ def test_an_exchange_without_an_answer_is_told_in_the_native_words() -> None:
 def test_what_was_never_found_out_is_left_out() -> None:
     request = request_text(None, b"GET", b"/\xff", max_bytes=MOST).text
 
-    line = event_line(EventFields("Metadata", '"a"', "Panic", request))
+    line = event_line(
+        "Metadata",
+        '"a"',
+        "Panic",
+        members=f'{request},"user":{user_text(None, path="user", max_bytes=MOST).text}',
+        timestamps=("", ""),
+        annotations="",
+    )
 
     event = json.loads(line)
     assert list(event) == [
@@ -221,18 +233,20 @@ def test_a_duration_is_written_as_go_writes_it(microseconds: int, text: str) -> 
 
 
 def test_timestamps_are_right_whatever_the_one_before() -> None:
-    stamps, start = TimestampFormatter(), datetime(2026, 11, 16, 23, 59, 59, 999_998, UTC)
+    format_timestamp = TimestampFormatter().format_microseconds
+    start = datetime(2026, 11, 16, 23, 59, 59, 999_998, UTC)
     steps = [0, 1, 2, 1_000_000, -1, 60_000_000, 3_600_000_000, 86_400_000_000, 999_999, 1, -3]
 
     moment = start
     for step in steps:
         moment += timedelta(microseconds=step)
         written = f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
-        now, minute = nanoseconds(moment), 60_000_000_000
-        assert stamps.format_pair(now, now + 999) == (written, written)
+        now = nanoseconds(moment)
+        assert [format_timestamp(now), format_timestamp(now + 999)] == [written, written]
         # A clock may be set back meanwhile.
-        assert stamps.format_pair(now + minute, now)[1] == written
-        assert stamps.format_pair(now - minute, now)[1] == written
+        for other in (60_000_000_000, -60_000_000_000):
+            format_timestamp(now + other)
+            assert format_timestamp(now) == written
 
 
 PEER = "10.0.0.9"
