@@ -4,10 +4,7 @@ A status error is raised where it is detected. Only the pipeline turns one into 
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import ClassVar
-
-NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
 
 class StatusError(Exception):

@@ -162,7 +162,7 @@ class ComponentFactory:
             tracing = await _tracing(settings, current)
             undo.pop_all()
         # Nothing can fail from here on.
-        context = self.build_context_for(upstream)
+        context = self._build_context(upstream)
         if current is not None and _has_same_authentication(settings, trust, current):
             authenticator = current.authenticator
         else:
@@ -215,7 +215,7 @@ class ComponentFactory:
             if name not in {backlog.name for backlog in by.audit_backends.buffers}:
                 self.metrics.audit.remove_queue(name)
 
-    def build_context_for(self, upstream: UpstreamSession) -> BuildContext:
+    def _build_context(self, upstream: UpstreamSession) -> BuildContext:
         """Return the dependencies of components besides their settings."""
         return BuildContext(
             self.clocks.monotonic,

@@ -1,11 +1,10 @@
 """The running proxy: start, reload and shutdown order, and periodic maintenance."""
 
 import asyncio
-import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +20,6 @@ from proxy.core.errors import OperatorError, StatusError
 from proxy.runtime.admin_builder import build_metrics_authorizer, register_client_gauges
 from proxy.runtime.audit_builder import apply_buffer_limits, event_limits
 from proxy.runtime.builders import (
-    BuildContext,
     base_restrictions,
     connection_limits,
     drain_times,
@@ -33,6 +31,7 @@ from proxy.runtime.components import (
     Components,
     MetricsSet,
 )
+from proxy.runtime.maintenance import Maintenance
 from proxy.runtime.retiring import RetiringComponents
 from proxy.serving.certificates import ServingCertificates
 from proxy.serving.drain import Drain
@@ -43,13 +42,11 @@ from proxy.settings.loader import check_reloadable
 from proxy.settings.model import Settings
 from proxy.telemetry.logs import fields
 from proxy.telemetry.loop_watchdog import LoopWatchdog
-from proxy.telemetry.memory_trim import memory_trimmer
 from proxy.upstream.identity.account import Clocks
 from proxy.upstream.session import UpstreamComponents
 
 log = logging.getLogger(__name__)
 
-_SWEEP_SECONDS = 1.0
 _SWEEPS_PER_DEAD_PEER_SEARCH = 10
 _IDENTITY_WAIT_SECONDS = 3.0
 _MAX_SILENCE_SECONDS = 30.0
@@ -94,14 +91,15 @@ class Proxy:
         self._reloading = asyncio.Lock()
         self._refresh_tasks: list[asyncio.Task[None]] = []
         self._retiring = RetiringComponents(self._tasks, on_failure=_report_failure)
-        self._heartbeat = EventLoopHeartbeat(self._clock, silence_seconds=_MAX_SILENCE_SECONDS)
+        heartbeat = EventLoopHeartbeat(self._clock, silence_seconds=_MAX_SILENCE_SECONDS)
+        self._maintenance = Maintenance(heartbeat, counters.serving, self._clock)
         self._watchdog = LoopWatchdog(counters.blocked_loop, time.monotonic)
         guard = build_metrics_authorizer(lambda: self._upstream.reviewer.client, clock=self._clock)
         self._admin = AdminPort(
             first.settings.admin,
             registry=counters.registry,
             checks=HealthChecks(
-                live=[HealthCheck("event-loop", self._heartbeat.health_error)],
+                live=[HealthCheck("event-loop", heartbeat.health_error)],
                 ready=[
                     HealthCheck("shutdown", lambda: "draining" if self.drain.has_started else None),
                     HealthCheck(
@@ -169,10 +167,6 @@ class Proxy:
     def _trust(self) -> ClientTrustReloader:
         return self._components.trust
 
-    @property
-    def _context(self) -> BuildContext:
-        return self._factory.build_context_for(self._components.upstream)
-
     async def start(self) -> None:
         """Listen, and start periodic maintenance."""
         settings = self.settings
@@ -188,7 +182,7 @@ class Proxy:
         await upstream.wait_for_identity(_IDENTITY_WAIT_SECONDS)
         await self._listener.start_accepting()
         self._is_accepting = True
-        self._tasks.start_background(self._run_maintenance())
+        self._tasks.start_background(self._maintenance.run(self._maintenance_tasks))
         self._restart_refresh_tasks()
         log.info("serving", extra=fields(address=f"{self.address[0]}:{self.address[1]}"))
 
@@ -305,23 +299,6 @@ class Proxy:
         """Return a check of the components that are current at the time of the check."""
         return HealthCheck(name, lambda: fault(self._components))
 
-    async def _run_maintenance(self) -> None:
-        """Close late, idle and unreachable connections, and beat the heartbeat, until cancelled."""
-        trimmer = None
-        with _failure_logged():
-            trimmer = await asyncio.to_thread(memory_trimmer, self._clock)
-        for sweep in itertools.count(1):
-            asleep_since = self._clock()
-            await asyncio.sleep(_SWEEP_SECONDS)
-            self._heartbeat.beat()
-            self._counters.serving.loop_lag_observed(self._clock() - asleep_since - _SWEEP_SECONDS)
-            for task in self._maintenance_tasks(sweep):
-                with _failure_logged():
-                    task()
-            if trimmer is not None:
-                with _failure_logged():
-                    await asyncio.to_thread(trimmer.trim_if_due)
-
     def _maintenance_tasks(self, sweep: int) -> list[Callable[[], None]]:
         """Return the tasks of this sweep; the failure of one does not prevent the others."""
         listener, pool = self._listener, self._upstream.pool
@@ -353,19 +330,6 @@ class Proxy:
                 proxy_usernames=knowledge.usernames,
                 supports_uid=knowledge.supports_uid,
             )
-
-
-@contextmanager
-def _failure_logged() -> Iterator[None]:
-    """Log an exception of one maintenance task, and continue.
-
-    Otherwise one exception would end the enforcement of every deadline, and the heartbeat. The
-    kubelet would then restart a process that serves requests.
-    """
-    try:
-        yield
-    except Exception:
-        log.exception("maintenance failed")
 
 
 def _report_failure(error: BaseException) -> None:

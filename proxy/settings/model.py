@@ -24,9 +24,6 @@ from proxy.settings.types import (
 )
 from proxy.settings.upstream import UpstreamSettings
 
-API_VERSION = "kube-understudy.io/v1alpha1"
-KIND = "ProxyConfiguration"
-
 
 class Settings(StrictModel):
     """The config file."""

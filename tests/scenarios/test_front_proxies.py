@@ -159,7 +159,7 @@ async def test_a_reload_that_cannot_be_used_leaves_the_old_names(
 
     async with connected(running.address, front_context(certificates, front_proxies)) as client:
         assert (await client.request(headers=WORDS)).status == 200
-    registry = running._context.metrics.registry
+    registry = running.registry
     name = "understudy_client_ca_reloads_total"
     assert registry.get_sample_value(name, {"outcome": "used"}) == 1.0
 

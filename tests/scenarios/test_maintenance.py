@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from proxy.runtime import proxy as proxy_module
+from proxy.runtime import maintenance
 from proxy.runtime.proxy import run_proxy
 from proxy.serving.client_connection import ClientConnection
 from tests.scenarios.conftest import settings_for, wait_until_it_admits
@@ -43,7 +43,7 @@ async def test_failed_sweep_is_logged_and_the_next_one_is_done(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(proxy_module, "_SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "SWEEP_SECONDS", 0.01)
     faulty = Unreadable()
     async with run_proxy(settings_for(api, certificates, tmp_path)) as proxy:
         await wait_until_it_admits(proxy.address, context_of("early"))

@@ -100,7 +100,7 @@ async def client(
 
 
 def counted(running: Proxy) -> float | None:
-    return running._context.metrics.registry.get_sample_value(MISSING)
+    return running.registry.get_sample_value(MISSING)
 
 
 class Denier:

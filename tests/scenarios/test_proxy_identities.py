@@ -90,7 +90,7 @@ async def test_rights_that_are_missing_or_dangerous_are_reported_and_counted(
     stage.api.own_groups = ["system:masters"]
     async with stage.running({"originalUserExtra": True}) as (proxy, _):
         await eventually(lambda: events(caplog, "proxy permissions excessive"))
-        registry = proxy._context.metrics.registry
+        registry = proxy.registry
 
         def count(finding: str) -> float | None:
             labels = {"identity": "shared", "finding": finding}

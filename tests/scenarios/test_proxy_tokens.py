@@ -47,7 +47,7 @@ async def test_a_token_of_the_forwarder_is_asked_for_and_renewed(
             async with asyncio.timeout(20):
                 while "Bearer issued-2" not in shown(api.requests[-1:]):
                     statuses.append((await client.request()).status)
-        registry = proxy._context.metrics.registry
+        registry = proxy.registry
         expiry = registry.get_sample_value(
             "understudy_proxy_credential_expiry_seconds", {"identity": "forwarder"}
         )

@@ -197,8 +197,6 @@ async def test_who_is_turned_away_is_counted_and_told_to_whoever_runs_us(
             assert not await can_connect(proxy.address, context)
 
         name = "understudy_connections_rejected_total"
-        await eventually(
-            lambda: proxy._context.metrics.registry.get_sample_value(name) == 3, seconds=10
-        )
+        await eventually(lambda: proxy.registry.get_sample_value(name) == 3, seconds=10)
 
     assert 1 <= caplog.messages.count("client connections rejected") <= 3

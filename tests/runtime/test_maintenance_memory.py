@@ -1,6 +1,6 @@
 """Freed memory: trimmed after growth, seldom, and only then."""
 
-from proxy.telemetry.memory_trim import MemoryTrimmer, memory_trimmer
+from proxy.runtime.maintenance import MemoryTrimmer, memory_trimmer
 from tests.support.clock import FakeClock
 
 MB = 1024 * 1024
