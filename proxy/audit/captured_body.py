@@ -75,7 +75,7 @@ def capture_request_body(
     is_wanted = audit_config.has_request_body or request.method in _OBJECT_NAMING_METHODS
     if not is_wanted or not has_request_object(request_info):
         return None
-    return CapturedBody(request.headers.memoize(media_type), limit=limit)
+    return CapturedBody(media_type(request.headers), limit=limit)
 
 
 def capture_response_body(

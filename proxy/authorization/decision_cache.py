@@ -99,6 +99,10 @@ class ImpersonatedRequest(NamedTuple):
 
 _MAX_RESULTS = 4096
 _MAX_CACHED_PATH_LENGTH = 256
+# Of wanted user and selectors: enough for about a hundred groups. The authenticator bounds callers.
+# Many short strings are not small: each takes `_STRING_OVERHEAD_BYTES` besides its characters.
+_MAX_CACHED_BYTES = 8192
+_STRING_OVERHEAD_BYTES = 49
 
 
 class ResultCache:
@@ -127,10 +131,14 @@ class ResultCache:
 
 def is_result_cacheable(attempt: Attempt) -> bool:
     """Return whether the result of an attempt may be cached, and is small enough for that."""
-    request_info = attempt.request_info
-    return (
-        attempt.is_request_cacheable
-        and not (request_info.fields or request_info.labels)
-        and len(request_info.path) <= _MAX_CACHED_PATH_LENGTH
-        and attempt.wanted_user.is_cacheable
-    )
+    request_info, user = attempt.request_info, attempt.wanted_user
+    if not attempt.is_request_cacheable or len(request_info.path) > _MAX_CACHED_PATH_LENGTH:
+        return False
+    texts = [user.name, user.uid, *user.groups]
+    for key, values in user.extra:
+        texts += (key, *values)
+    for requirement in request_info.fields:
+        texts += requirement
+    for key, operator, values in request_info.labels:
+        texts += (key, operator, *values)
+    return len(texts) * _STRING_OVERHEAD_BYTES + sum(map(len, texts)) <= _MAX_CACHED_BYTES

@@ -24,7 +24,7 @@ from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import CheckResult
 from proxy.core.errors import Forbidden, UpstreamUnavailable
 from proxy.core.impersonation.cache_keys import request_key
-from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts
+from proxy.core.impersonation.checks import ImpersonationRules, modes_in_order, plan_attempts
 from proxy.core.impersonation.evaluation import (
     Allowed,
     Ask,
@@ -161,14 +161,10 @@ class ImpersonationAuthorizer:
         if self._shadow is not None and decision.mode is ImpersonationMode.LEGACY:
             self._shadow.submit(request, b"" if observer is None else observer.audit_id)
         attempt = decision.attempt
-        if decision.mode is not last_mode or not is_result_cacheable(attempt):
+        if not is_result_cacheable(attempt):
             return AuthorizationResult(permit)
-        # The mode that is tried first was allowed, so a new decision for an equal request depends
-        # on one lookup in the decision cache.
-        recheck = partial(
-            self._is_still_allowed, username, last_mode, request_key(attempt), restrictions
-        )
-        result = AuthorizationResult(permit, recheck)
+        recheck = partial(self._decide_again, request, attempt.mode, request_key(attempt))
+        result = AuthorizationResult(permit, partial(recheck, restrictions))
         self._results.add(request, result)
         return result
 
@@ -178,24 +174,41 @@ class ImpersonationAuthorizer:
             error.warning = error.message
         return error
 
-    def _is_still_allowed(
-        self, username: str, mode: ImpersonationMode, key: bytes, restrictions: IdentityRestrictions
+    def _decide_again(
+        self,
+        request: ImpersonatedRequest,
+        mode: ImpersonationMode,
+        key: bytes,
+        restrictions: IdentityRestrictions,
     ) -> bool:
         """Return whether a new decision for an equal request would give the same permit.
 
         Beyond the request, a decision depends on the restrictions, on the mode that is tried first,
-        and on the decision cache. All three are checked.
+        and on the decision cache. If the allowed mode is tried first, its first and only check is
+        one lookup in the decision cache.
         """
         if restrictions is not self.restrictions:
             return False
         started = self._clock()
-        caches = self._caches
-        if caches.modes.get(username) is not mode or not caches.decisions.contains_request(key):
+        caches, username = self._caches, request.caller.user.name
+        last_mode = caches.modes.get(username)
+        if last_mode is not mode and self._first_mode(request, last_mode) is not mode:
             return False
+        if not caches.decisions.contains_request(key):
+            return False
+        if last_mode is not mode:
+            caches.modes.put(username, mode)
         self._counter.cached_decision(
             mode, self._clock() - started, has_modes=self._rules.constrained
         )
         return True
+
+    def _first_mode(
+        self, request: ImpersonatedRequest, last_mode: ImpersonationMode | None
+    ) -> ImpersonationMode:
+        """Return the mode that a decision tries first."""
+        modes = modes_in_order(request.caller, request.wanted_user, self._rules, last_mode)
+        return modes[0]
 
     def _has_restrictions(self, restrictions: IdentityRestrictions) -> bool:
         return restrictions is self.restrictions

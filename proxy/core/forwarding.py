@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proxy.core.http.headers import Header, HeaderList, encode_header_lines
+from proxy.core.http.headers import DerivedValue, Header, HeaderList, encode_header_lines
 from proxy.core.http.websocket import PROTOCOL_HEADER, remove_tokens
 from proxy.core.impersonation.permit import Permit
 
@@ -78,7 +78,11 @@ class ForwardingRules:
 
     def forwarded_headers(self, headers: HeaderList) -> bytes:
         """Return the lines to forward for an untrusted client whose body is not chunked."""
-        return _encode_forwarded(headers, self, trusts_peer=False, is_chunked=False)
+        known = headers.forwarded
+        if known is None or known.rules is not self:
+            lines = _encode_forwarded(headers, self, trusts_peer=False, is_chunked=False)
+            known = headers.forwarded = DerivedValue(self, lines)
+        return known.value
 
 
 DEFAULT_FORWARDING_RULES = ForwardingRules()
@@ -127,7 +131,7 @@ def build_outbound_template(
             headers, rules, trusts_peer=context.trusts_peer, is_chunked=context.is_chunked
         )
     else:
-        copied = headers.memoize(rules.forwarded_headers)
+        copied = rules.forwarded_headers(headers)
     address = _forwarded_for(headers, context) if context.trusts_peer else context.peer_address
     before = b"%b\r\n%bX-Forwarded-For: %b\r\nAudit-ID: " % (first_line, copied, address)
     after = b"\r\n"

@@ -24,6 +24,18 @@ class RequestResults(NamedTuple):
     authentication: AuthenticationResult
     authorization: AuthorizationResult
 
+    @property
+    def is_reusable(self) -> bool:
+        """Return whether both results can be checked again."""
+        return self.authentication.recheck is not None and self.authorization.recheck is not None
+
+    def recheck(self) -> bool:
+        """Return whether an equal request would have the same caller and the same permit now."""
+        is_same_caller, is_permitted = self.authentication.recheck, self.authorization.recheck
+        if is_same_caller is None or is_permitted is None:
+            return False
+        return is_same_caller() and is_permitted()
+
 
 class OutboundHead(NamedTuple):
     """A request head for the API server, and its inputs besides the client's request."""

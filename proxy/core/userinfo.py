@@ -26,10 +26,6 @@ NODE_NAME_KEY = "authentication.kubernetes.io/node-name"
 _NODE_PREFIX = "system:node:"
 _SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
-# Enough for about a hundred groups. Thousands of users may be cached, so each must be small. Many
-# short strings are not small: each takes `_STRING_OVERHEAD_BYTES` besides its characters.
-_MAX_CACHED_BYTES = 8192
-_STRING_OVERHEAD_BYTES = 49
 _MAX_LABEL_LENGTH = 63
 MAX_SUBDOMAIN_LENGTH = 253
 # The pattern of Kubernetes, written so that it never backtracks.
@@ -59,14 +55,6 @@ class UserInfo:
     def has_only_name(self) -> bool:
         """Return whether only the name is set."""
         return not (self.uid or self.groups or self.extra)
-
-    @property
-    def is_cacheable(self) -> bool:
-        """Return whether the user is small enough for decisions about it to be cached."""
-        texts = [self.name, self.uid, *self.groups]
-        for key, values in self.extra:
-            texts += (key, *values)
-        return len(texts) * _STRING_OVERHEAD_BYTES + sum(map(len, texts)) <= _MAX_CACHED_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ from proxy.pipeline.stages import (
 )
 from proxy.telemetry.logs import fields
 from proxy.wire.exchange import ClientExchange
-from proxy.wire.http1.message import RequestHead
 
 log = logging.getLogger(__name__)
 
@@ -115,11 +114,8 @@ class Pipeline:
         """Return whether an equal request would have the same caller and the same permit."""
         if self.audit_backpressure is not None and not self.audit_backpressure.has_capacity():
             return False
-        is_same_caller, is_permitted = results.authentication.recheck, results.authorization.recheck
-        if is_same_caller is None or is_permitted is None:
-            return False
         try:
-            return is_same_caller() and is_permitted()
+            return results.recheck()
         except Exception:  # noqa: BLE001 - the slow path fails as well, and reports it
             return False
 
@@ -141,12 +137,13 @@ class Pipeline:
     async def _serve(self, exchange: ClientExchange) -> None:
         request = exchange.request
         try:
-            audit = self._begin_audit(exchange, request.headers.memoize(client_audit_id))
+            audit_id = client_audit_id(request.headers)
+            audit = self._begin_audit(exchange, audit_id)
         except StatusError as error:
             self.reject(exchange, error)
             return
         try:
-            await self._process(exchange, audit)
+            await self._process(exchange, audit, is_repeatable=audit_id is None)
         except asyncio.CancelledError:
             # The connection has cancelled the request of an unauthenticated caller.
             if exchange.error is not None and exchange.is_open:
@@ -166,7 +163,9 @@ class Pipeline:
             error = InternalError("an internal error occurred")
         self._send_error(exchange, audit, error)
 
-    async def _process(self, exchange: ClientExchange, audit: AuditContextProtocol) -> None:
+    async def _process(
+        self, exchange: ClientExchange, audit: AuditContextProtocol, *, is_repeatable: bool
+    ) -> None:
         if self.audit_backpressure is not None and not self.audit_backpressure.has_capacity():
             await self.audit_backpressure.wait()
         request = exchange.request
@@ -183,7 +182,7 @@ class Pipeline:
         finally:
             audit.set_caller(caller)
         self._in_flight.acquire(exchange, request_info, caller)
-        wanted_user = request.headers.memoize(self._decisions.parse_headers)
+        wanted_user = self._decisions.parse_headers(request.headers)
         authorization = await self._decisions.authorizer.authorize(
             caller,
             wanted_user,
@@ -206,9 +205,9 @@ class Pipeline:
             is_long_running=is_long_running,
             reject=lambda error: self._send_error(exchange, audit, error),
         )
-        if request.cache is not None and not is_long_running:
+        if is_repeatable and request.cache is not None and not is_long_running:
             results = RequestResults(self, request_info, authentication, authorization)
-            self._update_cache(request, results)
+            request.cache.results = results if results.is_reusable else None
 
     def _complete_request_info(
         self, outline: RequestOutline, exchange: ClientExchange, audit: AuditContextProtocol
@@ -222,17 +221,6 @@ class Pipeline:
         )
         audit.set_request_info(request_info)
         return request_info
-
-    def _update_cache(self, request: RequestHead, results: RequestResults) -> None:
-        """Cache the results of a forwarded request if equal requests can reuse them."""
-        if request.cache is None:
-            return
-        is_reusable = (
-            results.authentication.recheck is not None
-            and results.authorization.recheck is not None
-            and client_audit_id(request.headers) is None
-        )
-        request.cache.results = results if is_reusable else None
 
     def _begin_audit(
         self, exchange: ClientExchange, audit_id: bytes | None

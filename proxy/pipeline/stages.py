@@ -1,11 +1,11 @@
 """Protocols of the stages that the pipeline needs; their implementations are in other packages."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.core.errors import StatusError
-from proxy.core.http.headers import Header, HeaderList
+from proxy.core.http.headers import HeaderList
 from proxy.core.impersonation.permit import AuthorizationResult, Permit
 from proxy.core.requestinfo.list_options import DEFAULT_SELECTOR_TERMS
 from proxy.core.requestinfo.request_info import RequestInfo
@@ -109,7 +109,7 @@ class AuthorizerProtocol(Protocol):
 class ImpersonationStage:
     """How requests are authorized; replaced as a whole when the rules change."""
 
-    parse_headers: Callable[[Sequence[Header]], UserInfo | None]
+    parse_headers: Callable[[HeaderList], UserInfo | None]
     authorizer: AuthorizerProtocol
     selector_terms: int = DEFAULT_SELECTOR_TERMS
     """The largest total of requirements and values in the selectors of one request."""

@@ -1,10 +1,9 @@
 """Builders that turn settings into components. They start nothing."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache, partial
 
 from kubernetes_asyncio.client import ApiClient
 
@@ -31,12 +30,10 @@ from proxy.concurrency.rate_limit import KeyedTokenBucket, RateLimit
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.forwarding import DEFAULT_FORWARDING_RULES, ForwardingRules, normalize_header_name
 from proxy.core.http.front_proxy import FrontProxyHeaderNames
-from proxy.core.http.headers import Header
 from proxy.core.impersonation.checks import ImpersonationRules
-from proxy.core.impersonation.headers import ImpersonationLimits, parse_impersonation_headers
+from proxy.core.impersonation.headers import ImpersonationHeaderParser, ImpersonationLimits
 from proxy.core.impersonation.permit import IdentityRestrictions
 from proxy.core.impersonation.policy import ExtraPolicy, LegacyAction, LegacyPolicy, LegacyRule
-from proxy.core.userinfo import UserInfo
 from proxy.pipeline.stages import ImpersonationStage
 from proxy.serving.certificates import CertificateFiles
 from proxy.serving.drain_schedule import DrainTimes
@@ -79,8 +76,6 @@ def impersonation_limits(settings: ImpersonationSettings) -> ImpersonationLimits
         value_bytes=limits.value_bytes,
     )
 
-
-ImpersonationHeaderParser = Callable[[Sequence[Header]], UserInfo | None]
 
 _TOO_MANY_TOKENS = "too many unknown tokens from this address, please try again later"
 _TOO_MANY_LOOKUPS = "too many pods looked up for this caller, please try again later"
@@ -203,18 +198,10 @@ def build_impersonation_stage(
 ) -> ImpersonationStage:
     """Return the pipeline stage that authorizes impersonation."""
     impersonation = settings.impersonation
-    parse_headers = _header_parser(impersonation_limits(impersonation), impersonation.constrained)
-    return ImpersonationStage(parse_headers, authorizer, settings.serving.limits.selector_terms)
-
-
-@lru_cache(maxsize=8)
-def _header_parser(limits: ImpersonationLimits, constrained: bool) -> ImpersonationHeaderParser:  # noqa: FBT001 - a key
-    """Return the same parser for the same rules.
-
-    Connections cache results by parser. A new parser with every reload would leave unused entries
-    in these caches for as long as the connections stay open.
-    """
-    return partial(parse_impersonation_headers, limits=limits, constrained=constrained)
+    parser = ImpersonationHeaderParser(
+        impersonation_limits(impersonation), constrained=impersonation.constrained
+    )
+    return ImpersonationStage(parser.parse, authorizer, settings.serving.limits.selector_terms)
 
 
 def _build_pod_node_resolver(settings: Settings, context: BuildContext) -> PodNodeResolver:

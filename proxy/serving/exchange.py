@@ -369,7 +369,7 @@ class ServerExchange:
 
         Its header lines are not used again. An audit event may still use the rest of the request.
         """
-        self.request.headers.clear_memo()
+        self.request.headers.clear_derived()
         self.request = self.request._replace(headers=NO_HEADERS, cache=None)
         transport.release_idle_memory()
 

@@ -41,7 +41,7 @@ class RequestHeadWriter:
         The same headers are forwarded as by the proxy itself, plus the application's Authorization.
         """
         request = exchange.request
-        authorization = request.headers.memoize(client_authorization)
+        authorization = client_authorization(request.headers)
         context = HopContext(
             audit_id=audit_id,
             peer_address=exchange.peer.address.encode(),
@@ -126,7 +126,7 @@ class ImpersonatingHandler:
         audit_id = new_audit_ids(os.urandom(16))[0]
         try:
             # The logs of the application, the sidecar and the proxy share one audit ID.
-            audit_id = exchange.request.headers.memoize(client_audit_id) or audit_id
+            audit_id = client_audit_id(exchange.request.headers) or audit_id
             await self._forward(exchange, audit_id)
         except StatusError as error:
             self._respond(exchange, audit_id, error)
@@ -138,8 +138,8 @@ class ImpersonatingHandler:
         request = exchange.request
         # The proxy authenticates the caller; the sidecar treats all local clients alike.
         exchange.mark_authenticated(is_anonymous=False)
-        # Rejects the request before 100 Continue is sent. The result is cached for the head.
-        request.headers.memoize(client_authorization)
+        # Rejects the request before 100 Continue is sent.
+        client_authorization(request.headers)
         # The proxy parses the selectors.
         request_info = parse_outline(request.method, request.target).request_info
         is_long_running = request_info.is_long_running

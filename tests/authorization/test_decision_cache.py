@@ -190,10 +190,17 @@ def test_result_on_a_long_path_is_not_cacheable() -> None:
     assert not is_result_cacheable(attempt(b"/api/v1/" + b"a" * 249))
 
 
-@pytest.mark.parametrize("selector", [b"labelSelector=app%3Dweb", b"fieldSelector=a%3Db"])
-def test_result_with_a_selector_is_not_cacheable(selector: bytes) -> None:
-    assert is_result_cacheable(attempt(b"/api/v1/pods?limit=5"))
-    assert not is_result_cacheable(attempt(b"/api/v1/pods?" + selector))
+@pytest.mark.parametrize("selector", [b"labelSelector=app%20in%20(", b"fieldSelector=a%3D"])
+def test_result_with_a_long_selector_is_not_cacheable(selector: bytes) -> None:
+    end = b")" if b"(" in selector else b""
+
+    assert is_result_cacheable(attempt(b"/api/v1/pods?" + selector + b"web" + end))
+    long = b",".join(b"v%d" % number for number in range(200)) if end else b"v" * 9000
+    assert not is_result_cacheable(attempt(b"/api/v1/pods?" + selector + long + end))
+
+
+def test_result_with_a_selector_that_is_not_understood_is_not_cacheable() -> None:
+    assert not is_result_cacheable(attempt(b"/api/v1/pods?labelSelector=(("))
 
 
 def test_result_of_legacy_impersonation_is_not_cacheable() -> None:

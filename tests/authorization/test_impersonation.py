@@ -367,6 +367,9 @@ async def test_equal_requests_at_once_are_decided_once_however_they_overlap() ->
     assert house.asked() == list(USER_GRANTS)
 
 
+WIDE_GRANTS = ("impersonate:user-info", "impersonate-on:user-info:list")
+
+
 class Witness:
     audit_id = b"a-1"
 
@@ -462,7 +465,6 @@ async def test_a_decision_for_one_is_not_made_again_for_another() -> None:
 
 async def allowed_again(house: House) -> Callable[[], bool]:
     """Return the check of a request for alice that a request before has prepared."""
-    assert (await house.gate.authorize(BOB, ALICE, LIST_PODS)).recheck is None
     result = await house.gate.authorize(BOB, ALICE, LIST_PODS)
     assert result.recheck is not None
     return result.recheck
@@ -474,8 +476,8 @@ async def test_equal_request_is_permitted_while_nothing_has_changed() -> None:
     recheck = await allowed_again(house)
 
     assert [recheck(), recheck()] == [True, True]
-    assert house.counted(DECIDED) == {"user-info allowed": 4}
-    assert house.counted(LOOKUPS)["request hit"] == 3
+    assert house.counted(DECIDED) == {"user-info allowed": 3}
+    assert house.counted(LOOKUPS)["request hit"] == 2
 
 
 async def test_equal_request_is_decided_anew_if_another_mode_is_tried_first() -> None:
@@ -507,7 +509,7 @@ async def test_equal_request_is_decided_anew_when_the_cached_decision_expires() 
     house.clock.advance(10.1)
 
     assert not recheck()
-    assert house.counted(DECIDED) == {"user-info allowed": 2}
+    assert house.counted(DECIDED) == {"user-info allowed": 1}
 
 
 async def test_equal_result_is_the_same_value_while_nothing_has_changed() -> None:
@@ -554,27 +556,18 @@ async def test_upgrade_is_not_permitted_by_the_result_of_another_request() -> No
 
 
 @pytest.mark.parametrize(
-    ("rules", "mode_memory", "target"),
+    ("grants", "target"),
     [
-        (ImpersonationRules(legacy=LegacyPolicy(LegacyAction.ALLOW)), True, b"/api/v1/pods"),
-        (None, False, b"/api/v1/pods"),
-        (None, True, b"/api/v1/pods?labelSelector=a"),
-        (None, True, b"/api/v1/pods?labelSelector=(("),
-        (None, True, b"/api/v1/" + b"a" * 300),
+        (("impersonate users",), b"/api/v1/pods"),
+        (WIDE_GRANTS, b"/api/v1/pods?labelSelector=(("),
+        (WIDE_GRANTS, b"/api/v1/" + b"a" * 300),
     ],
-    ids=["legacy", "no mode cache", "selector", "unparsed selector", "long path"],
+    ids=["legacy", "unparsed selector", "long path"],
 )
-async def test_result_that_cannot_be_confirmed_cheaply_is_authorized_each_time(
-    rules: ImpersonationRules | None,
-    mode_memory: bool,  # noqa: FBT001 - a parameter of the test
-    target: bytes,
+async def test_result_that_is_not_cacheable_is_authorized_each_time(
+    grants: tuple[str, ...], target: bytes
 ) -> None:
-    grants = (
-        ("impersonate users",)
-        if rules
-        else ("impersonate:user-info", "impersonate-on:user-info:list")
-    )
-    house = House(*grants, rules=rules, mode_memory=mode_memory)
+    house = House(*grants)
     request_info = parse_request_info(b"GET", target)
 
     for _ in range(3):
@@ -598,3 +591,72 @@ async def test_only_a_denied_path_has_a_warning_and_only_if_configured(
         await house.admit(request_info=request_info)
 
     assert denied.value.warning == (denied.value.message if is_warned else "")
+
+
+async def test_equal_selector_is_permitted_again_and_no_other() -> None:
+    house = House(*WIDE_GRANTS)
+    selecting, other = (
+        parse_request_info(b"GET", b"/api/v1/pods?labelSelector=app%3D" + app)
+        for app in (b"web", b"db")
+    )
+    result = await house.gate.authorize(BOB, ALICE, selecting)
+    assert result.recheck is not None
+    assert result.recheck()
+    house.authorizer.grants.clear()
+
+    assert await house.gate.authorize(BOB, ALICE, selecting) is result
+    for request_info in (other, LIST_PODS):
+        with pytest.raises(Forbidden):
+            await house.gate.authorize(BOB, ALICE, request_info)
+
+
+SERVICE_ACCOUNT = UserInfo("system:serviceaccount:n:robot")
+BOTH_MODES = (
+    *WIDE_GRANTS,
+    "impersonate:serviceaccount",
+    "impersonate-on:serviceaccount:list",
+)
+
+
+async def test_mode_that_does_not_apply_to_the_user_changes_no_decision() -> None:
+    """The last mode of the caller is one in which no user can be impersonated."""
+    house = House(*BOTH_MODES)
+    recheck = await allowed_again(house)
+    await house.admit(SERVICE_ACCOUNT)
+    assert house.caches.modes.get("bob") is ImpersonationMode.SERVICE_ACCOUNT
+
+    assert recheck()
+
+    assert house.caches.modes.get("bob") is ImpersonationMode.USER_INFO
+
+
+async def test_denied_recheck_leaves_the_last_mode_of_the_caller() -> None:
+    house = House(*BOTH_MODES)
+    recheck = await allowed_again(house)
+    await house.admit(SERVICE_ACCOUNT)
+
+    house.clock.advance(10.1)
+    assert not recheck()
+
+    assert house.caches.modes.get("bob") is ImpersonationMode.SERVICE_ACCOUNT
+
+
+@pytest.mark.parametrize(
+    ("grants", "is_confirmed"),
+    [
+        (NODE_GRANTS, True),
+        (("impersonate-on:arbitrary-node:list", "impersonate:arbitrary-node"), False),
+    ],
+    ids=["first mode", "second mode"],
+)
+async def test_without_mode_cache_only_the_first_mode_is_permitted_again(
+    grants: tuple[str, ...], *, is_confirmed: bool
+) -> None:
+    """The checks of a mode that comes before the allowed one were denied, which is not cached."""
+    house = House(*grants, mode_memory=False)
+    node, caller = UserInfo("system:node:n1"), agent("n1", "p1")
+
+    result = await house.gate.authorize(caller, node, LIST_PODS)
+
+    assert result.recheck is not None
+    assert result.recheck() == is_confirmed

@@ -40,6 +40,18 @@ def test_end_to_end_headers_pass_as_they_came_and_ours_come_last() -> None:
     assert outbound_headers(headers, ADMISSION, HOP) == [*headers, *OURS, *IDENTITY_LINES]
 
 
+def test_lines_to_forward_are_encoded_once_for_the_same_rules_only() -> None:
+    headers, rules = HeaderList([(b"Accept", b"a"), (b"X-Front", b"carol")]), ForwardingRules()
+    other = ForwardingRules(dropped_names=frozenset({b"x-front"}))
+
+    lines = rules.forwarded_headers(headers)
+
+    assert lines == b"Accept: a\r\nX-Front: carol\r\n"
+    assert rules.forwarded_headers(headers) is lines
+    assert other.forwarded_headers(headers) == b"Accept: a\r\n"
+    assert rules.forwarded_headers(headers) == lines
+
+
 @pytest.mark.parametrize(
     "name",
     [

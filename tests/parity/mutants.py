@@ -140,7 +140,7 @@ def _request_key_too_short() -> None:
 
 
 def _nothing_remembered() -> None:
-    put(decision_cache.DecisionCache, "contains", lambda memory, attempt, layer: False)
+    put(decision_cache.DecisionCache, "add", lambda memory, attempt, scope: None)
 
 
 def _extra_keys_unchecked() -> None:

@@ -5,7 +5,6 @@ authorize one request and forward another.
 """
 
 import re
-from functools import lru_cache
 
 from proxy.core.errors import BadRequest
 
@@ -42,40 +41,33 @@ def split_target(target: bytes) -> tuple[str, bytes]:
     return _decode_path(raw_path), query
 
 
-def first_values(query: bytes, wanted: frozenset[str]) -> dict[str, str]:
-    """Return the first value of each wanted query parameter that is present.
+class QueryParameter:
+    """The name of a query parameter, and the pattern of its pairs."""
+
+    __slots__ = ("encoded", "name", "pattern")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.encoded = name.encode()
+        # Any letter of the name may be escaped.
+        spelled = b"".join(b"(?:%c|(?i:%%%02x))" % (letter, letter) for letter in self.encoded)
+        self.pattern = re.compile(rb"&%b(?:=(?P<value>%b))?(?=&|\Z)" % (spelled, _VALUE))
+
+
+def first_value(query: bytes, parameter: QueryParameter) -> str | None:
+    """Return the first value of a query parameter; None if the query does not have it.
 
     Go ignores pairs that contain a `;` or an invalid escape, so the next one counts. The query is
-    searched once, by a pattern. A loop over its pairs would cost a microsecond for each.
+    searched by a pattern. A loop over its pairs would cost a microsecond for each.
     """
-    values: dict[str, str] = {}
+    # Without escapes the name occurs literally, and a substring search is faster.
+    if parameter.encoded not in query and b"%" not in query:
+        return None
+    # As newer API servers do; `split_target` rejects such a query.
     if query.count(b"&") >= _MAX_PARAMETERS:
-        return values  # as newer API servers do; `split_target` rejects such a query
-    # Without escapes a name occurs literally, and a substring search is faster.
-    if b"%" not in query and not any(name.encode() in query for name in wanted):
-        return values
-    pairs, position, missing = b"&" + query, 0, wanted
-    while missing:
-        pair = _pair_pattern(missing).search(pairs, position)
-        if pair is None:
-            break
-        name = next(name for name in missing if pair[name] is not None)
-        values[name] = query_unescape(pair["value"] or b"") or ""
-        missing -= {name}
-        position = pair.end()
-    return values
-
-
-@lru_cache(maxsize=256)
-def _pair_pattern(names: frozenset[str]) -> re.Pattern[bytes]:
-    """Return the pattern of a valid pair with one of these names in any spelling."""
-    spelled = b"|".join(b"(?P<%b>%b)" % (name.encode(), _spelling_pattern(name)) for name in names)
-    return re.compile(rb"&(?:%b)(?:=(?P<value>%b))?(?=&|\Z)" % (spelled, _VALUE))
-
-
-def _spelling_pattern(name: str) -> bytes:
-    """Return a pattern of a name in which any letter may be escaped."""
-    return b"".join(b"(?:%c|(?i:%%%02x))" % (letter, letter) for letter in name.encode())
+        return None
+    pair = parameter.pattern.search(b"&" + query)
+    return None if pair is None else query_unescape(pair["value"] or b"") or ""
 
 
 def query_unescape(raw: bytes) -> str | None:

@@ -1,48 +1,38 @@
-"""The header lines of one message, with memoized results of pure functions of them.
-
-A client sends the same lines repeatedly. A pure function of the lines is evaluated once for all
-requests that share them: `lines.memoize(bearer_token)`. The results live as long as the lines,
-which belong to one connection. So a token never outlives the connection that presented it.
-"""
+"""The header lines of one message, and which texts they can carry unchanged."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from typing import TypeVar, cast
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from proxy.core.errors import Forbidden
 from proxy.core.userinfo import ANONYMOUS, UNAUTHENTICATED, UserInfo
 
 Header = tuple[bytes, bytes]
-_MAX_MEMOIZED = 32
 T = TypeVar("T")
 
 
+class DerivedValue(NamedTuple, Generic[T]):
+    """A value that depends on header lines and rules alone. It holds for the same rules object."""
+
+    rules: object
+    value: T
+
+
 class HeaderList(tuple[Header, ...]):  # noqa: SLOT001 - a tuple cannot have slots of its own
-    """Header lines in the order received, as a tuple of names and values."""
+    """Header lines in the order received, with two values that are derived from many lines.
 
-    _results: dict[object, object]
+    A client repeats its lines in many requests, which then share one list. It belongs to one
+    connection, and the values end with it.
+    """
 
-    def __init__(self, _lines: Iterable[Header] = ()) -> None:
-        self._results = {}
+    wanted_user: DerivedValue[UserInfo | None] | None = None
+    """Set by `ImpersonationHeaderParser`."""
+    forwarded: DerivedValue[bytes] | None = None
+    """Set by `ForwardingRules`: the encoded lines that are forwarded."""
 
-    def memoize(self, function: "Callable[[HeaderList], T]") -> T:
-        """Return the result of a function of these lines, evaluated once.
-
-        The function must be pure: equal lines, equal result, for as long as the function exists.
-        A function that raises is evaluated each time.
-        """
-        results = self._results
-        if function in results:
-            return cast("T", results[function])
-        if len(results) >= _MAX_MEMOIZED:
-            results.clear()  # most belong to components that a reload has replaced
-        result = results[function] = function(self)
-        return result
-
-    def clear_memo(self) -> None:
-        """Discard all memoized results."""
-        self._results.clear()
+    def clear_derived(self) -> None:
+        """Discard both values."""
+        self.wanted_user = self.forwarded = None
 
 
 NO_HEADERS = HeaderList()
@@ -132,7 +122,9 @@ def _reject(reason: str | None, what: str) -> None:
 
 
 _BARE_KEY_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789!#$&'*+-.^_`|~")
-_MAX_CACHED_KEY_LENGTH = 128
+_ENCODED_KEY_BYTES = [
+    b"%c" % byte if byte in _BARE_KEY_BYTES else b"%%%02X" % byte for byte in range(256)
+]
 
 
 def impersonation_header_lines(user: UserInfo) -> list[Header]:
@@ -152,14 +144,4 @@ def encode_extra_key(key: str) -> bytes:
 
     The API server lower-cases before it decodes, so an unescaped letter would lose its case.
     """
-    return _cached_encode_key(key) if len(key) <= _MAX_CACHED_KEY_LENGTH else _encode_key(key)
-
-
-def _encode_key(key: str) -> bytes:
-    return b"".join(
-        b"%c" % byte if byte in _BARE_KEY_BYTES else b"%%%02X" % byte for byte in key.encode()
-    )
-
-
-# Few keys exist in practice, and a bounded number of short keys takes a bounded amount of memory.
-_cached_encode_key = lru_cache(maxsize=1024)(_encode_key)
+    return b"".join([_ENCODED_KEY_BYTES[byte] for byte in key.encode()])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from proxy.core.errors import StatusError
 from proxy.core.gocompat.json import go_json
-from proxy.core.gocompat.url import first_values
+from proxy.core.gocompat.url import QueryParameter, first_value
 from proxy.core.http.headers import Header
 
 _INTERACTIVE_AGENTS = ("curl", "Wget", "Mozilla/5.0")
@@ -16,7 +16,7 @@ _STREAMED_SUBTYPES = frozenset({"json", "vnd.kubernetes.protobuf"})
 # No two quantifiers can match the same digit, so it never backtracks.
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _CONVERSIONS = frozenset({"as", "g", "v"})
-_PRETTY = frozenset({"pretty"})
+_PRETTY = QueryParameter("pretty")
 # Go sorts up to twelve elements by insertion. Beyond that the order depends on its algorithm,
 # because the comparison is not a total order. kubectl sends three, browsers up to ten.
 _MAX_CLAUSES = 12
@@ -43,7 +43,7 @@ def wants_pretty(headers: Sequence[Header], query: bytes) -> bool:
         if clause is None or clause.parameters.get("pretty") == "1":
             return True
     if len(query) <= _MAX_QUERY_BYTES and b"pretty" in query:
-        pretty = first_values(query, _PRETTY).get("pretty", "")
+        pretty = first_value(query, _PRETTY)
         if pretty:
             return pretty in _TRUE
     return _first_header(headers, b"user-agent").startswith(_INTERACTIVE_AGENTS)

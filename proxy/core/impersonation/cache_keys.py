@@ -6,7 +6,6 @@ concatenated, and far faster than any encoding written in Python.
 """
 
 from dataclasses import fields
-from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
 
@@ -40,10 +39,4 @@ def _users_text(attempt: Attempt) -> str:
     wanted = _user_fields(attempt.wanted_user)
     if attempt.mode is ImpersonationMode.ASSOCIATED_NODE:
         wanted = (_ANY_NODE, *wanted[1:])
-    return f"{attempt.mode.value}{_caller_text(attempt.caller)}{wanted}"
-
-
-# The same callers recur with every request, and the authenticator bounds their size.
-@lru_cache(maxsize=4096)
-def _caller_text(caller: UserInfo) -> str:
-    return repr(_user_fields(caller))
+    return f"{attempt.mode.value}{_user_fields(attempt.caller)}{wanted}"

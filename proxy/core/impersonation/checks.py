@@ -108,9 +108,28 @@ def plan_attempts(
     Yields nothing if the configuration allows none of the applicable modes.
     """
     requires_create = rules.upgrade_needs_create and is_upgrade and is_pod_stream_get(request_info)
-    for mode in _modes_in_order(caller, wanted_user, rules, preferred_mode):
+    for mode in modes_in_order(caller, wanted_user, rules, preferred_mode):
         reviewed = _reviewed_caller(mode, caller.user)
         yield Attempt(mode, reviewed, wanted_user, request_info, rules, requires_create)
+
+
+def modes_in_order(
+    caller: Caller,
+    wanted_user: UserInfo,
+    rules: ImpersonationRules,
+    preferred: ImpersonationMode | None,
+) -> list[ImpersonationMode]:
+    """Return the modes of the attempts in order of evaluation."""
+    modes = (
+        list(applicable_modes(caller, wanted_user))
+        if rules.constrained
+        else [ImpersonationMode.LEGACY]
+    )
+    if rules.legacy.action_for(caller.user) is LegacyAction.DENY:
+        modes.remove(ImpersonationMode.LEGACY)
+    if preferred in modes:
+        modes.sort(key=lambda mode: mode is not preferred)
+    return modes
 
 
 def request_checks(attempt: Attempt) -> list[AccessCheck]:
@@ -157,24 +176,6 @@ def identity_steps(attempt: Attempt) -> list[Step]:
     if attempt.wanted_user.uid:
         steps.append(_identity_check(attempt, "uids", name=attempt.wanted_user.uid))
     return steps + _constrained_groups(attempt) + _constrained_extras(attempt)
-
-
-def _modes_in_order(
-    caller: Caller,
-    wanted_user: UserInfo,
-    rules: ImpersonationRules,
-    preferred: ImpersonationMode | None,
-) -> list[ImpersonationMode]:
-    modes = (
-        list(applicable_modes(caller, wanted_user))
-        if rules.constrained
-        else [ImpersonationMode.LEGACY]
-    )
-    if rules.legacy.action_for(caller.user) is LegacyAction.DENY:
-        modes.remove(ImpersonationMode.LEGACY)
-    if preferred in modes:
-        modes.sort(key=lambda mode: mode is not preferred)
-    return modes
 
 
 def _reviewed_caller(mode: ImpersonationMode, caller: UserInfo) -> UserInfo:

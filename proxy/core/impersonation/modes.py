@@ -1,7 +1,6 @@
 """The five impersonation modes: when each applies, its verbs, and the impersonated user."""
 
 from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.core.userinfo import (
@@ -102,14 +101,6 @@ def applicable_modes(caller: Caller, wanted_user: UserInfo) -> tuple[Impersonati
 
 def impersonated_user(mode: ImpersonationMode, wanted_user: UserInfo) -> UserInfo:
     """Return the user that results from an allowed impersonation, implied groups included."""
-    return (
-        _cached_impersonated_user(mode, wanted_user)
-        if wanted_user.is_cacheable
-        else _build_impersonated_user(mode, wanted_user)
-    )
-
-
-def _build_impersonated_user(mode: ImpersonationMode, wanted_user: UserInfo) -> UserInfo:
     groups = wanted_user.groups
     account = service_account(wanted_user.name)
     if account is not None and not groups:
@@ -122,9 +113,6 @@ def _build_impersonated_user(mode: ImpersonationMode, wanted_user: UserInfo) -> 
         with_implied_groups(wanted_user.name, groups),
         wanted_user.extra,
     )
-
-
-_cached_impersonated_user = lru_cache(maxsize=4096)(_build_impersonated_user)
 
 
 def _is_associated_with_node(caller: Caller, node: str) -> bool:

@@ -6,7 +6,6 @@ builds one; a contract test enforces that.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.core.errors import Forbidden
@@ -114,8 +113,7 @@ def permit_self(
     caller: Caller, *, restrictions: IdentityRestrictions = DEFAULT_RESTRICTIONS
 ) -> Permit:
     """Return the permit of a caller that impersonates no other user, with its full user info."""
-    # The same callers recur with every request, and the authenticator bounds their size.
-    return _cached_permit(caller, caller.user, None, None, restrictions)
+    return _build_permit(caller, caller.user, None, None, restrictions)
 
 
 def permit_impersonation(
@@ -123,8 +121,7 @@ def permit_impersonation(
 ) -> Permit:
     """Return the permit of a caller for the impersonated user of an allowed decision."""
     warning = _legacy_warning(caller, allowed)
-    build = _cached_permit if allowed.attempt.wanted_user.is_cacheable else _build_permit
-    return build(caller, allowed.impersonated_user, allowed.mode, warning, restrictions)
+    return _build_permit(caller, allowed.impersonated_user, allowed.mode, warning, restrictions)
 
 
 def permit_unchecked(wanted_user: UserInfo) -> Permit:
@@ -160,9 +157,6 @@ def _build_permit(
             raise Forbidden(f"acting with the protected group {group} is not allowed")
     constraint = None if mode is None else mode.constraint
     return Permit(caller, impersonated_user, mode, constraint=constraint, warning=warning)
-
-
-_cached_permit = lru_cache(maxsize=4096)(_build_permit)
 
 
 def check_proxy_identity(

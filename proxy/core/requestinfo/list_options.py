@@ -1,10 +1,11 @@
 """List options: the query of a list, watch or deletecollection, as kube-apiserver decodes it."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.core.errors import BadRequest
-from proxy.core.gocompat.url import first_values
+from proxy.core.gocompat.url import QueryParameter, first_value
 from proxy.core.requestinfo.selectors import (
     FieldRequirement,
     LabelRequirement,
@@ -20,8 +21,11 @@ _MAX_INTEGER = 2**63 - 1
 _FOLDED_FALSE = re.compile("[fF][aA][lL][sS\u017f][eE]")
 _LOWERED_FALSE = re.compile("[fF][aA][lL][sS][eE]")
 _INTEGERS = ("timeoutSeconds", "limit")
-_PARAMETERS = frozenset({"watch", "fieldSelector", "labelSelector", *_INTEGERS})
-_WATCH = frozenset({"watch"})
+_WATCH = QueryParameter("watch")
+_PARAMETERS = (
+    _WATCH,
+    *(QueryParameter(name) for name in ("fieldSelector", "labelSelector", *_INTEGERS)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class SelectorTooLarge(BadRequest):
 
 def parse_list_options(query: bytes, *, max_terms: int = DEFAULT_SELECTOR_TERMS) -> ListOptions:
     """Parse the options of a query; raise SelectorTooLarge if its selectors are rejected."""
-    values = first_values(query, _PARAMETERS) if query else {}
+    values = _first_values(query, _PARAMETERS) if query else {}
     if not values:
         return DEFAULT_LIST_OPTIONS
     selector, label_selector = values.get("fieldSelector", ""), values.get("labelSelector", "")
@@ -64,8 +68,14 @@ def parse_list_options(query: bytes, *, max_terms: int = DEFAULT_SELECTOR_TERMS)
 
 def parse_watch_option(query: bytes) -> ListOptions:
     """Parse only the watch option of a query, and leave its selectors unparsed."""
-    values = first_values(query, _WATCH)
+    values = _first_values(query, (_WATCH,))
     return ListOptions(_is_true(values, _FOLDED_FALSE), "", None, None)
+
+
+def _first_values(query: bytes, parameters: Sequence[QueryParameter]) -> dict[str, str]:
+    """Return the first value of each of these parameters that is present."""
+    found = ((parameter.name, first_value(query, parameter)) for parameter in parameters)
+    return {name: value for name, value in found if value is not None}
 
 
 def _reject_invalid_utf8(selector: str) -> None:

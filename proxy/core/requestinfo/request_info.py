@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from proxy.core.errors import BadRequest, RequestInfoError, TargetTooLong
 from proxy.core.gocompat.quote import MAX_SHOWN_LENGTH, TRUNCATION_MARKER, go_quote, truncate_text
-from proxy.core.gocompat.url import first_values, request_uri, split_target
+from proxy.core.gocompat.url import QueryParameter, first_value, request_uri, split_target
 from proxy.core.http.headers import Header
 from proxy.core.requestinfo.list_options import (
     DEFAULT_LIST_OPTIONS,
@@ -244,7 +244,7 @@ def _unparsable_target(target: bytes) -> RequestInfoError:
 
 _LINE_MEDIA_TYPES = frozenset((b"application/json", b"text/plain"))
 _TRUE_VALUES = frozenset(("true", "1"))
-_FOLLOW_PARAMETER = frozenset(("follow",))
+_FOLLOW = QueryParameter("follow")
 
 
 def is_resumable_stream(request_info: RequestInfo, target: bytes) -> bool:
@@ -257,7 +257,7 @@ def is_resumable_stream(request_info: RequestInfo, target: bytes) -> bool:
         return True
     if request_info.resource != "pods" or request_info.subresource != "log":
         return False
-    return first_values(target.partition(b"?")[2], _FOLLOW_PARAMETER).get("follow") in _TRUE_VALUES
+    return first_value(target.partition(b"?")[2], _FOLLOW) in _TRUE_VALUES
 
 
 def is_newline_delimited(headers: list[Header]) -> bool:

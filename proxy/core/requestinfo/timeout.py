@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from proxy.core.errors import BadRequest
 from proxy.core.gocompat.duration import parse_duration_error
-from proxy.core.gocompat.url import first_values
+from proxy.core.gocompat.url import QueryParameter, first_value
 from proxy.core.requestinfo.request_info import RequestInfo
 
-_TIMEOUT_PARAMETER = frozenset({"timeout"})
+_TIMEOUT = QueryParameter("timeout")
 
 
 class InvalidTimeout(BadRequest):
@@ -24,7 +24,7 @@ def check_timeout(request_info: RequestInfo, target: bytes) -> None:
     query = target.partition(b"?")[2]
     if b"t" not in query or request_info.is_long_running:
         return
-    value = first_values(query, _TIMEOUT_PARAMETER).get("timeout", "")
+    value = first_value(query, _TIMEOUT)
     error = parse_duration_error(value.encode("utf-8", "surrogateescape")) if value else None
     if error is not None:
         raise InvalidTimeout(f"invalid timeout specified in the request URL - {error}")

@@ -1,7 +1,12 @@
 import pytest
 
 from proxy.core.errors import BadRequest
-from proxy.core.impersonation.headers import ImpersonationLimits, parse_impersonation_headers
+from proxy.core.http.headers import HeaderList
+from proxy.core.impersonation.headers import (
+    ImpersonationHeaderParser,
+    ImpersonationLimits,
+    parse_impersonation_headers,
+)
 from proxy.core.userinfo import UserInfo, make_extra
 
 USER = (b"Impersonate-User", b"alice")
@@ -185,3 +190,47 @@ def test_as_much_identity_as_the_limits_allow_is_read() -> None:
     wanted_user = parse_impersonation_headers(headers, limits=LIMITS)
 
     assert wanted_user == UserInfo("12345", groups=("g", "g"), extra=(("abcde", ("v", "v")),))
+
+
+def test_wanted_user_is_parsed_once_for_lines_that_repeat() -> None:
+    parser = ImpersonationHeaderParser(constrained=True)
+    headers = HeaderList([USER, (b"Impersonate-Group", b"g")])
+
+    wanted_users = [parser.parse(headers) for _ in range(2)]
+
+    assert wanted_users[0] == UserInfo("alice", groups=("g",))
+    assert wanted_users[0] is wanted_users[1]
+
+
+def test_no_wanted_user_is_parsed_once_as_well() -> None:
+    parser = ImpersonationHeaderParser(constrained=True)
+    headers = HeaderList([(b"Accept", b"a")])
+
+    assert [parser.parse(headers) for _ in range(2)] == [None, None]
+    assert headers.wanted_user == (parser, None)
+
+
+def test_other_limits_parse_the_same_lines_again() -> None:
+    headers = HeaderList([USER, *[(b"Impersonate-Group", b"g")] * 4])
+    ImpersonationHeaderParser(constrained=True).parse(headers)
+
+    with pytest.raises(BadRequest):
+        ImpersonationHeaderParser(LIMITS, constrained=True).parse(headers)
+
+
+def test_invalid_headers_are_rejected_each_time() -> None:
+    parser = ImpersonationHeaderParser(constrained=True)
+    headers = HeaderList([USER, USER])
+
+    for _ in range(2):
+        with pytest.raises(BadRequest):
+            parser.parse(headers)
+
+
+def test_error_of_the_former_filter_depends_on_the_parser() -> None:
+    headers = HeaderList([(b"Impersonate-Group", b"g")])
+
+    for constrained, text in ((True, "user.DefaultInfo"), (False, "{Group  g    }")):
+        with pytest.raises(BadRequest) as rejected:
+            ImpersonationHeaderParser(constrained=constrained).parse(headers)
+        assert text in rejected.value.message
