@@ -8,7 +8,7 @@ from tests.contracts.vocabulary import count_in_directory, words_in_markdown, wo
 
 ROOT = Path(__file__).parents[2]
 # How many are left. A lower count fails as well: lower the number, so that it only shrinks.
-LEFT_IN_PYTHON = {"proxy": 0, "bench": 0, "tests": 1102}
+LEFT_IN_PYTHON = {"proxy": 0, "bench": 0, "tests": 1099}
 LEFT_IN_MARKDOWN: dict[str, int] = {}
 # Decisions are never edited; their index lists old names.
 DOCUMENTS = sorted(
