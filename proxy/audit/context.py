@@ -87,7 +87,7 @@ class AuditContext:
         """Record the caller, evaluate the audit policy, and write the RequestReceived event."""
         record = self._record
         record.caller = caller
-        record.authenticated_after = self._telemetry.clock() - record.began_at
+        record.authenticated_at = self._telemetry.clock()
         if self.observer is not None:
             state = self.observer.state
             request_info = record.request_info or record.known_request_info
@@ -104,7 +104,7 @@ class AuditContext:
         """Record the permit, and so the user the request is forwarded as."""
         record = self._record
         record.permit = permit
-        record.decided_after = self._telemetry.clock() - record.began_at
+        record.decided_at = self._telemetry.clock()
         request_info = record.request_info
         if request_info is not None and request_info.is_long_running:
             self._release_head()
@@ -113,8 +113,8 @@ class AuditContext:
         """Record why the request is rejected."""
         record = self._record
         record.error = error
-        if record.decided_after is None:
-            record.decided_after = self._telemetry.clock() - record.began_at
+        if record.decided_at is None:
+            record.decided_at = self._telemetry.clock()
 
     def finish(self, outcome: ExchangeOutcome) -> None:
         """Write the last audit event and the access log line, and count the request."""

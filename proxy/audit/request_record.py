@@ -49,8 +49,8 @@ class RequestRecord:
     """Nanoseconds since 1970; 0 if no event needs it."""
     request_info: RequestInfo | None = None
     caller: Caller | None = None
-    authenticated_after: float | None = None
-    """Seconds from the beginning of the request until its caller was known."""
+    authenticated_at: float | None = None
+    """Monotonic seconds when the caller was known."""
     audit_config: RequestAuditConfig | None = None
     """How much the audit policy records; None before authentication, and without audit."""
     reviews: int = 0
@@ -58,10 +58,20 @@ class RequestRecord:
     permit: Permit | None = None
     error: StatusError | None = None
     """Why the proxy rejected the request, or aborted its response."""
-    decided_after: float | None = None
-    """Seconds from the beginning of the request until it was permitted or rejected."""
+    decided_at: float | None = None
+    """Monotonic seconds when the request was permitted or rejected."""
     fragments: RequestFragments | None = None
     """The request as JSON, once an event needed it."""
+
+    @property
+    def authenticated_after(self) -> float | None:
+        """Return the seconds until the caller was known."""
+        return None if self.authenticated_at is None else self.authenticated_at - self.began_at
+
+    @property
+    def decided_after(self) -> float | None:
+        """Return the seconds until the request was permitted or rejected."""
+        return None if self.decided_at is None else self.decided_at - self.began_at
 
     @property
     def known_request_info(self) -> RequestInfo:
@@ -119,18 +129,18 @@ class RequestTelemetry:
         self, record: RequestRecord, outcome: ExchangeOutcome, *, ended_at: int, seconds: float
     ) -> None:
         """Count a finished request, end its spans, and write its access log line."""
-        permit, status, error = record.permit, outcome.status, record.error
-        request_info = record.request_info
-        if request_info is None:
-            verb, is_long = UNREADABLE, False
-        else:
-            verb, is_long = request_info.verb, request_info.is_long_running
-        mode = NOT_PERMITTED if permit is None else permit.mode
-        is_warned = permit is not None and permit.warning is not None
-        is_long = is_long or status == SWITCHING_PROTOCOLS
-        self._metrics.request_ended((verb, status, is_long, mode, is_warned), seconds)
-        if error is not None:
-            self._metrics.request_failed(error)
+        request_info, permit, status = record.request_info, record.permit, outcome.status
+        is_long = request_info is not None and request_info.is_long_running
+        key = (
+            UNREADABLE if request_info is None else request_info.verb,
+            status,
+            is_long or status == SWITCHING_PROTOCOLS,
+            NOT_PERMITTED if permit is None else permit.mode,
+            permit is not None and permit.warning is not None,
+        )
+        self._metrics.request_ended(key, seconds)
+        if record.error is not None:
+            self._metrics.request_failed(record.error)
         if self.tracing is not None:
             self._end_spans(self.tracing, record, outcome, seconds)
         access_log.write(ended_at, _line_members(record, outcome, seconds))
@@ -178,14 +188,14 @@ def _line_members(record: RequestRecord, outcome: ExchangeOutcome, seconds: floa
 
 def _phases(record: RequestRecord, seconds: float) -> tuple[float, ...]:
     """Return the durations of the phases that the request has reached."""
-    called, decided = record.authenticated_after, record.decided_after
+    began, called, decided = record.began_at, record.authenticated_at, record.decided_at
     if called is None:
         return ()
     if decided is None:
-        return (called,)
+        return (called - began,)
     if record.permit is None:
-        return called, decided - called
-    return called, decided - called, seconds - decided
+        return called - began, decided - called
+    return called - began, decided - called, seconds - (decided - began)
 
 
 def _shared_members(record: RequestRecord) -> str:

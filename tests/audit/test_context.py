@@ -1,10 +1,12 @@
+import itertools
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 from prometheus_client import CollectorRegistry
 
 from proxy.audit.context import AuditContext, RequestRecorder
@@ -33,6 +35,7 @@ from proxy.core.request_cache import RequestCache, RequestResults
 from proxy.core.requestinfo.request_info import parse_request_info
 from proxy.core.userinfo import AuthenticationResult, Caller, UserInfo
 from proxy.telemetry.metrics.requests import RequestMetrics
+from proxy.telemetry.tracing import Tracing
 from proxy.wire.exchange import ExchangeObserver, ExchangeOutcome, Peer
 from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.http1.message import RequestHead
@@ -111,14 +114,19 @@ class Body:
 class Desk:
     """A recorder by one level, and its lines."""
 
-    def __init__(self, level: Level = Level.METADATA, *, omit: Sequence[Stage] = ()) -> None:
+    def __init__(
+        self,
+        level: Level = Level.METADATA,
+        *,
+        omit: Sequence[Stage] = (),
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self.lines = Lines()
         rule = PolicyRule(level, omit_stages=frozenset(omit))
         self.state = AuditState(self.lines, AuditPolicy([rule]), body_bytes=LIMIT)
-        telemetry = RequestTelemetry(
-            RequestMetrics(CollectorRegistry()), Clock(), clock=lambda: 0.0
-        )
-        self._recorder = RequestRecorder(telemetry, self.state)
+        metrics = RequestMetrics(CollectorRegistry())
+        self.telemetry = RequestTelemetry(metrics, Clock(), clock=clock)
+        self._recorder = RequestRecorder(self.telemetry, self.state)
 
     def opened(self, request: RequestHead = GET) -> AuditContext:
         record = self._recorder.begin(request, Peer("10.1.2.3"), b"id-1")
@@ -647,6 +655,25 @@ def test_long_running_request_with_a_body_keeps_its_media_type() -> None:
     record = Desk().admitted(POST._replace(target=target))._record
 
     assert record.request.headers == HEADERS
+
+
+def test_traced_watch_keeps_the_head_that_identifies_its_span() -> None:
+    traced = Desk(Level.NONE)
+    traced.telemetry.tracing = Tracing(TracerProvider())
+
+    assert traced.admitted(WATCH)._record.request is WATCH
+
+
+def test_slow_request_has_latencies_although_its_decision_was_cached() -> None:
+    slow = Desk(clock=(0.3 * turn for turn in itertools.count()).__next__)
+    record = slow.admitted()
+    record._record.received_at -= 600_000_000
+
+    record.finish(ExchangeOutcome(200, 5, is_complete=True))
+
+    annotations = slow.lines.events[-1]["annotations"]
+    assert annotations["apiserver.latency.k8s.io/authentication"] == "300ms"
+    assert annotations["apiserver.latency.k8s.io/total"].startswith("60")
 
 
 def test_short_request_keeps_its_head() -> None:

@@ -232,6 +232,67 @@ def test_the_line_of_a_request_that_may_be_repeated_says_the_same(
     assert [line["caller"] for line in told[0]] == [name, name]
 
 
+def test_line_of_another_permit_is_not_written_from_the_template() -> None:
+    request_info = parse_request_info(REQUEST.method, REQUEST.target)
+    first, second = (Permit(BOB, UserInfo(name)) for name in ("alice", "carol"))
+    cache = RequestCache()
+    decision = ReusableDecision(b"", IdentityRestrictions(), first)
+    cache.results = RequestResults(None, request_info, BOB, lambda: None, decision)
+    stream = io.StringIO()
+
+    with restored_logging():
+        configure_logs(style="json", level="info", stream=stream)
+        for permit in (first, first, second, first):
+            record = new_recorder().begin(REQUEST._replace(cache=cache), Peer("10.1.2.3"), None)
+            record.set_request_info(request_info)
+            record.set_caller(BOB)
+            record.set_permit(permit)
+            record.finish(ExchangeOutcome(200, 85, is_complete=True))
+
+    users = [json.loads(line)["impersonatedUser"] for line in stream.getvalue().splitlines()]
+    assert users == ["alice", "alice", "carol", "alice"]
+
+
+def test_members_are_cached_only_for_heads_that_were_forwarded() -> None:
+    single, permit = RequestCache(), permit_self(BOB)
+
+    record = new_recorder().begin(REQUEST._replace(cache=single), Peer("10.1.2.3"), None)
+    record.set_caller(BOB)
+    record.set_permit(permit)
+    record.finish(ExchangeOutcome(200, 85, is_complete=True))
+
+    assert single.access_log_template is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "phases"),
+    [
+        (0, []),
+        (1, ["authentication_seconds"]),
+        (2, ["authentication_seconds", "decision_seconds"]),
+        (3, ["authentication_seconds", "decision_seconds", "upstream_seconds"]),
+    ],
+)
+def test_line_has_the_duration_of_each_phase_that_was_reached(
+    facts: int, phases: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    record = opened()
+    if facts >= 1:
+        record.set_caller(BOB)
+    if facts == 2:
+        record.set_error(Forbidden("no"))
+    if facts == 3:
+        record.set_permit(permit_self(BOB))
+
+    with caplog.at_level(logging.INFO):
+        record.finish(ExchangeOutcome(0, 0, is_complete=False))
+
+    line = vars(caplog.records[0])["understudy_fields"]
+    assert [name for name in line if name.endswith("_seconds")] == phases
+    assert {line[name] for name in phases} <= {0.25}
+    assert line["complete"] is False
+
+
 ADMISSIONS = {name: Permit(Caller(UserInfo(name)), UserInfo(name)) for name in NAMES}
 
 
