@@ -11,6 +11,7 @@ from proxy.core.cel.checking.types import parse_type
 from proxy.core.cel.environment import CelEnvironment
 from proxy.core.cel.errors import CelCompileError
 from tests.cel_differential.comparison import error_class, run
+from tests.cel_differential.partial_laws import run_laws
 from tests.cel_differential.tagged import decode, encode, normalize
 from tests.support.cel_oracle import CelOracle, SpecificationTest, running_cel_oracle
 
@@ -124,3 +125,11 @@ def test_random_expressions_have_the_same_outcome_and_cost(oracle: CelOracle) ->
     assert report.differences == []
     assert report.values > 2_000
     assert report.exact_costs > report.close_costs * 50
+
+
+@pytest.mark.timeout(120)
+def test_residuals_obey_the_laws_of_partial_evaluation(oracle: CelOracle) -> None:
+    report = run_laws(oracle, 7, 800)
+
+    assert report.differences == []
+    assert report.expressions >= 800

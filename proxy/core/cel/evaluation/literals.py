@@ -2,7 +2,14 @@
 
 from proxy.core.cel.errors import CelEvaluationError, EvaluationAborted
 from proxy.core.cel.evaluation.frame import Frame, Step
-from proxy.core.cel.values.kinds import OptionalValue, Uint, Value, type_name
+from proxy.core.cel.values.kinds import (
+    NamedFormat,
+    OptionalValue,
+    Semver,
+    Uint,
+    Value,
+    type_name,
+)
 from proxy.core.cel.values.maps import find, stored_key
 
 _LIST_COST, _MAP_COST = 10, 30
@@ -71,7 +78,7 @@ def membership_step(item: Step, values: list[Value]) -> Step | None:
         value = item(frame)
         if type(value) is str:
             return value in texts
-        if type(value) is bytes:
+        if isinstance(value, (bytes, Semver, NamedFormat)):
             # The native set of constants panics for a value that has no hash.
             raise EvaluationAborted("internal error: runtime error: hash of unhashable type")
         return type(value) in _PRIMITIVE and find(others, value)[0]

@@ -7,7 +7,7 @@ from proxy.core.cel.evaluation.costs import cost_rule
 from proxy.core.cel.evaluation.frame import Frame, Step
 from proxy.core.cel.library.arguments import argument_at
 from proxy.core.cel.library.regex import Pattern, compile_pattern, find_all
-from proxy.core.cel.values.kinds import Value
+from proxy.core.cel.values.kinds import OptionalValue, Value
 
 
 def pattern_call(function: str, pattern: str, steps: tuple[Step, ...], offset: int) -> Step:
@@ -33,7 +33,7 @@ def pattern_call(function: str, pattern: str, steps: tuple[Step, ...], offset: i
 
 
 def _apply(function: str, pattern: Pattern, values: Sequence[Value]) -> Value:
-    text = values[0]
+    text = _plain(values[0])
     if not isinstance(text, str):
         raise no_such_overload()
     if function == "matches":
@@ -41,7 +41,14 @@ def _apply(function: str, pattern: Pattern, values: Sequence[Value]) -> Value:
     if function == "find":
         found = pattern.search(text)
         return "" if found is None else found.group()
-    limit = argument_at(values, 2, -1)
+    limit = _plain(argument_at(values, 2, -1))
     if type(limit) is not int:
         raise no_such_overload()
     return find_all(pattern, text, limit)
+
+
+def _plain(value: Value) -> Value:
+    # A call with a compiled pattern has no guard of types, and the native one looks through these.
+    while isinstance(value, OptionalValue) and value.has_value:
+        value = value.value
+    return value

@@ -119,6 +119,8 @@ def _optionals_equal(left: Value, right: Value) -> bool | None:
         return False
     if not left.has_value or not right.has_value:
         return left.has_value == right.has_value
+    if right.value is None and isinstance(left.value, _OPAQUE):
+        return None
     return compare_equal(left.value, right.value)
 
 

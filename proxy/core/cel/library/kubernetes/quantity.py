@@ -94,6 +94,9 @@ def _of(value: Value) -> Quantity:
 def _sum(left: Quantity, right: Quantity, sign: int) -> Quantity:
     value = sign * right.value
     is_decimal = left.is_decimal or right.is_decimal
+    if value == -INT_MIN and left.value >= 0 and not is_decimal and left.scale == right.scale:
+        # The native subtraction negates within 64 bits, where this number has no negative.
+        value = INT_MIN
     if not is_decimal and (left.value == 0 or value == 0):
         only, scale = (left.value, left.scale) if value == 0 else (value, right.scale)
         return Quantity(only, scale, is_computed=True)

@@ -1,0 +1,1 @@
+"""Partial evaluation: residual expressions over what is not yet known."""
