@@ -74,8 +74,8 @@ algebra: $(READY) ## Compare conditional decisions with kube-apiserver's code (T
 	$(BIN)/python -m tests.algebra --cases $(TREES) --seed $(SEED)
 
 CEL_CASES ?= 300000
-cel-fuzz: $(READY) ## Compare the CEL engine with the Kubernetes environment (CEL_CASES, SEED)
-	$(BIN)/python -m tests.cel_fuzz --cases $(CEL_CASES) --seed $(SEED)
+cel-fuzz: $(READY) ## Compare the CEL engine with the Kubernetes environment (CEL_CASES, SEED, LAWS)
+	$(BIN)/python -m tests.cel_fuzz --cases $(CEL_CASES) --seed $(SEED) $(if $(LAWS),--laws)
 
 # CPU time and memory of every parser and of whole requests at n, 2n and 4n bytes. ARGS: --help.
 complexity: $(READY) ## Measure the event-loop cost of hostile requests; exit 1 if a limit is exceeded (ARGS)

@@ -9,6 +9,7 @@ from subprocess import SubprocessError
 
 from proxy.sandbox.programs.go_program import go_program
 from tests.cel_differential.comparison import CelReport, run
+from tests.cel_differential.partial_laws import run_laws
 from tests.support.cel_oracle import SOURCE, running_cel_oracle
 
 _CASES_A_PIECE = 2_000
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=300_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--laws", action="store_true", help="check partial evaluation instead")
     parser.add_argument("--most", type=int, default=20, help="differences to print")
     arguments = parser.parse_args()
     try:
@@ -30,7 +32,8 @@ def main() -> int:
         return 2
     total = CelReport()
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        for report in pool.map(_run_piece, _pieces(arguments.cases, arguments.seed)):
+        pieces = _pieces(arguments.cases, arguments.seed)
+        for report in pool.map(_check_laws if arguments.laws else _run_piece, pieces):
             total.add(report)
     for difference in total.differences[: arguments.most]:
         sys.stdout.write(f"{difference}\n\n")
@@ -47,6 +50,12 @@ def _run_piece(piece: tuple[int, int]) -> CelReport:
     seed, cases = piece
     with running_cel_oracle() as oracle:
         return run(oracle, seed, cases)
+
+
+def _check_laws(piece: tuple[int, int]) -> CelReport:
+    seed, cases = piece
+    with running_cel_oracle() as oracle:
+        return run_laws(oracle, seed, cases)
 
 
 if __name__ == "__main__":

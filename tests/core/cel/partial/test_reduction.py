@@ -7,7 +7,7 @@ from proxy.core.cel.syntax.parser import parse
 from proxy.core.cel.syntax.printer import print_expression
 
 TRUE, FALSE = Known(value=True), Known(value=False)
-REQUEST = {"t": True, "f": False, "n": 5, "name": "abc", "groups": ["g1", "g2"]}
+REQUEST = {"t": True, "f": False, "n": 5, "name": "abc", "user": {"n": 1}, "groups": ["g1", "g2"]}
 
 
 def reduced(text: str, style: LiteralStyle = LiteralStyle.PLAIN) -> object:
@@ -34,7 +34,7 @@ def reduced(text: str, style: LiteralStyle = LiteralStyle.PLAIN) -> object:
         ("request.missing.all(x, object.a)", Failed()),
         ("request.groups.all(g, g == object.g)", '"g1" == object.g && "g2" == object.g'),
         ("request.groups.map(g, g + object.s) == []", '["g1", "g2"].map(g, g + object.s) == []'),
-        ("has((request.t ? request : object).n)", TRUE),
+        ("has((request.t ? request.user : object).n)", TRUE),
         ("has(request.missing.a) || has(object.a.b)", "dyn(1 / 0) || has(object.a.b)"),
         ("object.a[request.name]", 'object.a["abc"]'),
         ("object.?a.orValue(request.missing)", "object.?a.orValue(dyn(1 / 0))"),
