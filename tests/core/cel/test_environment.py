@@ -93,3 +93,12 @@ def test_a_missing_variable_is_an_error() -> None:
     outcome = POLICY_ENVIRONMENT.compile("oldObject == null").evaluate({})
 
     assert outcome.error == "no such attribute(s): oldObject"
+
+
+def test_the_limit_counts_without_a_loop_too() -> None:
+    program = POLICY_ENVIRONMENT.compile("object.a == 1")
+
+    outcome = program.evaluate({"object": {"a": 1}}, budget=CostBudget(2))
+
+    assert outcome.error == "operation cancelled: actual cost limit exceeded"
+    assert outcome.value is None
