@@ -61,12 +61,14 @@ def test_what_the_grammar_has_not_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("bracket", ["(", "[", "{1:", "f(", "a?b:", "!(", "-("])
 def test_ten_thousand_levels_are_refused_quickly(bracket: str) -> None:
-    started = time.process_time()
+    seconds: list[float] = []
+    for _ in range(3):  # The smallest figure is the one that other load disturbs least.
+        started = time.thread_time()
+        with pytest.raises(CelCompileError, match=f"recursion limit exceeded: {MAX_NESTING}"):
+            parse(bracket * 10_000)
+        seconds.append(time.thread_time() - started)
 
-    with pytest.raises(CelCompileError, match=f"recursion limit exceeded: {MAX_NESTING}"):
-        parse(bracket * 10_000)
-
-    assert time.process_time() - started < 0.25
+    assert min(seconds) < 0.25
 
 
 def test_ten_megabytes_are_refused_without_reading_them() -> None:
