@@ -23,6 +23,7 @@ from proxy.authorization.shadow import ShadowEvaluator
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.authorization.access_check import CheckResult
 from proxy.core.errors import Forbidden, UpstreamUnavailable
+from proxy.core.http.headers import HeaderList
 from proxy.core.impersonation.cache_keys import request_key
 from proxy.core.impersonation.checks import ImpersonationRules, modes_in_order, plan_attempts
 from proxy.core.impersonation.evaluation import (
@@ -44,6 +45,7 @@ from proxy.core.impersonation.permit import (
     permit_impersonation,
     permit_self,
 )
+from proxy.core.requestinfo.list_options import DEFAULT_SELECTOR_TERMS
 from proxy.core.requestinfo.request_info import RequestInfo
 from proxy.core.userinfo import Caller, UserInfo, node_name
 from proxy.telemetry.metrics.impersonation import ImpersonationMetrics
@@ -282,3 +284,13 @@ def _is_bare_node(wanted_user: UserInfo | None) -> bool:
         and wanted_user.has_only_name
         and node_name(wanted_user.name) is not None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ImpersonationStage:
+    """How requests are authorized; replaced as a whole when the rules change."""
+
+    parse_headers: Callable[[HeaderList], UserInfo | None]
+    authorizer: ImpersonationAuthorizer
+    selector_terms: int = DEFAULT_SELECTOR_TERMS
+    """The largest total of requirements and values in the selectors of one request."""

@@ -6,14 +6,15 @@ decision core builds, so no path can skip the decision.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
 
+from proxy.audit.backends.union import AuditBackpressure
+from proxy.audit.context import AuditContext, RequestRecorder
+from proxy.authentication.authenticator import Authenticator
+from proxy.authorization.impersonation import ImpersonationStage
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.audit.annotations import client_audit_id
 from proxy.core.errors import InternalError, StatusError
 from proxy.core.http.status import status_response
-from proxy.core.impersonation.permit import Permit
 from proxy.core.request_cache import RequestResults
 from proxy.core.requestinfo.request_info import (
     RequestInfo,
@@ -23,17 +24,11 @@ from proxy.core.requestinfo.request_info import (
     parse_outline,
 )
 from proxy.core.requestinfo.timeout import check_timeout
-from proxy.core.userinfo import ANONYMOUS
-from proxy.pipeline.stages import (
-    AuditContextProtocol,
-    AuthenticatorProtocol,
-    BackpressureProtocol,
-    ForwarderProtocol,
-    ImpersonationStage,
-    InFlightProtocol,
-    RecorderProtocol,
-)
+from proxy.core.userinfo import ANONYMOUS, Caller
+from proxy.pipeline.request_cache import reusable_results, store_results
+from proxy.serving.limits.max_in_flight import MaxInFlightLimiter
 from proxy.telemetry.logs import fields
+from proxy.upstream.forwarder import Forwarder
 from proxy.wire.exchange import ClientExchange
 
 log = logging.getLogger(__name__)
@@ -45,186 +40,140 @@ class Pipeline:
     def __init__(
         self,
         *,
-        recorder: RecorderProtocol,
-        authenticator: AuthenticatorProtocol,
-        in_flight: InFlightProtocol,
-        decisions: ImpersonationStage,
-        forwarder: ForwarderProtocol,
+        recorder: RequestRecorder,
+        authenticator: Authenticator,
+        in_flight: MaxInFlightLimiter,
+        impersonation: ImpersonationStage,
+        forwarder: Forwarder,
         tasks: TaskSet,
     ) -> None:
         self._recorder = recorder
         self._authenticator = authenticator
         self._in_flight = in_flight
         # Never replaced: a reload that changes the rules builds a new pipeline.
-        self._decisions = decisions
-        self.audit_backpressure: BackpressureProtocol | None = None
+        self._impersonation = impersonation
+        self.audit_backpressure: AuditBackpressure | None = None
         self._forwarder = forwarder
         self._tasks = tasks
 
     def handle(self, exchange: ClientExchange) -> None:
         """Serve a request; without a task if nothing has to be awaited."""
-        cache = exchange.request.cache
-        if cache is not None:
-            results = cache.results
-            if results is not None and results.pipeline is self and self._replay(exchange, results):
-                return
-        self._start(exchange, self._serve(exchange))
+        task = self._tasks.start_eager(self._serve(exchange))
+        if task is not None:
+            exchange.on_disconnect(task.cancel)
 
     def reject(self, exchange: ClientExchange, error: StatusError) -> None:
         """Send an error for a request that could not be parsed."""
         self._send_error(exchange, self._begin_audit(exchange, None), error)
 
-    def _start(self, exchange: ClientExchange, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks.start_eager(work)
-        if task is not None:
-            exchange.on_disconnect(task.cancel)
-
-    def _replay(self, exchange: ClientExchange, results: RequestResults) -> bool:
-        """Serve a request on the fast path; return False, without any effect, if it cannot be.
-
-        The head is byte-identical to one that was processed before, and the caller is the same
-        object. So the only checks left are of state that time, other requests or a reload may have
-        changed.
-        """
-        if not self._is_unchanged(results):
-            return False
-        caller, permit = results.authentication.caller, results.authorization.permit
-        audit = self._recorder.begin(exchange.request, exchange.peer, None)
-        exchange.on_complete(audit.finish)
-        if audit.observer is not None:
-            exchange.observe(audit.observer)
-        try:
-            audit.set_request_info(results.request_info)
-            audit.set_caller(caller)
-            self._in_flight.acquire(exchange, results.request_info, caller)
-            audit.set_permit(permit)
-            if not self._forwarder.try_forward(
-                exchange,
-                permit,
-                audit_id=audit.audit_id,
-                reject=lambda status_error: self._send_error(exchange, audit, status_error),
-            ):
-                exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)
-                self._start(exchange, self._forward(exchange, permit, audit))
-        except Exception as error:  # noqa: BLE001 - the boundary, see _fail
-            self._fail(exchange, audit, error)
-        return True
-
-    def _is_unchanged(self, results: RequestResults) -> bool:
-        """Return whether an equal request would have the same caller and the same permit."""
-        if self.audit_backpressure is not None and not self.audit_backpressure.has_capacity():
-            return False
-        try:
-            return results.recheck()
-        except Exception:  # noqa: BLE001 - the slow path fails as well, and reports it
-            return False
-
-    async def _forward(
-        self, exchange: ClientExchange, permit: Permit, audit: AuditContextProtocol
-    ) -> None:
-        """Forward a repeated request that has to wait for a connection."""
-        try:
-            await self._forwarder.forward(
-                exchange,
-                permit,
-                audit_id=audit.audit_id,
-                is_long_running=False,
-                reject=lambda status_error: self._send_error(exchange, audit, status_error),
-            )
-        except Exception as error:  # noqa: BLE001 - likewise
-            self._fail(exchange, audit, error)
-
     async def _serve(self, exchange: ClientExchange) -> None:
-        request = exchange.request
+        """Process a request; the error boundary."""
+        cache = exchange.request.cache
         try:
-            audit_id = client_audit_id(request.headers)
+            # Results are stored only for heads without an audit ID.
+            is_repeated = cache is not None and cache.results is not None
+            audit_id = None if is_repeated else client_audit_id(exchange.request.headers)
             audit = self._begin_audit(exchange, audit_id)
         except StatusError as error:
             self.reject(exchange, error)
             return
         try:
-            await self._process(exchange, audit, is_repeatable=audit_id is None)
+            await self._process(exchange, audit, is_cacheable=audit_id is None)
         except asyncio.CancelledError:
             # The connection has cancelled the request of an unauthenticated caller.
             if exchange.error is not None and exchange.is_open:
                 self._send_error(exchange, audit, exchange.error)
             raise
-        except Exception as error:  # noqa: BLE001 - likewise
-            self._fail(exchange, audit, error)
-
-    def _fail(
-        self, exchange: ClientExchange, audit: AuditContextProtocol, error: Exception
-    ) -> None:
-        """Send the error; an unexpected exception is a bug, logged and sent as 500."""
-        if not isinstance(error, StatusError):
-            log.error(
-                "request failed", exc_info=error, extra=fields(audit_id=audit.audit_id.decode())
-            )
-            error = InternalError("an internal error occurred")
-        self._send_error(exchange, audit, error)
+        except StatusError as error:
+            self._send_error(exchange, audit, error)
+        except Exception:  # a bug
+            log.exception("request failed", extra=fields(audit_id=audit.audit_id.decode()))
+            self._send_error(exchange, audit, InternalError("an internal error occurred"))
 
     async def _process(
-        self, exchange: ClientExchange, audit: AuditContextProtocol, *, is_repeatable: bool
+        self, exchange: ClientExchange, audit: AuditContext, *, is_cacheable: bool
     ) -> None:
+        """Evaluate a request or reuse the results of an equal one, then forward it."""
         if self.audit_backpressure is not None and not self.audit_backpressure.has_capacity():
             await self.audit_backpressure.wait()
-        request = exchange.request
+        cache = exchange.request.cache
+        results = reusable_results(cache, pipeline=self)
+        if results is None:
+            results = await self._evaluate(exchange, audit)
+        else:
+            audit.set_request_info(results.request_info)
+            self._admit(exchange, audit, results.request_info, results.authentication.caller)
+        permit, request_info = results.authorization.permit, results.request_info
+        audit.set_permit(permit)
+        if request_info.is_long_running:
+            exchange.mark_long_running()
+            if is_resumable_stream(request_info, exchange.request.target):
+                exchange.mark_stream()
+        if exchange.request.expects_continue:
+            exchange.send_continue()
+        forwarding = self._forwarder.forward(
+            exchange,
+            permit,
+            audit_id=audit.audit_id,
+            is_long_running=request_info.is_long_running,
+            reject=lambda error: self._send_error(exchange, audit, error),
+        )
+        if forwarding is not None:
+            await forwarding
+        if is_cacheable:
+            store_results(cache, results)
+
+    async def _evaluate(self, exchange: ClientExchange, audit: AuditContext) -> RequestResults:
+        """Authenticate, limit and authorize; raise a StatusError if the request is rejected."""
+        request, impersonation = exchange.request, self._impersonation
         outline = parse_outline(request.method, request.target)
         audit.set_request_info(outline.request_info)
         check_timeout(outline.request_info, request.target)
         authentication = await self._authenticator.authenticate(
             exchange.peer, request.headers, target=request.target, upgrade=request.upgrade
         )
-        caller = authentication.caller
-        exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)
-        try:
-            request_info = self._complete_request_info(outline, exchange, audit)
-        finally:
-            audit.set_caller(caller)
-        self._in_flight.acquire(exchange, request_info, caller)
-        wanted_user = self._decisions.parse_headers(request.headers)
-        authorization = await self._decisions.authorizer.authorize(
+        caller, request_info = authentication.caller, outline.request_info
+        if not outline.is_complete:
+            request_info = self._complete_request_info(exchange, audit, outline, caller)
+        self._admit(exchange, audit, request_info, caller)
+        authorization = await impersonation.authorizer.authorize(
             caller,
-            wanted_user,
+            impersonation.parse_headers(request.headers),
             request_info,
             is_upgrade=request.upgrade is not None,
             observer=audit,
         )
-        audit.set_permit(authorization.permit)
-        is_long_running = request_info.is_long_running
-        if is_long_running:
-            exchange.mark_long_running()
-            if is_resumable_stream(request_info, request.target):
-                exchange.mark_stream()
-        if request.expects_continue:
-            exchange.send_continue()
-        await self._forwarder.forward(
-            exchange,
-            authorization.permit,
-            audit_id=audit.audit_id,
-            is_long_running=is_long_running,
-            reject=lambda error: self._send_error(exchange, audit, error),
-        )
-        if is_repeatable and request.cache is not None and not is_long_running:
-            results = RequestResults(self, request_info, authentication, authorization)
-            request.cache.results = results if results.is_reusable else None
+        return RequestResults(self, request_info, authentication, authorization)
 
     def _complete_request_info(
-        self, outline: RequestOutline, exchange: ClientExchange, audit: AuditContextProtocol
+        self, exchange: ClientExchange, audit: AuditContext, outline: RequestOutline, caller: Caller
     ) -> RequestInfo:
-        """Return the complete request info; long selectors are parsed after authentication only."""
-        if outline.is_complete:
-            return outline.request_info
-        request, most_terms = exchange.request, self._decisions.selector_terms
-        request_info = complete_request_info(
-            outline, request.method, request.target, max_terms=most_terms
-        )
+        """Parse long selectors, which only authenticated callers may cause."""
+        request, max_terms = exchange.request, self._impersonation.selector_terms
+        try:
+            request_info = complete_request_info(
+                outline, request.method, request.target, max_terms=max_terms
+            )
+        except StatusError:
+            exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)
+            audit.set_caller(caller)
+            raise
         audit.set_request_info(request_info)
         return request_info
 
-    def _begin_audit(
-        self, exchange: ClientExchange, audit_id: bytes | None
-    ) -> AuditContextProtocol:
+    def _admit(
+        self,
+        exchange: ClientExchange,
+        audit: AuditContext,
+        request_info: RequestInfo,
+        caller: Caller,
+    ) -> None:
+        """Record the caller, and take a slot until the exchange ends; else raise a StatusError."""
+        exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)
+        audit.set_caller(caller)
+        self._in_flight.acquire(exchange, request_info, caller)
+
+    def _begin_audit(self, exchange: ClientExchange, audit_id: bytes | None) -> AuditContext:
         audit = self._recorder.begin(exchange.request, exchange.peer, audit_id)
         exchange.on_complete(audit.finish)
         if audit.observer is not None:
@@ -232,7 +181,7 @@ class Pipeline:
         return audit
 
     def _send_error(
-        self, exchange: ClientExchange, audit: AuditContextProtocol, error: StatusError
+        self, exchange: ClientExchange, audit: AuditContext, error: StatusError
     ) -> None:
         # The traceback's frames refer to the audit context, which refers to the error. This cycle
         # would keep the head, up to 1 MB, in memory until the garbage collector runs.

@@ -22,7 +22,11 @@ from proxy.authorization.access_review import (
     ReviewLimits,
 )
 from proxy.authorization.decision_cache import DecisionCache, ImpersonationCaches, ModeCache
-from proxy.authorization.impersonation import AuthorizerDependencies, ImpersonationAuthorizer
+from proxy.authorization.impersonation import (
+    AuthorizerDependencies,
+    ImpersonationAuthorizer,
+    ImpersonationStage,
+)
 from proxy.authorization.pod_nodes import KubernetesPodReader, PodNodeResolver
 from proxy.authorization.shadow import ShadowDependencies, ShadowEvaluator, ShadowLimits
 from proxy.concurrency.circuit_breaker import CircuitBreaker
@@ -34,7 +38,6 @@ from proxy.core.impersonation.checks import ImpersonationRules
 from proxy.core.impersonation.headers import ImpersonationHeaderParser, ImpersonationLimits
 from proxy.core.impersonation.permit import IdentityRestrictions
 from proxy.core.impersonation.policy import ExtraPolicy, LegacyAction, LegacyPolicy, LegacyRule
-from proxy.pipeline.stages import ImpersonationStage
 from proxy.serving.certificates import CertificateFiles
 from proxy.serving.drain_schedule import DrainTimes
 from proxy.serving.limits.connections import ConnectionLimits

@@ -22,12 +22,11 @@ from proxy.authentication.authenticator import Authenticator
 from proxy.authentication.ca_bundle import ClientCAError
 from proxy.authentication.client_trust import ClientTrustReloader
 from proxy.authentication.client_trust_sources import TrustLoader
-from proxy.authorization.impersonation import ImpersonationAuthorizer
+from proxy.authorization.impersonation import ImpersonationAuthorizer, ImpersonationStage
 from proxy.concurrency.circuit_breaker import CircuitBreaker
 from proxy.concurrency.task_set import Failure, TaskSet
 from proxy.core.audit.policy import AuditPolicy
 from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.stages import ImpersonationStage
 from proxy.runtime.admin_builder import VERSION, start_tracing_from, trace_header_injector
 from proxy.runtime.audit_builder import build_audit_backends
 from proxy.runtime.builders import (
@@ -180,7 +179,7 @@ class ComponentFactory:
             recorder=self._unaudited if audit.sink is None else self._audited,
             authenticator=authenticator,
             in_flight=self.in_flight,
-            decisions=decisions,
+            impersonation=decisions,
             forwarder=upstream.components.forwarder,
             tasks=self.tasks,
         )

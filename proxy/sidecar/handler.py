@@ -2,8 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.audit.annotations import client_audit_id, new_audit_ids
@@ -21,6 +20,7 @@ from proxy.core.http.websocket import parse_offered_protocols
 from proxy.core.impersonation.permit import Permit
 from proxy.core.requestinfo.request_info import is_resumable_stream, parse_outline
 from proxy.telemetry.logs import fields
+from proxy.upstream.forwarder import Forwarder
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.http1.body import BodyKind
 
@@ -88,26 +88,10 @@ def _reject_impersonation(headers: Sequence[Header]) -> None:
 log = logging.getLogger(__name__)
 
 
-class RequestForwarder(Protocol):
-    """Forwards a request to the proxy."""
-
-    async def forward(
-        self,
-        exchange: ClientExchange,
-        permit: Permit,
-        *,
-        audit_id: bytes,
-        is_long_running: bool,
-        reject: Callable[[StatusError], None],
-    ) -> None:
-        """Start relaying; the response is relayed without further calls."""
-        ...
-
-
 class ImpersonatingHandler:
     """Forwards every request as one impersonated user."""
 
-    def __init__(self, permit: Permit, forwarder: RequestForwarder, tasks: TaskSet) -> None:
+    def __init__(self, permit: Permit, forwarder: Forwarder, tasks: TaskSet) -> None:
         self._permit = permit
         self._forwarder = forwarder
         self._tasks = tasks
@@ -149,13 +133,15 @@ class ImpersonatingHandler:
                 exchange.mark_stream()
         if request.expects_continue:
             exchange.send_continue()
-        await self._forwarder.forward(
+        connecting = self._forwarder.forward(
             exchange,
             self._permit,
             audit_id=audit_id,
             is_long_running=is_long_running,
             reject=lambda error: self._respond(exchange, audit_id, error),
         )
+        if connecting is not None:
+            await connecting
 
     def _respond(self, exchange: ClientExchange, audit_id: bytes, error: StatusError) -> None:
         log.info(

@@ -1,7 +1,7 @@
 """Forwarding of permitted requests to the API server, each with exactly one identity."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from proxy.core.impersonation.permit import Permit
 from proxy.core.request_cache import OutboundHead
 from proxy.upstream.auth_errors import AuthErrorResolver
 from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.pool import ConnectionPool
 from proxy.upstream.relay import Relay, RelayDependencies
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.http1.body import BodyKind
@@ -36,22 +37,6 @@ HeadWriter = Callable[[ClientExchange, Permit, bytes], bytes]
 
 HeadDecorator = Callable[[ClientExchange, bytes, bytes, Permit], bytes]
 """Returns a head with more lines, placed before the identity headers."""
-
-
-class Connections(Protocol):
-    """Provides connections to the API server."""
-
-    def acquire_idle(self) -> UpstreamConnection | None:
-        """Return an idle connection, or None."""
-        ...
-
-    async def connect(self) -> UpstreamConnection:
-        """Open a new connection."""
-        ...
-
-    def release(self, connection: UpstreamConnection) -> None:
-        """Return an unused connection to the pool."""
-        ...
 
 
 class CredentialProvider(Protocol):
@@ -73,7 +58,7 @@ class Forwarder:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: ConnectionPool,
         credential: CredentialProvider,
         auth_errors: AuthErrorResolver,
         *,
@@ -96,7 +81,7 @@ class Forwarder:
         # Adds lines to the outbound heads, if set. Replaced when the configuration changes.
         self.decorate_head: HeadDecorator | None = None
 
-    async def forward(
+    def forward(
         self,
         exchange: ClientExchange,
         permit: Permit,
@@ -104,35 +89,21 @@ class Forwarder:
         audit_id: bytes,
         is_long_running: bool,
         reject: Callable[[StatusError], None],
-    ) -> None:
-        """Start the exchange; the response is then relayed without the pipeline."""
-        # The head is built first: if that fails, no connection is left in an undefined state.
-        version = self._credential.version
-        head = self._write_head(exchange, permit, audit_id)
+    ) -> Awaitable[None] | None:
+        """Send the request now if a connection is idle; else return what sends it when awaited.
+
+        The response is relayed without the pipeline.
+        """
         dependencies = self._long_running_dependencies if is_long_running else self._dependencies
         relay = Relay(exchange, permit, audit_id, reject, dependencies)
-        relay.head, relay.version = head, version
-        connection = self._connections.acquire_idle() or await self._connect(relay)
-        self._send(relay, connection)
-
-    def try_forward(
-        self,
-        exchange: ClientExchange,
-        permit: Permit,
-        *,
-        audit_id: bytes,
-        reject: Callable[[StatusError], None],
-    ) -> bool:
-        """Start the exchange of a short request if a connection is idle; return whether it was."""
-        version = self._credential.version
-        head = self._write_head(exchange, permit, audit_id)
+        # The head is built first: if that fails, no connection is left in an undefined state.
+        relay.version = self._credential.version
+        relay.head = self._write_head(exchange, permit, audit_id)
         connection = self._connections.acquire_idle()
         if connection is None:
-            return False
-        relay = Relay(exchange, permit, audit_id, reject, self._dependencies)
-        relay.head, relay.version = head, version
-        relay.start(connection)
-        return True
+            return self._connect_and_send(relay)
+        self._send(relay, connection)
+        return None
 
     def _head(self, exchange: ClientExchange, permit: Permit, audit_id: bytes) -> bytes:
         cache, authorization = exchange.request.cache, self._credential.authorization
@@ -213,11 +184,11 @@ class Forwarder:
             or request.framing.kind is not BodyKind.NONE
         ):
             return False
-        retrying = self._tasks.start(self._forward_again(relay))
+        retrying = self._tasks.start(self._connect_and_send(relay))
         retrying.add_done_callback(partial(_reject_failed_retry, relay.reject))
         return True
 
-    async def _forward_again(self, relay: Relay) -> None:
+    async def _connect_and_send(self, relay: Relay) -> None:
         self._send(relay, await self._connect(relay))
 
 

@@ -236,8 +236,9 @@ def test_line_of_another_permit_is_not_written_from_the_template() -> None:
     request_info = parse_request_info(REQUEST.method, REQUEST.target)
     first, second = (Permit(BOB, UserInfo(name)) for name in ("alice", "carol"))
     cache = RequestCache()
-    decision = ReusableDecision(b"", IdentityRestrictions(), first)
-    cache.results = RequestResults(None, request_info, BOB, lambda: None, decision)
+    cache.results = RequestResults(
+        None, request_info, AuthenticationResult(BOB), AuthorizationResult(first)
+    )
     stream = io.StringIO()
 
     with restored_logging():

@@ -115,13 +115,15 @@ class Proxy:
 
     async def _forward(self, exchange: ClientExchange) -> None:
         try:
-            await self.forwarder.forward(
+            connecting = self.forwarder.forward(
                 exchange,
                 permit_self(Caller(UserInfo("alice"))),
                 audit_id=b"id",
                 is_long_running=True,
                 reject=lambda error: self.reject(exchange, error),
             )
+            if connecting is not None:
+                await connecting
         except (Forbidden, UpstreamUnavailable) as refusal:
             self.reject(exchange, refusal)
         except IdentityInvariantError:
