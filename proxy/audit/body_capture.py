@@ -22,7 +22,7 @@ from proxy.core.audit.event import Stage
 from proxy.core.audit.objects import has_response_object
 from proxy.core.audit.policy import RequestAuditConfig
 from proxy.core.http.headers import Header
-from proxy.wire.exchange import RequestBodyHandler
+from proxy.wire.exchange import ANY_STATUS, RequestBodyHandler
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS
 
 _READ_METHODS = frozenset((b"GET", b"HEAD", b"OPTIONS"))
@@ -70,18 +70,21 @@ class BodyCapture:
 
     def wants_response(self, status: int) -> bool:
         """Return whether a complete response is recorded beyond its status and its length."""
-        return self.captures_body(status) or self._record.is_long_running
+        return status >= self.captured_from_status or self._record.is_long_running
 
-    def captures_body(self, status: int) -> bool:
-        """Return whether the response body is captured, to be recorded or to look for a Status."""
+    @property
+    def captured_from_status(self) -> int:
+        """Return the lowest status of a response whose body is captured.
+
+        The body is recorded, or it may be a Status.
+        """
         audit_config = self._record.audit_config
         if audit_config is None:
-            return True
+            return 0
         if audit_config.is_none:
-            return False
-        if status >= _MIN_ERROR_STATUS or audit_config.has_response_body:
-            return True
-        return self._record.request.method not in _READ_METHODS
+            return ANY_STATUS
+        is_read = self._record.request.method in _READ_METHODS
+        return _MIN_ERROR_STATUS if is_read and not audit_config.has_response_body else 0
 
     def response_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         """Record that the response head was sent; return whether the body is to be captured.
@@ -90,7 +93,9 @@ class BodyCapture:
         is written at the end, with the timestamp of this call.
         """
         record, audit_config = self._record, self._record.audit_config
-        is_captured = self.captures_body(status) and self._start_response(status, headers, payload)
+        is_captured = status >= self.captured_from_status and self._start_response(
+            status, headers, payload
+        )
         if audit_config is None or not audit_config.writes_started:
             return is_captured
         if record.is_long_running or status == SWITCHING_PROTOCOLS:

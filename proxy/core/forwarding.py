@@ -49,8 +49,6 @@ _IDENTITY_HEADER = re.compile(
     rb"\n[ \t]*(?:impersonate|x[-_]remote[-_]|authorization[ \t]*:)", re.IGNORECASE
 )
 
-_CONNECTION_UPGRADE = (b"Connection", b"Upgrade")
-
 
 class HopContext(NamedTuple):
     """Properties of one exchange other than its headers.
@@ -171,38 +169,37 @@ def assert_identity_suffix(ending: bytes, head: bytes) -> None:
         raise IdentityInvariantError("the outgoing request carries a second identity")
 
 
-def build_response_headers(
-    headers: Sequence[Header],
-    *,
-    audit_id: bytes,
-    upgrade: bytes | None = None,
-    warning: str | None = None,
-) -> list[Header]:
-    """Return the headers of the response to the client: end-to-end ones, in order, all values.
+def encode_end_to_end_headers(headers: Sequence[Header]) -> bytes:
+    """Return the response headers that may reach the client, encoded, in order, all values.
 
-    A Content-Length is kept. The calling function adds any other framing. The audit id is sent
-    once.
+    A Content-Length is kept. Any other framing is dropped, and so is the API server's audit id.
     """
     names = [name.lower() for name, _ in headers]
     dropped = _DROPPED_RESPONSE_HEADERS
     if b"connection" in names:
         dropped |= _connection_options(headers) - {b"content-length"}
-    returned = [line for name, line in zip(names, headers, strict=True) if name not in dropped]
-    returned.append((b"Audit-Id", audit_id))
-    if warning is not None:
-        returned.append((b"Warning", b'299 - "%b"' % warning.encode("ascii")))
-    if upgrade is not None:
-        returned += (_CONNECTION_UPGRADE, (b"Upgrade", upgrade))
-    return returned
+    return encode_header_lines(
+        [line for name, line in zip(names, headers, strict=True) if name not in dropped]
+    )
 
 
-def append_response_headers(lines: bytes, *, audit_id: bytes, warning: str | None) -> bytes:
-    """Return header lines, all known to be forwardable, with the proxy's own lines appended.
+def build_response_lines(
+    lines: bytes,
+    *,
+    audit_id: bytes,
+    warning: str | None = None,
+    upgrade: bytes | None = None,
+) -> bytes:
+    """Return the response head that the client receives, without the framing of its body.
 
-    Appends the same lines as `build_response_headers`.
+    `lines` are the status line and the end-to-end headers. The audit id is sent once.
     """
     lines += b"Audit-Id: %b\r\n" % audit_id
-    return lines if warning is None else b'%bWarning: 299 - "%b"\r\n' % (lines, warning.encode())
+    if warning is not None:
+        lines += b'Warning: 299 - "%b"\r\n' % warning.encode("ascii")
+    if upgrade is not None:
+        lines += b"Connection: Upgrade\r\nUpgrade: %b\r\n" % upgrade
+    return lines
 
 
 def normalize_header_name(name: bytes) -> bytes:

@@ -177,7 +177,7 @@ class Pipeline:
         audit = self._recorder.begin(exchange.request, exchange.peer, audit_id)
         exchange.on_complete(audit.finish)
         if audit.observer is not None:
-            exchange.observe(audit.observer)
+            exchange.set_observer(audit.observer)
         return audit
 
     def _send_error(

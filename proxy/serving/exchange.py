@@ -16,7 +16,13 @@ from proxy.core.http.headers import (
 )
 from proxy.core.requestinfo.request_info import is_newline_delimited
 from proxy.serving.exchange_transport import ConnectionReuse, ExchangeKind, ExchangeTransport
-from proxy.wire.exchange import ExchangeObserver, ExchangeOutcome, Peer, RequestBodyHandler
+from proxy.wire.exchange import (
+    ANY_STATUS,
+    ExchangeObserver,
+    ExchangeOutcome,
+    Peer,
+    RequestBodyHandler,
+)
 from proxy.wire.http1.body import (
     CHUNKED,
     NO_BODY,
@@ -24,20 +30,20 @@ from proxy.wire.http1.body import (
     BodyFraming,
     BodyKind,
 )
-from proxy.wire.http1.message import SWITCHING_PROTOCOLS, RequestHead, encode_head
+from proxy.wire.http1.message import SWITCHING_PROTOCOLS, RequestHead, status_line
 from proxy.wire.http1.raw_chunks import RawChunkReader
 
-_UNKNOWN_LENGTH = frozenset((BodyKind.CHUNKED, BodyKind.UNTIL_CLOSE))
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NEWLINE = 0x0A
-_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+# Reading a member of an enumeration is slow, and these are read for every response.
+_BY_LENGTH = BodyKind.LENGTH
+_ABORT, _CLOSE, _REUSABLE = ConnectionReuse.ABORT, ConnectionReuse.CLOSE, ConnectionReuse.REUSABLE
 
 
 class ServerExchange:
     """The client side of one request, used by the pipeline and the relay."""
 
     __slots__ = (
-        "_body_bytes",
         "_framing",
         "_is_newline_delimited",
         "_is_stream",
@@ -45,9 +51,9 @@ class ServerExchange:
         "_observer",
         "_on_complete",
         "_on_disconnect",
-        "_raw_chunks",
         "_status",
         "_transport",
+        "body_bytes",
         "closes_connection",
         "error",
         "is_authenticated",
@@ -60,11 +66,10 @@ class ServerExchange:
 
     def __init__(self, transport: ExchangeTransport, request: RequestHead, peer: Peer) -> None:
         self._transport: ExchangeTransport | None = transport
-        self._framing: BodyFraming | None = None
-        # Counts the sent payload, if the body is sent in its original chunks.
-        self._raw_chunks: RawChunkReader | None = None
+        self._framing: BodyFraming | RawChunkReader | None = None
         self._status = 0
-        self._body_bytes = 0
+        # The sent bytes of the response body.
+        self.body_bytes = 0
         self._is_stream = self._is_newline_delimited = False
         # Set while the request is served. A request that is forwarded immediately sets neither.
         self.is_authenticated = self.is_long_running = False
@@ -102,25 +107,20 @@ class ServerExchange:
         return ExchangeKind.STREAM if is_stream else ExchangeKind.ORDINARY
 
     @property
-    def body_bytes(self) -> int:
-        """Return the sent bytes of the response body."""
-        passed = self._raw_chunks
-        return self._body_bytes if passed is None else passed.payload_bytes
-
-    @property
     def is_between_lines(self) -> bool:
         """Return whether the last line is complete, or the response is not newline-delimited."""
-        last_byte = self._last_byte if self._raw_chunks is None else self._raw_chunks.last_byte
-        return not self._is_newline_delimited or last_byte == _NEWLINE
+        return not self._is_newline_delimited or self._last_byte == _NEWLINE
 
-    def accepts_raw_chunks(self, status: int) -> bool:
-        """Return whether the body of such a response may be sent in its original chunks.
+    @property
+    def raw_chunks_below(self) -> int:
+        """Return the status below which a chunked body may be sent in its original frames.
 
-        Not to an HTTP/1.0 client, and not if an observer captures the payload.
+        An HTTP/1.0 client cannot read them, and an observer that captures the body needs it alone.
         """
+        if self.request.minor_version == 0:
+            return 0
         observer = self._observer
-        is_captured = observer is not None and observer.captures_body(status)
-        return not is_captured and self.request.minor_version > 0
+        return ANY_STATUS if observer is None else observer.captured_from_status
 
     def mark_stream(self) -> None:
         """Record that the response is a stream without an end of its own."""
@@ -150,7 +150,7 @@ class ServerExchange:
             return
         self._on_complete.append(callback)
 
-    def observe(self, observer: ExchangeObserver | None) -> None:
+    def set_observer(self, observer: ExchangeObserver | None) -> None:
         """Set the observer that captures the exchange; call before body and response."""
         self._observer = observer
 
@@ -183,90 +183,81 @@ class ServerExchange:
     def start_response(
         self,
         status: int,
-        headers: list[Header],
-        framing: BodyFraming,
-        *,
-        reason: bytes = b"",
+        lines: bytes,
+        framing: BodyFraming | RawChunkReader,
         payload: bytes = b"",
+        *,
+        is_complete: bool = False,
     ) -> None:
-        """Send the response head. `headers` must not contain the framing of a chunked body.
+        """Send the response head with the first part of the body, or with all of it.
 
-        `payload` is the part of the body received so far, and is sent with the head.
+        `lines` begin with the status line and end with a line end. They contain a Content-Length,
+        but neither hop-by-hop headers nor the framing of a chunked body.
 
         A body of unknown length is chunked, however the upstream delimited it, so that the client
         can distinguish its end from a truncation. For an HTTP/1.0 client it ends with the
         connection.
         """
-        phrase = reason or _REASONS.get(status, b"")
-        lines = b"HTTP/1.1 %d %b\r\n%b" % (status, phrase, encode_header_lines(headers))
-        self.start_raw_response(status, lines, framing, payload)
-
-    def start_raw_response(
-        self,
-        status: int,
-        lines: bytes,
-        framing: BodyFraming,
-        payload: bytes,
-        *,
-        passed: RawChunkReader | None = None,
-    ) -> None:
-        """Send a response head of raw `lines`: the whole head without hop-by-hop lines.
-
-        They begin with the status line and end with a line end. If `passed` is given, the body is
-        sent in its original chunks, which `passed` counts.
-        """
         transport = self._transport
         if transport is None:
             return
-        if framing.kind in _UNKNOWN_LENGTH:
-            framing = CHUNKED if self.request.minor_version else UNTIL_CLOSE
-        self.closes_connection = (
-            self.closes_connection or framing is UNTIL_CLOSE or not self.is_body_read
-        )
-        if framing is CHUNKED:
-            lines += b"Transfer-Encoding: chunked\r\n"
-        if self.closes_connection:
-            lines += b"Connection: close\r\n"
-        self._status, self._framing, self._raw_chunks = status, framing, passed
-        body = payload
-        if passed is None and payload:
-            self._body_bytes += len(payload)
-            self._last_byte = payload[-1]
-            body = framing.frame(payload)
+        if framing.kind is not _BY_LENGTH or self.closes_connection or not self.is_body_read:
+            framing, lines = self._delimit(framing, lines)
+        self._status, self._framing = status, framing
+        body = self._frame(payload, framing) if payload else b""
+        if is_complete and framing.kind is not _BY_LENGTH:
+            body += framing.terminator()
         transport.write(b"%b\r\n%b" % (lines, body))
-        if self._is_stream:
+        if self._observer is not None:
+            self._notify_started(self._observer, lines, payload)
+        if is_complete:
+            self._finish(is_complete=True)
+        elif self._is_stream:
             self._is_newline_delimited = is_newline_delimited(parse_header_lines(lines))
             self._release_idle_memory(transport)
-        if self._observer is not None:
-            # Original chunks are used only if the observer does not capture the body.
-            captured = payload if passed is None else b""
-            self._notify_started(self._observer, parse_header_lines(lines), captured)
 
-    def switch_protocols(self, headers: list[Header]) -> None:
+    def _delimit(
+        self, framing: BodyFraming | RawChunkReader, lines: bytes
+    ) -> tuple[BodyFraming | RawChunkReader, bytes]:
+        """Return the framing that this client can read, and the head with the lines about it."""
+        if framing is CHUNKED or framing is UNTIL_CLOSE:
+            framing = CHUNKED if self.request.minor_version else UNTIL_CLOSE
+        if framing is CHUNKED or isinstance(framing, RawChunkReader):
+            lines += b"Transfer-Encoding: chunked\r\n"
+        if self.closes_connection or framing is UNTIL_CLOSE or not self.is_body_read:
+            self.closes_connection = True
+            lines += b"Connection: close\r\n"
+        return framing, lines
+
+    def switch_protocols(self, lines: bytes) -> None:
         """Respond 101; from then on both directions are opaque bytes until either side ends."""
-        if self._transport is None:
+        transport = self._transport
+        if transport is None:
             return
         self._status, self._framing = SWITCHING_PROTOCOLS, UNTIL_CLOSE
         self.is_body_read = False
-        self._transport.write(encode_head(b"HTTP/1.1 101 Switching Protocols", headers))
-        self._transport.open_tunnel()
+        transport.write(lines + b"\r\n")
+        transport.open_tunnel()
         if self._observer is not None:
-            self._notify_started(self._observer, headers, b"")
+            self._notify_started(self._observer, lines, b"")
 
     def send(self, payload: bytes) -> None:
         """Send a part of the response body immediately."""
-        framing = self._framing
-        if self._raw_chunks is not None:
-            if self._transport is not None:
-                self._transport.write(payload)
-        elif self._transport is not None and framing is not None and payload:
-            self._body_bytes += len(payload)
-            self._last_byte = payload[-1]
-            # Same as `frame`, inlined because this runs for every event of a watch.
-            chunk = b"%x\r\n%b\r\n" % (len(payload), payload) if framing is CHUNKED else payload
-            self._transport.write(chunk)
-            if self._observer is not None:
-                self._observer.response_data(payload)
+        transport, framing = self._transport, self._framing
+        if transport is None or framing is None or not payload:
+            return
+        transport.write(self._frame(payload, framing))
+        if self._observer is not None:
+            self._observer.response_data(payload)
+
+    def _frame(self, payload: bytes, framing: BodyFraming | RawChunkReader) -> bytes:
+        """Count a part of the body and return it framed; original chunks are both already."""
+        if isinstance(framing, RawChunkReader):
+            self.body_bytes, self._last_byte = framing.payload_bytes, framing.last_byte
+            return payload
+        self.body_bytes += len(payload)
+        self._last_byte = payload[-1]
+        return b"%x\r\n%b\r\n" % (len(payload), payload) if framing is CHUNKED else payload
 
     def end(self) -> None:
         """Finish the response."""
@@ -277,39 +268,13 @@ class ServerExchange:
             self._transport.write(terminator)
         self._finish(is_complete=True)
 
-    def send_raw_response(self, outcome: ExchangeOutcome, lines: bytes, payload: bytes) -> None:
-        """Send a complete response; `outcome` is the outcome of the exchange.
-
-        `lines` are its head without hop-by-hop lines. They begin with the status line, end with a
-        line end, and include the length.
-        """
-        transport = self._transport
-        if transport is None:
-            return
-        self.closes_connection = self.closes_connection or not self.is_body_read
-        if self.closes_connection:
-            lines += b"Connection: close\r\n"
-        status = self._status = outcome.status
-        self._body_bytes = outcome.body_bytes
-        transport.write(b"%b\r\n%b" % (lines, payload))
-        observer = self._observer
-        if observer is not None and observer.wants_response(status):
-            self._notify_started(observer, parse_header_lines(lines), payload)
-        self._transport = self.receiver = self._observer = None
-        try:
-            self._notify_complete(outcome)
-        finally:
-            transport.exchange_ended(
-                ConnectionReuse.CLOSE if self.closes_connection else ConnectionReuse.REUSABLE
-            )
-
     def send_response(self, status: int, headers: list[Header], body: bytes) -> None:
         """Send a complete response that the proxy generated."""
-        length = BodyFraming(BodyKind.LENGTH, len(body))
+        framing = BodyFraming(BodyKind.LENGTH, len(body))
         payload = b"" if self.request.method == b"HEAD" else body
         headers = [*headers, (b"Content-Length", b"%d" % len(body))]
-        self.start_response(status, headers, length, payload=payload)
-        self.end()
+        lines = status_line(status) + encode_header_lines(headers)
+        self.start_response(status, lines, framing, payload, is_complete=True)
 
     def abort(self) -> None:
         """Abort visibly: a truncated response must not look complete."""
@@ -358,10 +323,15 @@ class ServerExchange:
         elif on_disconnect_callback is not None:
             on_disconnect_callback()
 
-    def _notify_started(
-        self, observer: ExchangeObserver, headers: list[Header], payload: bytes
-    ) -> None:
-        if not observer.response_started(self._status, headers, payload):
+    def _notify_started(self, observer: ExchangeObserver, lines: bytes, payload: bytes) -> None:
+        """Notify the observer of the response head; drop it if it captures nothing more."""
+        status = self._status
+        if status != SWITCHING_PROTOCOLS and not observer.wants_response(status):
+            self._observer = None
+            return
+        # Original chunks are used only if the observer does not capture the body.
+        captured = b"" if isinstance(self._framing, RawChunkReader) else payload
+        if not observer.response_started(status, parse_header_lines(lines), captured):
             self._observer = None
 
     def _release_idle_memory(self, transport: ExchangeTransport) -> None:
@@ -376,11 +346,16 @@ class ServerExchange:
     def _finish(self, *, is_complete: bool) -> None:
         transport, self._transport = self._transport, None
         self.receiver = self._observer = None
+        ending = _REUSABLE
+        if not is_complete:
+            ending = _ABORT
+        elif self.closes_connection or not self.is_body_read:
+            ending = _CLOSE
         try:
             self._notify_complete(ExchangeOutcome(self._status, self.body_bytes, is_complete))
         finally:
             if transport is not None:
-                transport.exchange_ended(self._connection_reuse(is_complete=is_complete))
+                transport.exchange_ended(ending)
 
     def _notify_complete(self, outcome: ExchangeOutcome) -> None:
         """Run the completion callbacks in order; a failing one does not prevent the others."""
@@ -391,12 +366,3 @@ class ServerExchange:
                 self._on_complete = self._on_complete[number:]
                 self._notify_complete(outcome)
                 raise
-
-    def _connection_reuse(self, *, is_complete: bool) -> ConnectionReuse:
-        if not is_complete:
-            return ConnectionReuse.ABORT
-        return (
-            ConnectionReuse.CLOSE
-            if self.closes_connection or not self.is_body_read
-            else ConnectionReuse.REUSABLE
-        )

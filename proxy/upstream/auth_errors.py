@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from proxy.core.errors import ProxyPermissionMissing, StatusError
+from proxy.core.http.headers import parse_header_lines
 from proxy.core.requestinfo.request_info import parse_outline
 from proxy.core.selfcheck.denial import (
     DENIAL_TYPES,
@@ -73,7 +74,7 @@ def denial_type(head: ResponseHead) -> str | None:
     if framing.kind not in (BodyKind.LENGTH, BodyKind.CHUNKED):
         return None
     media_type = None
-    for name, value in head.headers:
+    for name, value in parse_header_lines(head.lines):
         folded = name.lower()
         if folded == b"content-encoding":
             return None  # Only long responses are compressed.

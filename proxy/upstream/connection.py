@@ -9,7 +9,6 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from proxy.upstream.endpoints import Endpoint
 from proxy.upstream.response_handler import ResponseHandler
@@ -17,8 +16,8 @@ from proxy.wire.http1.body import (
     CHUNKED,
     NO_BODY,
     BodyError,
+    BodyFraming,
     BodyReader,
-    ChunkedReader,
     body_reader,
 )
 from proxy.wire.http1.message import (
@@ -30,7 +29,7 @@ from proxy.wire.http1.message import (
     find_head_end,
 )
 from proxy.wire.http1.raw_chunks import RawChunkReader
-from proxy.wire.http1.response_parser import ResponseHeadCache, read_response_head
+from proxy.wire.http1.response_parser import CachingResponseParser
 from proxy.wire.tcp import enable_tcp_keepalive, is_unreachable
 from proxy.wire.tls_client import ClientTLS
 from proxy.wire.tls_connection import TLSConnection
@@ -41,8 +40,7 @@ _MAX_DRAIN_BYTES = 1024 * 1024
 # kube-apiserver forwards every interim (1xx) head that a backend sends. The proxy discards them, so
 # without a bound nothing would slow that backend down. No server needs more than a few.
 MAX_INTERIM_HEADS = 100
-# What the connection keeps of the head of a chunked response: it is reusable.
-_CHUNKED_HEAD = ResponseHead(200, b"", (), CHUNKED, keep_alive=True)
+_HEAD_END_BYTES = len(HEAD_END)
 
 
 class UpstreamConnection(TLSConnection):
@@ -51,14 +49,15 @@ class UpstreamConnection(TLSConnection):
     __slots__ = (
         "_abort_timer",
         "_audit_id",
-        "_buffer",
         "_has_response_bytes",
-        "_head",
-        "_heads",
         "_interim_heads",
+        "_keeps_alive",
         "_method",
         "_on_idle",
         "_on_lost",
+        "_parser",
+        "_partial_head",
+        "_raw_chunks_below",
         "_receiver",
         "_request_framing",
         "_request_is_sent",
@@ -74,21 +73,22 @@ class UpstreamConnection(TLSConnection):
         self,
         endpoint: Endpoint,
         *,
-        heads: ResponseHeadCache,
+        parser: CachingResponseParser,
         on_idle: Callable[["UpstreamConnection"], None],
         on_lost: Callable[["UpstreamConnection"], None],
     ) -> None:
         super().__init__(ClientTLS(endpoint.context, server_hostname=endpoint.server_name))
         self.endpoint = endpoint
-        self._heads = heads
+        self._parser = parser
         self._on_idle = on_idle
         self._on_lost = on_lost
-        self._buffer = bytearray()
+        self._partial_head: bytearray | None = None
         self._receiver: ResponseHandler | None = None
         self._method = self._audit_id = b""
         self._request_framing = NO_BODY
         self._response: BodyReader | None = None
-        self._head: ResponseHead | None = None
+        self._keeps_alive = False
+        self._raw_chunks_below = 0
         self._request_is_sent = True
         self._requested_upgrade = False
         self._has_response_bytes = False
@@ -120,8 +120,7 @@ class UpstreamConnection(TLSConnection):
         try:
             if body is None:
                 self._has_response_bytes = True
-                if self._buffer or not self._read_simple(data, receiver):
-                    self._read_head(data)
+                self._read_head(data)
                 return
             payload, rest = body.feed(data)
         except (MalformedResponse, BodyError) as error:
@@ -130,12 +129,12 @@ class UpstreamConnection(TLSConnection):
         if payload:
             receiver.response_data(payload)
         if rest is not None:
-            self._finish(rest)
+            self._end_response(rest)
 
     def close_notify_received(self) -> None:
         """Handle the end of the API server's side; it ends a body without framing of its own."""
         if self._response is not None and self._response.end_of_stream():
-            self._finish(b"")
+            self._end_response(b"")
         self._fail(ConnectionError("the API server closed the connection"))
 
     def connection_truncated(self, error: Exception) -> None:
@@ -170,18 +169,25 @@ class UpstreamConnection(TLSConnection):
         return self._response is not None and self._response.is_between_chunks
 
     def send_head(
-        self, head: bytes, audit_id: bytes, *, request: RequestHead, receiver: ResponseHandler
+        self,
+        head: bytes,
+        audit_id: bytes,
+        *,
+        request: RequestHead,
+        receiver: ResponseHandler,
+        raw_chunks_below: int,
     ) -> None:
         """Start an exchange; a body follows by `send_body` and ends with `end_body`.
 
-        `audit_id` is in the request head, and is expected in the response head.
+        `audit_id` is in the request head, and is expected in the response head. A chunked response
+        keeps its frames if its status is below `raw_chunks_below`.
         """
         self._receiver = receiver
+        self._raw_chunks_below = raw_chunks_below
         self._audit_id = audit_id
         self._method = request.method
-        self._request_framing = request.framing
         self._requested_upgrade = request.upgrade is not None
-        framing = request.framing
+        self._request_framing = framing = request.framing
         self._request_is_sent = framing is NO_BODY or not framing.has_body
         self._has_response_bytes = False
         self._interim_heads = 0
@@ -242,128 +248,98 @@ class UpstreamConnection(TLSConnection):
         with suppress(OSError):
             self.data_received(os.read(descriptor, _MAX_DRAIN_BYTES))
 
-    def _read_simple(self, data: bytes, receiver: ResponseHandler) -> bool:
-        """Read a simple response: one that is complete, or a chunked one; return whether it was.
-
-        A status that may have to be held until the proxy's credential is checked is not simple.
-        """
-        simple = self._heads.parse(data, self._audit_id)
-        if simple is None or simple.status in _HOLDABLE_STATUSES or self._method == b"HEAD":
-            return False
-        if simple.length is None:
-            self._head = _CHUNKED_HEAD
-            passed = RawChunkReader() if receiver.accepts_raw_chunks(simple.status) else None
-            start = partial(receiver.raw_response_started, simple, passed=passed)
-            self._begin_body(passed or ChunkedReader(), data[simple.end :], start)
-            return True
-        if simple.length != len(data) - simple.end or not self._is_request_done():
-            return False
-        self._receiver = None
-        if not self._is_reading:
-            self._set_reading(reads=True)
-        self._on_idle(self)
-        receiver.complete_response_received(simple, data[simple.end :])
-        return True
-
     def _read_head(self, data: bytes) -> None:
         """Read the response heads received so far; a head received in one piece is never copied."""
-        if self._buffer:
-            searched = len(self._buffer)
-            self._buffer += data
-            if find_head_end(self._buffer, searched) < 0:
-                self._check_size()
+        partial = self._partial_head
+        if partial is not None:
+            searched = len(partial)
+            partial += data
+            if find_head_end(partial, searched) < 0:
+                self._keep_partial_head(partial)
                 return
-            data = bytes(self._buffer)
-            self._buffer.clear()
+            data, self._partial_head = bytes(partial), None
         start = 0
-        while self._receiver is not None:
-            found = data.find(HEAD_END, start)
-            if found < 0:
-                self._buffer += data[start:]
-                self._check_size()
-                return
-            end = found + len(HEAD_END)
-            head = read_response_head(data[start:end], request_method=self._method)
+        while (found := data.find(HEAD_END, start)) >= 0:
+            end = found + _HEAD_END_BYTES
+            head = self._parser.parse(data[start:end], method=self._method, audit_id=self._audit_id)
             if not head.is_interim:
-                self._start_body(head, data[end:])
+                self._start_response(head, data[end:])
                 return
             self._count_interim_head()
             start = end
+        self._keep_partial_head(bytearray(data[start:]))
+
+    def _keep_partial_head(self, partial: bytearray) -> None:
+        if len(partial) > MAX_HEAD_BYTES:
+            raise MalformedResponse("the head of the response is too large")
+        self._partial_head = partial
 
     def _count_interim_head(self) -> None:
         self._interim_heads += 1
         if self._interim_heads > MAX_INTERIM_HEADS:
             raise MalformedResponse("too many interim responses")
 
-    def _check_size(self) -> None:
-        if len(self._buffer) > MAX_HEAD_BYTES:
-            raise MalformedResponse("the head of the response is too large")
-
-    def _start_body(self, head: ResponseHead, rest: bytes) -> None:
-        receiver = self._receiver
+    def _start_response(self, head: ResponseHead, rest: bytes) -> None:
+        receiver, framing = self._receiver, head.framing
         if receiver is None:
             return
-        self._head = head
-        if rest and len(rest) == head.framing.length:
+        self._keeps_alive = head.keep_alive
+        if rest and len(rest) == framing.length:
             # The whole body arrived with its head, as it nearly always does for small responses.
-            receiver.response_started(head, rest)
-            if self._receiver is not None:
-                self._finish(b"")
-            return
-        body = body_reader(head.framing)
-        if body is None:
-            receiver.response_started(head)
-            self._finish(rest)
-            return
-        # The receiver has the header lines. Here they would be retained for a watch's lifetime.
-        self._head = head._replace(headers=())
-        self._begin_body(body, rest, partial(receiver.response_started, head))
+            self._end_exchange(b"")
+            receiver.response_started(head, framing, rest, is_complete=True)
+        elif framing is CHUNKED and self._may_keep_chunks(head.status):
+            chunks = RawChunkReader()
+            self._start_body(head, chunks, body=chunks, rest=rest)
+        else:
+            self._start_body(head, framing, body=body_reader(framing), rest=rest)
 
-    def _begin_body(self, body: BodyReader, rest: bytes, start: Callable[[bytes], None]) -> None:
+    def _start_body(
+        self,
+        head: ResponseHead,
+        framing: BodyFraming | RawChunkReader,
+        *,
+        body: BodyReader | None,
+        rest: bytes,
+    ) -> None:
         """Pass on the head, together with the part of the body received so far.
 
         A separate TLS record and packet for the head would double the cost of a small response.
         """
-        self._response = body
+        receiver = self._receiver
+        if receiver is None:
+            return
         try:
-            payload, after = body.feed(rest)
+            payload, after = (b"", rest) if body is None else body.feed(rest)
         except BodyError as error:
-            start(b"")
+            receiver.response_started(head, framing, b"", is_complete=False)
             self._fail(error)
             return
-        start(payload)
-        if after is not None and self._receiver is not None:
-            self._finish(after)
-
-    def _finish(self, rest: bytes) -> None:
-        receiver, self._receiver, self._response = self._receiver, None, None
-        head, self._head = self._head, None
-        if head is not None and self._is_clean(head, rest):
-            self.resume_reading()
-            self._on_idle(self)
-        elif self._request_is_sent:
-            self._close_with_deadline()
+        if after is None:
+            self._response = body
+            receiver.response_started(head, framing, payload, is_complete=False)
         else:
-            # The API server responded before the request body ended, and may never read the rest.
-            self._abort()
+            self._end_exchange(after)
+            receiver.response_started(head, framing, payload, is_complete=True)
+
+    def _may_keep_chunks(self, status: int) -> bool:
+        """Return whether a chunked body is passed on with its frames; a held one is inspected."""
+        return status < self._raw_chunks_below and status not in _HOLDABLE_STATUSES
+
+    def _end_response(self, rest: bytes) -> None:
+        receiver = self._receiver
+        self._end_exchange(rest)
         if receiver is not None:
             receiver.response_ended()
 
-    def _close_with_deadline(self) -> None:
-        """Close once what was written is sent; abort after a deadline if it is not read."""
-        self.close()
-        loop = asyncio.get_running_loop()
-        self._abort_timer = loop.call_later(_FINISH_SECONDS, self._abort)
-
-    def _is_clean(self, head: ResponseHead, rest: bytes) -> bool:
-        """Return whether both sides of the exchange are complete, so the next one may start."""
-        return head.keep_alive and not rest and self._is_request_done()
-
-    def _is_request_done(self) -> bool:
-        """Return whether the whole request was sent, and neither side has closed the connection."""
+    def _end_exchange(self, rest: bytes) -> None:
+        """Make the connection idle if both sides of its exchange are complete; else close it."""
+        self._receiver = self._response = None
         transport = self._transport
-        return (
-            not self._requested_upgrade
+        if (
+            self._keeps_alive
+            and not rest
+            and not self._requested_upgrade
             and self._request_is_sent
             and not self._is_closing
             and not self._tls.peer_closed
@@ -371,7 +347,21 @@ class UpstreamConnection(TLSConnection):
             and transport is not None
             and not transport.is_closing()
             and transport.get_write_buffer_size() == 0
-        )
+        ):
+            if not self._is_reading:
+                self._set_reading(reads=True)
+            self._on_idle(self)
+        elif self._request_is_sent:
+            self._close_with_deadline()
+        else:
+            # The API server responded before the request body ended, and may never read the rest.
+            self._abort()
+
+    def _close_with_deadline(self) -> None:
+        """Close once what was written is sent; abort after a deadline if it is not read."""
+        self.close()
+        loop = asyncio.get_running_loop()
+        self._abort_timer = loop.call_later(_FINISH_SECONDS, self._abort)
 
     def _fail(self, error: Exception) -> None:
         if not self.ready.done():

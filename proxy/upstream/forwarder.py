@@ -94,6 +94,8 @@ class Forwarder:
 
         The response is relayed without the pipeline.
         """
+        if not exchange.is_open:
+            return None
         dependencies = self._long_running_dependencies if is_long_running else self._dependencies
         relay = Relay(exchange, permit, audit_id, reject, dependencies)
         # The head is built first: if that fails, no connection is left in an undefined state.
@@ -102,7 +104,7 @@ class Forwarder:
         connection = self._connections.acquire_idle()
         if connection is None:
             return self._connect_and_send(relay)
-        self._send(relay, connection)
+        relay.start(connection)
         return None
 
     def _head(self, exchange: ClientExchange, permit: Permit, audit_id: bytes) -> bytes:
@@ -164,13 +166,6 @@ class Forwarder:
             relay.version = version
         return connection
 
-    def _send(self, relay: Relay, connection: UpstreamConnection) -> None:
-        """Send a request, unless its client has disconnected meanwhile."""
-        if relay.client.is_open:
-            relay.start(connection)
-        elif connection.is_open:
-            self._connections.release(connection)
-
     def _retry(self, relay: Relay) -> bool:
         """Retry a request whose reused connection was just being closed, if that is safe.
 
@@ -189,7 +184,12 @@ class Forwarder:
         return True
 
     async def _connect_and_send(self, relay: Relay) -> None:
-        self._send(relay, await self._connect(relay))
+        """Send a request on a new connection, unless its client has disconnected meanwhile."""
+        connection = await self._connect(relay)
+        if relay.client.is_open:
+            relay.start(connection)
+        elif connection.is_open:
+            self._connections.release(connection)
 
 
 def _reject_failed_retry(

@@ -13,7 +13,7 @@ from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import UpstreamUnavailable
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.endpoints import Endpoint, EndpointSet
-from proxy.wire.http1.response_parser import ResponseHeadCache
+from proxy.wire.http1.response_parser import CachingResponseParser
 from proxy.wire.tcp import UNREACHABLE_SECONDS
 
 # The API server closes idle connections after 90 s. The pool closes them well before, so that a
@@ -55,7 +55,7 @@ class ConnectionPool:
         self._idle: list[UpstreamConnection] = []
         self._all: set[UpstreamConnection] = set()
         self._counter = counter
-        self._heads = ResponseHeadCache()
+        self._parser = CachingResponseParser()
         self._is_retired = False
 
     @property
@@ -159,7 +159,7 @@ class ConnectionPool:
 
     async def _open(self, endpoint: Endpoint) -> UpstreamConnection:
         connection = UpstreamConnection(
-            endpoint, heads=self._heads, on_idle=self.release, on_lost=self._remove
+            endpoint, parser=self._parser, on_idle=self.release, on_lost=self._remove
         )
         is_ready = False
         try:

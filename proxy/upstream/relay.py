@@ -15,7 +15,7 @@ from proxy.core.errors import (
     ProxyCredentialRejected,
     StatusError,
 )
-from proxy.core.forwarding import append_response_headers, build_response_headers
+from proxy.core.forwarding import build_response_lines
 from proxy.core.impersonation.permit import Permit
 from proxy.upstream.auth_errors import (
     AuthErrorResolver,
@@ -26,13 +26,13 @@ from proxy.upstream.auth_errors import (
 )
 from proxy.upstream.connection import UpstreamConnection
 from proxy.wire.exchange import ClientExchange
-from proxy.wire.http1.body import CHUNKED
+from proxy.wire.http1.body import BodyFraming
 from proxy.wire.http1.message import SWITCHING_PROTOCOLS, ResponseHead
 from proxy.wire.http1.raw_chunks import RawChunkReader
-from proxy.wire.http1.response_parser import SimpleResponseHead
 
 _RETRY_AFTER_SECONDS = 1
 _UNAUTHORIZED, _FORBIDDEN = HTTPStatus.UNAUTHORIZED.value, HTTPStatus.FORBIDDEN.value
+_INSPECTED_STATUSES = frozenset((SWITCHING_PROTOCOLS, _UNAUTHORIZED, _FORBIDDEN))
 
 
 class RelayDependencies(NamedTuple):
@@ -50,7 +50,6 @@ class Relay:
 
     __slots__ = (
         "_client_is_slow",
-        "_deadlines",
         "_dependencies",
         "_held",
         "_is_tunnel",
@@ -69,20 +68,19 @@ class Relay:
         client: ClientExchange,
         permit: Permit,
         audit_id: bytes,
-        refuse: Callable[[StatusError], None],
+        reject: Callable[[StatusError], None],
         dependencies: "RelayDependencies",
     ) -> None:
         self.client = client
         self.permit = permit
         self.audit_id = audit_id
-        self.reject = refuse
+        self.reject = reject
         self.head = b""
         # The version of the credential that is in the head.
         self.version = 0
         self._upstream: UpstreamConnection | None = None
         self._dependencies = dependencies
         self._was_reused = False
-        self._deadlines = dependencies.deadlines
         self._held: HeldResponse | None = None
         self._client_is_slow = False
         self._is_tunnel = False
@@ -90,10 +88,16 @@ class Relay:
     def start(self, upstream: UpstreamConnection) -> None:
         """Send the head; the body follows as the client sends it."""
         self._upstream, self._was_reused = upstream, upstream.is_reused
-        if self._deadlines is not None:
-            self._deadlines.start(self)
-        client = self.client
-        upstream.send_head(self.head, self.audit_id, request=client.request, receiver=self)
+        deadlines, client = self._dependencies.deadlines, self.client
+        if deadlines is not None:
+            deadlines.start(self)
+        upstream.send_head(
+            self.head,
+            self.audit_id,
+            request=client.request,
+            receiver=self,
+            raw_chunks_below=client.raw_chunks_below,
+        )
         client.attach(self)
 
     # --- called by the client's side -------------------------------------------------------
@@ -149,62 +153,56 @@ class Relay:
 
     # --- called by the upstream connection -------------------------------------------------
 
-    def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
-        """Forward the response head, switch protocols if requested, or hold the response."""
-        self._stop_deadline()
-        if head.status == SWITCHING_PROTOCOLS:
-            self._switch_protocols(head, payload)
-        elif head.status == _UNAUTHORIZED and self._upstream is not None:
-            self._hold(head, payload, self._upstream)
-        elif head.status == _FORBIDDEN and (media_type := denial_type(head)) is not None:
-            self._held = HeldResponse(head, denial_type=media_type)
-            self.response_data(payload)
-        else:
-            self._start(head, payload)
-
-    def complete_response_received(self, head: SimpleResponseHead, payload: bytes) -> None:
-        """Forward a complete response; the connection is already back in the pool."""
-        self._upstream = None
-        if self._deadlines is not None:
-            self._deadlines.stop(self)
-        lines = append_response_headers(
-            head.lines, audit_id=self.audit_id, warning=self.permit.warning
-        )
-        self.client.send_raw_response(head.outcome, lines, payload)
-
-    def accepts_raw_chunks(self, status: int) -> bool:
-        """Return whether the client accepts chunks with their framing."""
-        return self.client.accepts_raw_chunks(status)
-
-    def raw_response_started(
-        self, head: SimpleResponseHead, payload: bytes, passed: RawChunkReader | None
+    def response_started(
+        self,
+        head: ResponseHead,
+        framing: BodyFraming | RawChunkReader,
+        payload: bytes,
+        *,
+        is_complete: bool,
     ) -> None:
-        """Forward the head of a chunked response; its status needs no attribution."""
-        self._stop_deadline()
-        # No retry is possible any more, and a watch would retain the head for its lifetime.
-        self.head = b""
-        lines = append_response_headers(
+        """Forward the response head, switch protocols if requested, or hold the response."""
+        upstream, dependencies = self._upstream, self._dependencies
+        if dependencies.deadlines is not None:
+            dependencies.deadlines.stop(self)
+        if is_complete:
+            self._upstream = None
+        status = head.status
+        if status not in _INSPECTED_STATUSES:
+            self._start(head, framing, payload, is_complete=is_complete)
+        elif status == SWITCHING_PROTOCOLS:
+            self._switch_protocols(head, payload)
+        elif status == _UNAUTHORIZED and upstream is not None:
+            self._hold_401(HeldResponse(head, [payload], has_ended=is_complete), upstream)
+        elif status == _FORBIDDEN and (media_type := denial_type(head)) is not None:
+            held = HeldResponse(head, has_ended=is_complete, denial_type=media_type)
+            self._hold_403(held, payload)
+        else:
+            self._start(head, framing, payload, is_complete=is_complete)
+
+    def _start(
+        self,
+        head: ResponseHead,
+        framing: BodyFraming | RawChunkReader,
+        payload: bytes,
+        *,
+        is_complete: bool,
+    ) -> None:
+        lines = build_response_lines(
             head.lines, audit_id=self.audit_id, warning=self.permit.warning
         )
-        self.client.start_raw_response(head.status, lines, CHUNKED, payload, passed=passed)
-
-    def _start(self, head: ResponseHead, payload: bytes) -> None:
-        headers = build_response_headers(
-            head.headers, audit_id=self.audit_id, warning=self.permit.warning
-        )
         # No retry is possible any more, and a watch would retain the head for its lifetime.
         self.head = b""
-        self.client.start_response(
-            head.status, headers, head.framing, reason=head.reason, payload=payload
-        )
+        self.client.start_response(head.status, lines, framing, payload, is_complete=is_complete)
 
-    def _hold(self, head: ResponseHead, payload: bytes, upstream: UpstreamConnection) -> None:
+    def _hold_401(self, held: HeldResponse, upstream: UpstreamConnection) -> None:
         """Hold a 401 until it is attributed to the client or to the proxy.
 
         Reading is paused meanwhile, so at most the bytes of one socket read are held.
         """
-        self._held = HeldResponse(head, [payload])
-        upstream.pause_reading()
+        self._held = held
+        if not held.has_ended:
+            upstream.pause_reading()
         self._dependencies.auth_errors.check(
             upstream.endpoint, self.version, self._resolve_held_401
         )
@@ -236,10 +234,8 @@ class Relay:
 
     def _send_held(self, held: HeldResponse) -> None:
         """Forward a held response unchanged, because it concerns the client."""
-        self._start(held.head, held.body)
-        if held.has_ended:
-            self.client.end()
-        elif self._upstream is not None and not self._client_is_slow:
+        self._start(held.head, held.head.framing, held.body, is_complete=held.has_ended)
+        if self._upstream is not None and not self._client_is_slow:
             self._upstream.resume_reading()
 
     def _switch_protocols(self, head: ResponseHead, payload: bytes) -> None:
@@ -250,13 +246,10 @@ class Relay:
             self.reject(BadGateway("the API server switched to a protocol that was not requested"))
             return
         self._is_tunnel = True
-        headers = build_response_headers(
-            head.headers,
-            audit_id=self.audit_id,
-            upgrade=offered,
-            warning=self.permit.warning,
+        lines = build_response_lines(
+            head.lines, audit_id=self.audit_id, warning=self.permit.warning, upgrade=offered
         )
-        self.client.switch_protocols(headers)
+        self.client.switch_protocols(lines)
         if payload:
             self.client.send(payload)
 
@@ -265,9 +258,8 @@ class Relay:
         held = self._held
         if held is None:
             self.client.send(payload)
-        elif not held.append(payload):
-            self._held = None
-            self._send_held(held)
+        else:
+            self._append_held(held, payload)
 
     def response_ended(self) -> None:
         """Finish the response; the connection is already back in the pool."""
@@ -277,13 +269,28 @@ class Relay:
             self.client.end()
             return
         held.has_ended = True
-        if held.denial_type is not None:
-            request, impersonated_user = self.client.request, self.permit.user
+        self._attribute_403(held)
+
+    def _hold_403(self, held: HeldResponse, payload: bytes) -> None:
+        """Hold a 403 until its body ends, or shows that it is not the API server's denial."""
+        self._held = held
+        self._append_held(held, payload)
+        if held.has_ended and self._held is not None:
+            self._attribute_403(held)
+
+    def _append_held(self, held: HeldResponse, payload: bytes) -> None:
+        if not held.append(payload):
+            self._held = None
+            self._send_held(held)
+
+    def _attribute_403(self, held: HeldResponse) -> None:
+        request, media_type = self.client.request, held.denial_type
+        if media_type is not None:
             denied = DeniedRequest(
-                request.method, request.target, request.upgrade is not None, impersonated_user
+                request.method, request.target, request.upgrade is not None, self.permit.user
             )
             self._dependencies.auth_errors.denials.resolve(
-                held.denial_type, held.body, denied, self._resolve_held_403
+                media_type, held.body, denied, self._resolve_held_403
             )
 
     def _resolve_held_403(self, error: StatusError | None) -> None:
@@ -326,5 +333,6 @@ class Relay:
             upstream.abandon()
 
     def _stop_deadline(self) -> None:
-        if self._deadlines is not None:
-            self._deadlines.stop(self)
+        deadlines = self._dependencies.deadlines
+        if deadlines is not None:
+            deadlines.stop(self)

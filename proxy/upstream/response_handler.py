@@ -2,34 +2,27 @@
 
 from typing import Protocol
 
+from proxy.wire.http1.body import BodyFraming
 from proxy.wire.http1.message import ResponseHead
 from proxy.wire.http1.raw_chunks import RawChunkReader
-from proxy.wire.http1.response_parser import SimpleResponseHead
 
 
 class ResponseHandler(Protocol):
     """Receives the response of one exchange, and its flow control and end."""
 
-    def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
-        """Handle the final head, and the part of the body received so far."""
-        ...
-
-    def accepts_raw_chunks(self, status: int) -> bool:
-        """Return whether the body of such a response may be passed on with its chunk framing."""
-        ...
-
-    def raw_response_started(
-        self, head: SimpleResponseHead, payload: bytes, passed: RawChunkReader | None
+    def response_started(
+        self,
+        head: ResponseHead,
+        framing: BodyFraming | RawChunkReader,
+        payload: bytes,
+        *,
+        is_complete: bool,
     ) -> None:
-        """Handle the head of a chunked response, and the part of the body received so far.
+        """Handle the final head, and the part of the body received so far.
 
-        If `passed` is set, this part and all later `response_data` keep their chunk framing, which
-        `passed` parses.
+        With a `RawChunkReader` this part and all later ones come in the frames that it has checked.
+        If the response is complete, no other call follows, and its connection is already released.
         """
-        ...
-
-    def complete_response_received(self, head: SimpleResponseHead, payload: bytes) -> None:
-        """Handle a complete response; no other call follows."""
         ...
 
     def response_data(self, payload: bytes) -> None:

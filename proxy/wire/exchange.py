@@ -71,6 +71,10 @@ class RequestBodyHandler(Protocol):
         ...
 
 
+ANY_STATUS = 1000
+"""A number that is larger than every status."""
+
+
 class ExchangeObserver(Protocol):
     """Captures an exchange for its audit event; it neither changes nor delays anything."""
 
@@ -78,12 +82,16 @@ class ExchangeObserver(Protocol):
         """Return the handler of the request body: the receiver, or a wrapper that captures it."""
         ...
 
-    def wants_response(self, status: int) -> bool:
-        """Return whether `response_started` must be called for a response sent as a whole."""
+    @property
+    def captured_from_status(self) -> int:
+        """Return the lowest status of a response whose body is captured, even if only in part.
+
+        It does not change any more when the request is forwarded. `ANY_STATUS`: none is captured.
+        """
         ...
 
-    def captures_body(self, status: int) -> bool:
-        """Return whether any part of the body of a response with this status is captured."""
+    def wants_response(self, status: int) -> bool:
+        """Return whether `response_started` must be called for a response with this status."""
         ...
 
     def response_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
@@ -143,7 +151,7 @@ class ClientExchange(Protocol):
         """Register a callback that runs once when the exchange ends, however it ends."""
         ...
 
-    def observe(self, observer: ExchangeObserver | None) -> None:
+    def set_observer(self, observer: ExchangeObserver | None) -> None:
         """Set the observer that captures the exchange."""
         ...
 
@@ -163,38 +171,27 @@ class ClientExchange(Protocol):
         """Continue reading the request body."""
         ...
 
+    @property
+    def raw_chunks_below(self) -> int:
+        """Return the status below which a chunked body may be sent in its original frames."""
+        ...
+
     def start_response(
         self,
         status: int,
-        headers: list[Header],
-        framing: BodyFraming,
-        *,
-        reason: bytes = b"",
-        payload: bytes = b"",
-    ) -> None:
-        """Send the response head together with the first part of the body."""
-        ...
-
-    def accepts_raw_chunks(self, status: int) -> bool:
-        """Return whether the body of such a response may be sent in its original chunk framing."""
-        ...
-
-    def start_raw_response(
-        self,
-        status: int,
         lines: bytes,
-        framing: BodyFraming,
-        payload: bytes,
+        framing: BodyFraming | RawChunkReader,
+        payload: bytes = b"",
         *,
-        passed: RawChunkReader | None = None,
+        is_complete: bool = False,
     ) -> None:
-        """Send a response head of raw `lines`: the whole head without hop-by-hop lines.
+        """Send the response head with the first part of the body, or with all of it.
 
-        If `passed` is given, the body is sent in its original chunks, which `passed` counts.
+        `lines` are the head without hop-by-hop lines and without the framing of a chunked body.
         """
         ...
 
-    def switch_protocols(self, headers: list[Header]) -> None:
+    def switch_protocols(self, lines: bytes) -> None:
         """Respond 101; from then on both directions are opaque bytes until either side ends."""
         ...
 
@@ -204,10 +201,6 @@ class ClientExchange(Protocol):
 
     def end(self) -> None:
         """Finish the response."""
-        ...
-
-    def send_raw_response(self, outcome: ExchangeOutcome, lines: bytes, payload: bytes) -> None:
-        """Send a complete response; `lines` are its head without hop-by-hop lines."""
         ...
 
     def send_response(self, status: int, headers: list[Header], body: bytes) -> None:

@@ -13,10 +13,10 @@ from proxy.authentication.ca_bundle import CABundle, PEMBundle, caller_from_cert
 from proxy.core.audit.event import request_text
 from proxy.core.authorization.access_check import AccessCheck, subject_access_review
 from proxy.core.errors import Forbidden, StatusError
-from proxy.core.forwarding import build_response_headers
+from proxy.core.forwarding import build_response_lines
 from proxy.core.gocompat.duration import parse_duration_error
 from proxy.core.http.front_proxy import FrontProxyHeaderNames, parse_front_proxy_user
-from proxy.core.http.headers import check_header_safe
+from proxy.core.http.headers import check_header_safe, parse_header_lines
 from proxy.core.http.status import status_body
 from proxy.core.impersonation.cache_keys import request_key
 from proxy.core.impersonation.checks import ImpersonationRules, plan_attempts, request_checks
@@ -33,7 +33,7 @@ from proxy.wire.exchange import Peer
 from proxy.wire.http1.body import BodyError, ChunkedReader
 from proxy.wire.http1.message import MalformedResponse, find_head_end
 from proxy.wire.http1.raw_chunks import RawChunkReader
-from proxy.wire.http1.response_parser import ResponseHeadCache, read_response_head
+from proxy.wire.http1.response_parser import CachingResponseParser
 from tests.complexity.measuring import BAR_BYTES, Case, of_function
 from tests.complexity.shapes import IN_TARGETS, IN_VALUES, Shape, repeated
 from tests.support.chains import Issuer
@@ -192,10 +192,9 @@ def _line(before: bytes, shape: Shape) -> Shape:
 
 def _answer(lines: bytes) -> None:
     head = _ANSWER % lines
-    ResponseHeadCache().parse(head, b"an-audit-id")
-    answer = read_response_head(head, request_method=b"GET")
-    build_response_headers(answer.headers, audit_id=b"an-audit-id")
-    is_newline_delimited(list(answer.headers))
+    answer = CachingResponseParser().parse(head, method=b"GET", audit_id=b"an-audit-id")
+    lines = build_response_lines(answer.lines, audit_id=b"an-audit-id")
+    is_newline_delimited(parse_header_lines(lines))
 
 
 def _answer_by_pieces(data: bytes) -> None:

@@ -6,9 +6,16 @@ from proxy.core.forwarding import (
     IdentityInvariantError,
     assert_one_identity,
     build_outbound_head,
-    build_response_headers,
+    build_response_lines,
+    encode_end_to_end_headers,
 )
-from proxy.core.http.headers import HeaderList, encode_extra_key, encode_header_lines
+from proxy.core.http.headers import (
+    Header,
+    HeaderList,
+    encode_extra_key,
+    encode_header_lines,
+    parse_header_lines,
+)
 from proxy.core.impersonation.headers import parse_impersonation_headers
 from proxy.core.impersonation.permit import Permit, permit_self
 from proxy.core.userinfo import Caller, UserInfo, make_extra
@@ -248,6 +255,19 @@ def test_an_admission_of_nobody_is_stopped() -> None:
         assert_one_identity(head, nobody, None)
 
 
+def returned_headers(
+    headers: list[Header],
+    *,
+    audit_id: bytes,
+    warning: str | None = None,
+    upgrade: bytes | None = None,
+) -> list[Header]:
+    lines = b"HTTP/1.1 200 OK\r\n" + encode_end_to_end_headers(headers)
+    head = build_response_lines(lines, audit_id=audit_id, warning=warning, upgrade=upgrade)
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    return parse_header_lines(head)
+
+
 def test_a_response_keeps_everything_but_what_belongs_to_one_hop() -> None:
     headers = [
         (b"Date", b"now"), (b"Warning", b'299 - "a"'), (b"Warning", b'299 - "b"'),
@@ -256,7 +276,7 @@ def test_a_response_keeps_everything_but_what_belongs_to_one_hop() -> None:
         (b"Upgrade", b"websocket"), (b"Set-Cookie", b"a"), (b"Content-Encoding", b"gzip"),
     ]  # fmt: skip
 
-    assert build_response_headers(headers, audit_id=b"audit-1") == [
+    assert returned_headers(headers, audit_id=b"audit-1") == [
         (b"Date", b"now"),
         (b"Warning", b'299 - "a"'),
         (b"Warning", b'299 - "b"'),
@@ -270,7 +290,7 @@ def test_a_response_keeps_everything_but_what_belongs_to_one_hop() -> None:
 def test_an_accepted_upgrade_is_told_to_the_client() -> None:
     headers = [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"), (b"X-A", b"1")]
 
-    assert build_response_headers(headers, audit_id=b"id", upgrade=b"websocket") == [
+    assert returned_headers(headers, audit_id=b"id", upgrade=b"websocket") == [
         (b"X-A", b"1"),
         (b"Audit-Id", b"id"),
         (b"Connection", b"Upgrade"),
@@ -281,7 +301,7 @@ def test_an_accepted_upgrade_is_told_to_the_client() -> None:
 def test_a_warning_of_ours_comes_after_those_of_the_api_server() -> None:
     headers = [(b"Warning", b'299 - "theirs"')]
 
-    returned = build_response_headers(headers, audit_id=b"id", warning="ours")
+    returned = returned_headers(headers, audit_id=b"id", warning="ours")
 
     assert [value for name, value in returned if name == b"Warning"] == [
         b'299 - "theirs"',

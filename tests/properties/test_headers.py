@@ -9,10 +9,16 @@ from proxy.core.forwarding import (
     HopContext,
     assert_one_identity,
     build_outbound_head,
-    build_response_headers,
+    build_response_lines,
+    encode_end_to_end_headers,
     normalize_header_name,
 )
-from proxy.core.http.headers import HeaderList, check_header_safe, impersonation_header_lines
+from proxy.core.http.headers import (
+    HeaderList,
+    check_header_safe,
+    impersonation_header_lines,
+    parse_header_lines,
+)
 from proxy.core.impersonation.headers import parse_impersonation_headers
 from proxy.core.impersonation.permit import IdentityRestrictions, permit_self
 from proxy.core.userinfo import Caller, UserInfo, make_extra
@@ -131,7 +137,8 @@ def test_an_odd_identity_arrives_as_it_was_or_does_not_leave(user: UserInfo) -> 
 
 @given(client_headers)
 def test_a_response_is_never_stripped_of_its_length(headers: list[tuple[bytes, bytes]]) -> None:
-    returned = build_response_headers(headers, audit_id=b"audit")
+    lines = b"HTTP/1.1 200 OK\r\n" + encode_end_to_end_headers(headers)
+    returned = parse_header_lines(build_response_lines(lines, audit_id=b"audit"))
 
     names = [name.lower() for name, _ in returned]
     assert names.count(b"content-length") == [n.lower() for n, _ in headers].count(

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.serving.client_connection import ClientConnection
 from proxy.wire.http1.body import CHUNKED
-from proxy.wire.http1.message import MAX_HEAD_BYTES
+from proxy.wire.http1.message import MAX_HEAD_BYTES, status_line
 from tests.serving.listening import Place, Receiver, held
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
@@ -165,7 +165,7 @@ async def test_body_that_the_connection_delimits_does_not_look_complete_when_it_
     place.handler.holds = True
     await client.send(b"GET /old HTTP/1.0\r\nHost: a\r\n\r\n")
     await held(place)
-    place.handler.held[0].start_response(200, [], CHUNKED)
+    place.handler.held[0].start_response(200, status_line(200), CHUNKED)
     place.handler.held[0].send(b"half")
     assert (await client.read_head()).status == 200
     assert await client.read_exactly(4) == b"half"

@@ -2,6 +2,7 @@
 
 from proxy.serving.limits.connections import ConnectionLimits
 from proxy.wire.http1.body import CHUNKED
+from proxy.wire.http1.message import status_line
 from tests.serving.listening import Place, held, listening
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.dead_peers import go_silent
@@ -37,7 +38,7 @@ async def test_a_client_that_answers_nothing_is_let_go(certificates: Certificate
         slow.stop_reading()
         go_silent(client.socket)
         for exchange in place.handler.held:
-            exchange.start_response(200, [], CHUNKED)
+            exchange.start_response(200, status_line(200), CHUNKED)
             exchange.send(b"x" * 30_000_000)
 
         def is_let_go() -> bool:

@@ -2,11 +2,12 @@
 
 import pytest
 
-from proxy.core.http.headers import Header
+from proxy.core.http.headers import Header, encode_header_lines
 from proxy.serving.drain import Drain
 from proxy.serving.drain_schedule import DrainSchedule, DrainTimes
 from proxy.wire.exchange import ClientExchange
 from proxy.wire.http1.body import CHUNKED
+from proxy.wire.http1.message import status_line
 from tests.serving.listening import Place, Receiver, held
 from tests.support.http_client import HttpClient, request_bytes
 
@@ -31,7 +32,7 @@ class Stream:
         receiver.exchange = self.exchange
         self.exchange.mark_stream()
         self.exchange.attach(receiver)
-        self.exchange.start_response(200, headers, CHUNKED)
+        self.exchange.start_response(200, status_line(200) + encode_header_lines(headers), CHUNKED)
         for piece in pieces:
             self.exchange.send(piece)
 
@@ -129,7 +130,8 @@ async def test_a_refused_watch_ends_by_itself(stream: Stream, status: int) -> No
     receiver.exchange = stream.exchange
     stream.exchange.mark_stream()
     stream.exchange.attach(receiver)
-    stream.exchange.start_response(status, JSON, CHUNKED)
+    lines = status_line(status) + encode_header_lines(JSON)
+    stream.exchange.start_response(status, lines, CHUNKED)
 
     assert not stream.ends_when_due()
     assert not stream.ends(after=20)

@@ -7,14 +7,16 @@ import pytest
 
 from proxy.core.http.headers import Header
 from proxy.serving.exchange import ServerExchange
-from proxy.wire.exchange import ExchangeOutcome, RequestBodyHandler
-from proxy.wire.http1.body import CHUNKED, NO_BODY, UNTIL_CLOSE
+from proxy.wire.exchange import ANY_STATUS, ExchangeOutcome, RequestBodyHandler
+from proxy.wire.http1.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
+from proxy.wire.http1.message import status_line
 from proxy.wire.http1.raw_chunks import RawChunkReader
 from tests.serving.listening import Place, Receiver, held
 from tests.support.event_loops import eventually
 from tests.support.http_client import Cut, HttpClient, request_bytes
 
-WHOLE = ExchangeOutcome(200, 3, is_complete=True)
+OK = status_line(200)
+THREE_BYTES = BodyFraming(BodyKind.LENGTH, 3)
 
 
 async def test_an_answer_of_unknown_length_is_chunked_and_the_connection_goes_on(
@@ -26,7 +28,7 @@ async def test_an_answer_of_unknown_length_is_chunked_and_the_connection_goes_on
         await client.send(request_bytes())
         await held(place)
         exchange = place.handler.held[0]
-        exchange.start_response(200, [], framing)
+        exchange.start_response(200, OK, framing)
         exchange.send(b"one")
         exchange.send(b"two")
         exchange.end()
@@ -46,7 +48,7 @@ async def test_for_http_1_0_an_answer_of_unknown_length_ends_with_the_connection
     await client.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")
     await held(place)
     exchange = place.handler.held[0]
-    exchange.start_response(200, [], CHUNKED if framing is CHUNKED else UNTIL_CLOSE)
+    exchange.start_response(200, OK, CHUNKED if framing is CHUNKED else UNTIL_CLOSE)
     exchange.send(b"one")
     exchange.end()
 
@@ -65,7 +67,7 @@ async def test_a_broken_answer_never_looks_complete(
     await client.send(f"GET / HTTP/{version}\r\nHost: a\r\n\r\n".encode())
     await held(place)
     exchange = place.handler.held[0]
-    exchange.start_response(200, [], CHUNKED)
+    exchange.start_response(200, OK, CHUNKED)
     exchange.send(b"half")
     exchange.abort()
 
@@ -88,7 +90,7 @@ async def test_an_answer_without_a_body_has_no_framing(place: Place, client: Htt
     place.handler.holds = True
     await client.send(request_bytes())
     await held(place)
-    place.handler.held[0].start_response(204, [(b"X", b"y")], NO_BODY)
+    place.handler.held[0].start_response(204, status_line(204) + b"X: y\r\n", NO_BODY)
     place.handler.held[0].end()
 
     answer = await client.read_response()
@@ -126,7 +128,7 @@ async def test_the_source_is_paused_while_the_client_takes_nothing(
     await held(place)
     exchange = place.handler.held[0]
     exchange.attach(receiver)
-    exchange.start_response(200, [], CHUNKED)
+    exchange.start_response(200, OK, CHUNKED)
     while "pause" not in receiver.heard:
         exchange.send(b"x" * 100_000)
         await asyncio.sleep(0)
@@ -168,7 +170,7 @@ async def test_a_goodbye_is_heard_though_the_client_takes_nothing_any_more(
     await held(place)
     exchange = place.handler.held[0]
     exchange.attach(receiver)
-    exchange.start_response(200, [], CHUNKED)
+    exchange.start_response(200, OK, CHUNKED)
     exchange.send(b"x" * 30_000_000)
 
     await client.say_goodbye()
@@ -215,7 +217,7 @@ async def test_what_goes_out_with_the_head_is_framed_and_counted_like_the_rest(
     outcomes: list[ExchangeOutcome] = []
     exchange.on_complete(outcomes.append)
 
-    exchange.start_response(200, [], CHUNKED, payload=b"one")
+    exchange.start_response(200, OK, CHUNKED, payload=b"one")
     exchange.send(b"two")
     exchange.end()
 
@@ -228,6 +230,7 @@ class Observer:
 
     def __init__(self, *, wants_all: bool) -> None:
         self._wants_all = wants_all
+        self.wants_head = True
         self.heard: list[object] = []
         self.receivers: list[object] = []
 
@@ -236,10 +239,11 @@ class Observer:
         return receiver
 
     def wants_response(self, status: int) -> bool:
-        return self._wants_all
+        return self.wants_head or self._wants_all
 
-    def captures_body(self, status: int) -> bool:
-        return self._wants_all
+    @property
+    def captured_from_status(self) -> int:
+        return 0 if self._wants_all else ANY_STATUS
 
     def response_started(self, status: int, headers: Sequence[Header], payload: bytes) -> bool:
         self.heard.append((status, payload))
@@ -257,11 +261,11 @@ async def test_who_observes_hears_the_answer_as_far_as_it_wants_and_changes_noth
     await client.send(request_bytes())
     await held(place)
     exchange, observer = place.handler.held[0], Observer(wants_all=bool(wants_all))
-    exchange.observe(observer)
+    exchange.set_observer(observer)
     receiver = Receiver()
     exchange.attach(receiver)
 
-    exchange.start_response(200, [], CHUNKED, payload=b"one")
+    exchange.start_response(200, OK, CHUNKED, payload=b"one")
     exchange.send(b"two")
     exchange.end()
     answer = await client.read_response()
@@ -283,15 +287,13 @@ async def test_chunks_in_their_frames_are_sent_as_they_are_and_counted_by_who_re
     exchange, observer = place.handler.held[0], Observer(wants_all=False)
     outcomes: list[ExchangeOutcome] = []
     exchange.on_complete(outcomes.append)
-    exchange.observe(observer if is_observed else None)
+    exchange.set_observer(observer if is_observed else None)
     exchange.mark_stream()
     chunks = RawChunkReader()
     assert isinstance(exchange, ServerExchange)
-    assert exchange.accepts_raw_chunks(200)
+    assert exchange.raw_chunks_below == ANY_STATUS
 
-    exchange.start_raw_response(
-        200, HEAD, CHUNKED, chunks.feed(b"4\r\none\n\r\n")[0], passed=chunks
-    )
+    exchange.start_response(200, HEAD, chunks, chunks.feed(b"4\r\none\n\r\n")[0])
     assert (exchange.body_bytes, exchange.is_between_lines) == (4, True)
     exchange.send(chunks.feed(b"6\r\ntwo\nth\r\n")[0])
     assert (exchange.body_bytes, exchange.is_between_lines) == (10, False)
@@ -315,9 +317,9 @@ async def test_chunks_are_unframed_for_who_knows_none_and_for_who_hears_them(
     await held(place)
     exchange = place.handler.held[0]
 
-    assert exchange.accepts_raw_chunks(200) == (version == "1.1")
-    exchange.observe(Observer(wants_all=True))
-    assert not exchange.accepts_raw_chunks(200)
+    assert exchange.raw_chunks_below == (ANY_STATUS if version == "1.1" else 0)
+    exchange.set_observer(Observer(wants_all=True))
+    assert exchange.raw_chunks_below == 0
     exchange.send_response(200, [], b"")
 
 
@@ -330,19 +332,46 @@ async def test_a_whole_answer_is_sent_as_it_is_and_told_to_who_wants_it(
     await client.send(request_bytes())
     await held(place)
     exchange, observer = place.handler.held[0], Observer(wants_all=bool(wants_all))
-    exchange.observe(observer)
+    observer.wants_head = False
+    exchange.set_observer(observer)
     exchange.on_complete(outcomes.append)
 
-    exchange.send_raw_response(WHOLE, b"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 3\r\n", b"one")
+    lines = OK + b"X-A: b\r\nContent-Length: 3\r\n"
+    exchange.start_response(200, lines, THREE_BYTES, b"one", is_complete=True)
     answer = await client.read_response()
 
     assert (answer.status, answer.body) == (200, b"one")
-    assert outcomes == [WHOLE]
+    assert outcomes == [ExchangeOutcome(200, 3, is_complete=True)]
     assert observer.heard == ([(200, b"one")] if wants_all else [])
     assert not exchange.is_open
-    exchange.send_raw_response(WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", b"x")
+    exchange.start_response(200, lines, THREE_BYTES, b"two", is_complete=True)
     await client.send(request_bytes())
     await held(place, 2)
+
+
+@pytest.mark.parametrize("is_raw", [False, True], ids=["framed", "raw"])
+async def test_a_whole_chunked_answer_is_sent_with_its_end_in_one_write(
+    place: Place, client: HttpClient, is_raw: object
+) -> None:
+    place.handler.holds = True
+    await client.send(request_bytes() * 2)
+    await held(place)
+    exchange = place.handler.held[0]
+    outcomes: list[ExchangeOutcome] = []
+    exchange.on_complete(outcomes.append)
+    chunks = RawChunkReader()
+    framing, payload = (
+        (chunks, chunks.feed(b"3\r\none\r\n0\r\n\r\n")[0]) if is_raw else (CHUNKED, b"one")
+    )
+
+    exchange.start_response(200, OK, framing, payload, is_complete=True)
+    exchange.send(b"late")
+    await held(place, 2)
+    place.handler.held[1].send_response(200, [], b"second")
+
+    assert (await client.read_response()).body == b"one"
+    assert (await client.read_response()).body == b"second"
+    assert outcomes == [ExchangeOutcome(200, 3, is_complete=True)]
 
 
 async def test_a_whole_answer_of_a_connection_that_ends_says_so(
@@ -352,9 +381,8 @@ async def test_a_whole_answer_of_a_connection_that_ends_says_so(
     await client.send(request_bytes(headers=[("Connection", "close")]))
     await held(place)
 
-    place.handler.held[0].send_raw_response(
-        WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", b"one"
-    )
+    lines = OK + b"Content-Length: 3\r\n"
+    place.handler.held[0].start_response(200, lines, THREE_BYTES, b"one", is_complete=True)
     answer = await client.read_response()
 
     assert answer.body == b"one"
@@ -369,9 +397,9 @@ async def test_who_observes_hears_that_a_tunnel_opens_and_nothing_of_what_is_in_
     await client.send(request_bytes(headers=upgrade))
     await held(place)
     exchange, observer = place.handler.held[0], Observer(wants_all=False)
-    exchange.observe(observer)
+    exchange.set_observer(observer)
 
-    exchange.switch_protocols([])
+    exchange.switch_protocols(status_line(101))
     exchange.send(b"secret")
 
     assert observer.heard == [(101, b"")]

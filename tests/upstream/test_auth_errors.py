@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proxy.core.errors import ProxyPermissionMissing, StatusError
-from proxy.core.http.headers import Header
+from proxy.core.http.headers import Header, encode_header_lines
 from proxy.core.userinfo import UserInfo
 from proxy.telemetry.metrics.upstream import UpstreamMetrics
 from proxy.upstream.auth_errors import (
@@ -20,11 +20,11 @@ from proxy.upstream.auth_errors import (
     denial_type,
 )
 from proxy.wire.http1.body import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyFraming, BodyKind
-from proxy.wire.http1.message import ResponseHead
+from proxy.wire.http1.message import ResponseHead, status_line
 from tests.support.clock import FakeClock
 
 STATUS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no"}'
-HEAD = ResponseHead(403, b"Forbidden", (), CHUNKED, keep_alive=True)
+HEAD = ResponseHead(403, status_line(403), CHUNKED, keep_alive=True)
 JSON_TYPE: Header = (b"Content-Type", b"application/json")
 FORMER, FORWARDER = "former-forwarder", "forwarder"
 PODS = b"/api/v1/pods"
@@ -155,7 +155,9 @@ def test_response_without_denial_type_is_held_whatever_its_body_is() -> None:
 def test_denial_has_a_media_type_of_the_api_server(
     headers: list[Header], expected: str | None
 ) -> None:
-    assert denial_type(HEAD._replace(headers=headers)) == expected
+    lines = HEAD.lines + encode_header_lines(headers)
+
+    assert denial_type(HEAD._replace(lines=lines)) == expected
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,9 @@ def test_denial_has_a_media_type_of_the_api_server(
 def test_denial_has_a_short_body_that_ends_before_the_connection(
     framing: BodyFraming, *, may_be_denial: bool
 ) -> None:
-    found = denial_type(HEAD._replace(headers=[JSON_TYPE], framing=framing))
+    lines = HEAD.lines + encode_header_lines([JSON_TYPE])
+
+    found = denial_type(HEAD._replace(lines=lines, framing=framing))
 
     assert (found is not None) is may_be_denial
 

@@ -15,10 +15,11 @@ from proxy.core.http.headers import NO_HEADERS
 from proxy.upstream import connection as connection_module
 from proxy.upstream.connection import MAX_INTERIM_HEADS, UpstreamConnection
 from proxy.upstream.endpoints import Endpoint
+from proxy.wire.exchange import ANY_STATUS
 from proxy.wire.http1.body import NO_BODY, BodyFraming, BodyKind
 from proxy.wire.http1.message import RequestHead, ResponseHead
 from proxy.wire.http1.raw_chunks import RawChunkReader
-from proxy.wire.http1.response_parser import ResponseHeadCache, SimpleResponseHead
+from proxy.wire.http1.response_parser import CachingResponseParser
 from tests.support.certificates import Certificates, new_certificates
 from tests.support.event_loops import eventually
 
@@ -31,32 +32,23 @@ class Answer:
 
     def __init__(self) -> None:
         self.statuses: list[int] = []
-        self.takes_frames = False
-        self.passed: RawChunkReader | None = None
+        self.framing: BodyFraming | RawChunkReader = NO_BODY
         self.body = b""
         self.ends: list[str] = []
 
-    def response_started(self, head: ResponseHead, payload: bytes = b"") -> None:
-        self.statuses.append(head.status)
-        self.body += payload
-
-    def accepts_raw_chunks(self, status: int) -> bool:
-        assert status not in (401, 403), "which may have to be held back"
-        return self.takes_frames
-
-    def raw_response_started(
-        self, head: SimpleResponseHead, payload: bytes, passed: RawChunkReader | None
+    def response_started(
+        self,
+        head: ResponseHead,
+        framing: BodyFraming | RawChunkReader,
+        payload: bytes,
+        *,
+        is_complete: bool,
     ) -> None:
-        assert head.status not in (401, 403), "which may have to be held back"
         self.statuses.append(head.status)
-        self.passed = passed
+        self.framing = framing
         self.body += payload
-
-    def complete_response_received(self, head: SimpleResponseHead, payload: bytes) -> None:
-        assert head.status not in (401, 403), "which may have to be held back"
-        self.statuses.append(head.status)
-        self.body += payload
-        self.ends.append("complete")
+        if is_complete:
+            self.ends.append("complete")
 
     def response_data(self, payload: bytes) -> None:
         self.body += payload
@@ -81,13 +73,20 @@ class Line:
         self.idle: list[UpstreamConnection] = []
         self.lost: list[UpstreamConnection] = []
         self.answer = Answer()
+        self.raw_chunks_below = 0
         self.connection: UpstreamConnection
 
     def send(self, method: bytes = b"GET", *, length: int | None = None) -> None:
         framing = NO_BODY if length is None else BodyFraming(BodyKind.LENGTH, length)
         request = RequestHead(method, b"/", 1, NO_HEADERS, framing, keep_alive=True)
         head = b"%b / HTTP/1.1\r\n\r\n" % method
-        self.connection.send_head(head, b"id", request=request, receiver=self.answer)
+        self.connection.send_head(
+            head,
+            b"id",
+            request=request,
+            receiver=self.answer,
+            raw_chunks_below=self.raw_chunks_below,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +108,7 @@ async def connected_to(script: Script, certificates: Certificates) -> AsyncItera
     endpoint = Endpoint("127.0.0.1", port, "127.0.0.1", certificates.client_context())
     line = Line()
     line.connection = UpstreamConnection(
-        endpoint, heads=ResponseHeadCache(), on_idle=line.idle.append, on_lost=line.lost.append
+        endpoint, parser=CachingResponseParser(), on_idle=line.idle.append, on_lost=line.lost.append
     )
     protocol = line.connection.as_protocol
     await asyncio.get_running_loop().create_connection(protocol, "127.0.0.1", port)
@@ -243,29 +242,58 @@ async def test_interim_heads_are_counted_for_each_answer_alone(certificates: Cer
 
 
 @pytest.mark.parametrize("piece", [1, 7, 60, 1000])
+@pytest.mark.parametrize("status", [b"200 OK", b"500 Internal Server Error"])
 async def test_chunks_keep_their_frames_for_who_takes_them(
-    certificates: Certificates, piece: int
+    certificates: Certificates, piece: int, status: bytes
 ) -> None:
-    """A head that comes in pieces is read by the parser, and then its chunks are not passed on."""
+    wire = IN_CHUNKS.replace(b"200 OK", status)
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        for start in range(0, len(IN_CHUNKS), piece):
-            writer.write(IN_CHUNKS[start : start + piece])
+        for start in range(0, len(wire), piece):
+            writer.write(wire[start : start + piece])
             await asyncio.sleep(0.001)
         await reader.read()
 
     async with connected_to(script, certificates) as line:
-        line.answer.takes_frames = True
+        line.raw_chunks_below = ANY_STATUS
         line.send()
         await eventually(lambda: line.answer.ends)
 
-        if line.answer.passed is None:
-            assert (line.answer.body, piece < 60) == (b"hello", True)
-        else:
-            assert line.answer.body == b"2\r\nhe\r\n3\r\nllo\r\n"
-            assert line.answer.passed.payload_bytes == 5
+        assert line.answer.body == b"2\r\nhe\r\n3\r\nllo\r\n"
+        assert isinstance(line.answer.framing, RawChunkReader)
+        assert line.answer.framing.payload_bytes == 5
         await eventually(lambda: line.idle == [line.connection])
+
+
+@pytest.mark.parametrize(
+    ("status", "below", "is_raw"),
+    [
+        (b"200 OK", 0, False),
+        (b"200 OK", 400, True),
+        (b"404 Not Found", 400, False),
+        (b"404 Not Found", ANY_STATUS, True),
+        (b"401 Unauthorized", ANY_STATUS, False),
+        (b"403 Forbidden", ANY_STATUS, False),
+    ],
+)
+async def test_chunks_lose_their_frames_for_who_reads_the_payload(
+    certificates: Certificates, status: bytes, below: int, is_raw: object
+) -> None:
+    """A 401 and a 403 are read: they may be held back."""
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(IN_CHUNKS.replace(b"200 OK", status))
+        await reader.read()
+
+    async with connected_to(script, certificates) as line:
+        line.raw_chunks_below = below
+        line.send()
+        await eventually(lambda: line.answer.ends)
+
+        assert isinstance(line.answer.framing, RawChunkReader) is is_raw
+        assert line.answer.body == (b"2\r\nhe\r\n3\r\nllo\r\n" if is_raw else b"hello")
 
 
 @pytest.mark.parametrize("length", [100, 200_000, 3_000_000])

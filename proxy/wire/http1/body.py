@@ -53,6 +53,10 @@ class BodyKind(Enum):
     UNTIL_CLOSE = auto()
 
 
+# Reading a member of an enumeration is slow, and bodies are framed often.
+_IS_CHUNKED = BodyKind.CHUNKED
+
+
 class BodyFraming(NamedTuple):
     """How one message's body is delimited; `length` applies only to `LENGTH`."""
 
@@ -68,13 +72,13 @@ class BodyFraming(NamedTuple):
 
     def frame(self, payload: bytes) -> bytes:
         """Return payload in its wire format."""
-        if self.kind is BodyKind.CHUNKED:
+        if self.kind is _IS_CHUNKED:
             return b"%x\r\n%b\r\n" % (len(payload), payload) if payload else b""
         return payload
 
     def terminator(self) -> bytes:
         """Return the bytes that end the body on the wire."""
-        return b"0\r\n\r\n" if self.kind is BodyKind.CHUNKED else b""
+        return b"0\r\n\r\n" if self.kind is _IS_CHUNKED else b""
 
 
 NO_BODY = BodyFraming(BodyKind.NONE)

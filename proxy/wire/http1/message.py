@@ -9,11 +9,13 @@ missing or second Host.
 
 import re
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import ClassVar, NamedTuple
 
 import httptools
 
 from proxy.core.errors import BadRequest, StatusError
+from proxy.core.forwarding import encode_end_to_end_headers
 from proxy.core.http.headers import (
     NO_HEADERS,
     Header,
@@ -40,6 +42,7 @@ _TUNNELLED_PROTOCOLS = frozenset((b"websocket", b"spdy/3.1"))
 _BODILESS_STATUSES = frozenset((204, 304))
 _FIRST_STATUS = 100
 _FIRST_FINAL_STATUS = 200
+_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 # Headers that determine where a message ends, and whether another may follow it.
 FRAMING_NAMES = frozenset(
@@ -101,24 +104,20 @@ class RequestHead(NamedTuple):
 
 
 class ResponseHead(NamedTuple):
-    """An upstream's response head as received."""
+    """An upstream's response head; all of its lines may be forwarded."""
 
     status: int
-    reason: bytes
-    headers: Sequence[Header]
+    lines: bytes
+    """The status line and the end-to-end headers, each with its line end.
+
+    They contain a Content-Length, but neither another framing nor the audit id.
+    """
     framing: BodyFraming
     keep_alive: bool
-
-    @property
-    def is_interim(self) -> bool:
-        """Return whether another head follows for the same request."""
-        return self.status < _FIRST_FINAL_STATUS and self.status != SWITCHING_PROTOCOLS
-
-    @property
-    def upgrade(self) -> bytes | None:
-        """The protocol that a 101 switches to."""
-        named = [value for name, value in self.headers if name.lower() == b"upgrade"]
-        return named[0] if self.status == SWITCHING_PROTOCOLS and len(named) == 1 else None
+    upgrade: bytes | None = None
+    """The protocol that a 101 switches to."""
+    is_interim: bool = False
+    """Whether another head follows for the same request."""
 
 
 UNPARSED_HEAD = RequestHead(b"", b"", 1, NO_HEADERS, NO_BODY, keep_alive=False)
@@ -248,13 +247,27 @@ def parse_response_head(head: bytes, *, request_method: bytes) -> ResponseHead:
     framing = _response_framing(values, status=status, method=request_method)
     if minor_version == 0 and b"transfer-encoding" in values:
         raise MalformedResponse("malformed HTTP response: a transfer coding in HTTP/1.0")
+    # The client's 101 is the proxy's own, whatever reason the upstream gave.
+    reason = b"" if status == SWITCHING_PROTOCOLS else collector.reason
+    lines = status_line(status, reason) + encode_end_to_end_headers(collector.headers)
     return ResponseHead(
         status=status,
-        reason=collector.reason,
-        headers=tuple(collector.headers),
+        lines=lines,
         framing=framing,
         keep_alive=framing is not UNTIL_CLOSE and _keeps_alive(values, minor_version=minor_version),
+        upgrade=_switched_protocol(values) if status == SWITCHING_PROTOCOLS else None,
+        is_interim=status < _FIRST_FINAL_STATUS and status != SWITCHING_PROTOCOLS,
     )
+
+
+def _switched_protocol(values: dict[bytes, list[bytes]]) -> bytes | None:
+    protocols = values.get(b"upgrade", ())
+    return protocols[0] if len(protocols) == 1 else None
+
+
+def status_line(status: int, reason: bytes = b"") -> bytes:
+    """Return the first line of a response, with the standard reason if there is no other."""
+    return b"HTTP/1.1 %d %b\r\n" % (status, reason or _REASONS.get(status, b""))
 
 
 def encode_head(first_line: bytes, headers: Sequence[Header]) -> bytes:

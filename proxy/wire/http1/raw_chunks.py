@@ -7,7 +7,13 @@ Removing that frame and adding an equal one would copy the data twice.
 import re
 from typing import ClassVar
 
-from proxy.wire.http1.body import ONE_DIGIT_SIZE_LINES, BodyError, ChunkedReader
+from proxy.wire.http1.body import (
+    CHUNKED,
+    ONE_DIGIT_SIZE_LINES,
+    BodyError,
+    BodyKind,
+    ChunkedReader,
+)
 
 # The canonical size line: no leading zero, lower case, no extension.
 _CANONICAL_SIZE_LINE = re.compile(rb"([1-9a-f][0-9a-f]{0,7})\r\n")
@@ -21,8 +27,11 @@ class RawChunkReader(ChunkedReader):
     The concatenated results of `feed` can be sent to a client that reads chunks. They equal the
     output of `BodyFraming.frame` for each chunk, byte for byte, without extensions, trailers or
     unusual spellings. The last chunk is not included: it is sent when the body has ended.
+
+    The reader is also the framing of the response to the client: it counts the payload in frames.
     """
 
+    kind: ClassVar[BodyKind] = BodyKind.CHUNKED
     _one_digit: ClassVar[dict[bytes, int]] = ONE_DIGIT_SIZE_LINES
 
     __slots__ = ("last_byte", "payload_bytes")
@@ -33,6 +42,14 @@ class RawChunkReader(ChunkedReader):
         """Payload bytes returned so far, without their frames."""
         self.last_byte = _NEWLINE
         """The last payload byte; a newline before the first one."""
+
+    def frame(self, chunks: bytes) -> bytes:
+        """Return what `feed` returned: it is in its wire format already."""
+        return chunks
+
+    def terminator(self) -> bytes:
+        """Return the bytes that end the body on the wire."""
+        return CHUNKED.terminator()
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Return all chunks in `data`, including partial ones."""

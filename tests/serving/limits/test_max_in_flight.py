@@ -12,6 +12,7 @@ from proxy.serving.limits.max_in_flight import MaxInFlightLimiter, PerCallerLimi
 from proxy.telemetry.metrics.serving import ServingMetrics
 from proxy.wire.exchange import ClientExchange, ExchangeOutcome
 from proxy.wire.http1.body import CHUNKED
+from proxy.wire.http1.message import status_line
 from tests.serving.listening import Place, Receiver, held
 from tests.support.certificates import Certificates
 from tests.support.event_loops import eventually
@@ -152,7 +153,7 @@ async def test_a_place_is_given_back_however_the_exchange_ends(
     elif end == "abort":
         exchange.abort()
     elif end == "break off":
-        exchange.start_response(200, [], CHUNKED)
+        exchange.start_response(200, status_line(200), CHUNKED)
         exchange.send(b"half")
         exchange.abort()
     elif end == "goodbye":

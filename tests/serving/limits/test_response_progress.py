@@ -8,7 +8,7 @@ from proxy.serving.limits.connections import ConnectionLimits
 from proxy.serving.limits.response_progress import ResponseProgress
 from proxy.wire.exchange import Peer
 from proxy.wire.http1.body import CHUNKED
-from proxy.wire.http1.message import UNPARSED_HEAD
+from proxy.wire.http1.message import UNPARSED_HEAD, status_line
 from proxy.wire.tcp import SentBytes
 from tests.serving.listening import held, listening
 from tests.support.certificates import Certificates
@@ -50,7 +50,7 @@ def started() -> Wire:
     """Return a connection whose response has begun."""
     wire = Wire()
     assert wire.exchange is not None
-    wire.exchange.start_response(200, [], CHUNKED)
+    wire.exchange.start_response(200, status_line(200), CHUNKED)
     return wire
 
 
@@ -131,7 +131,7 @@ async def test_f6_a_listener_cuts_off_a_client_that_reads_nothing(
         exchange = place.handler.held[0]
         if is_long_running:
             exchange.mark_long_running()
-        exchange.start_response(200, [], CHUNKED)
+        exchange.start_response(200, status_line(200), CHUNKED)
         exchange.send(b"x" * 30_000_000)
         await eventually(lambda: place.listener.connections[0].is_write_blocked)
 

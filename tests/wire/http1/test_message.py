@@ -178,12 +178,8 @@ def test_a_response_is_kept_as_it_came() -> None:
 
     assert head == ResponseHead(
         status=404,
-        reason=b"Odd Reason",
-        headers=(
-            (b"Warning", b'299 - "one"'),
-            (b"Warning", b'299 - "two"'),
-            (b"Content-Length", b"5"),
-        ),
+        lines=b"HTTP/1.1 404 Odd Reason\r\n"
+        b'Warning: 299 - "one"\r\nWarning: 299 - "two"\r\nContent-Length: 5\r\n',
         framing=FIVE_BYTES,
         keep_alive=True,
     )
