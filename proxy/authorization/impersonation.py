@@ -165,8 +165,10 @@ class ImpersonationAuthorizer:
         attempt = decision.attempt
         if not is_result_cacheable(attempt):
             return AuthorizationResult(permit)
-        recheck = partial(self._decide_again, request, attempt.mode, request_key(attempt))
-        result = AuthorizationResult(permit, partial(recheck, restrictions))
+        recheck = partial(
+            self._repeat_decision, request, attempt.mode, request_key(attempt), restrictions
+        )
+        result = AuthorizationResult(permit, recheck)
         self._results.add(request, result)
         return result
 
@@ -176,7 +178,7 @@ class ImpersonationAuthorizer:
             error.warning = error.message
         return error
 
-    def _decide_again(
+    def _repeat_decision(
         self,
         request: ImpersonatedRequest,
         mode: ImpersonationMode,

@@ -17,11 +17,11 @@ from proxy.core.errors import InternalError, StatusError
 from proxy.core.http.status import status_response
 from proxy.core.request_cache import RequestResults
 from proxy.core.requestinfo.request_info import (
+    PartialRequestInfo,
     RequestInfo,
-    RequestOutline,
     complete_request_info,
     is_resumable_stream,
-    parse_outline,
+    parse_partial_request_info,
 )
 from proxy.core.requestinfo.timeout import check_timeout
 from proxy.core.userinfo import ANONYMOUS, Caller
@@ -126,15 +126,15 @@ class Pipeline:
     async def _evaluate(self, exchange: ClientExchange, audit: AuditContext) -> RequestResults:
         """Authenticate, limit and authorize; raise a StatusError if the request is rejected."""
         request, impersonation = exchange.request, self._impersonation
-        outline = parse_outline(request.method, request.target)
-        audit.set_request_info(outline.request_info)
-        check_timeout(outline.request_info, request.target)
+        parsed = parse_partial_request_info(request.method, request.target)
+        audit.set_request_info(parsed.request_info)
+        check_timeout(parsed.request_info, request.target)
         authentication = await self._authenticator.authenticate(
             exchange.peer, request.headers, target=request.target, upgrade=request.upgrade
         )
-        caller, request_info = authentication.caller, outline.request_info
-        if not outline.is_complete:
-            request_info = self._complete_request_info(exchange, audit, outline, caller)
+        caller, request_info = authentication.caller, parsed.request_info
+        if not parsed.is_complete:
+            request_info = self._complete_request_info(exchange, audit, parsed, caller)
         self._admit(exchange, audit, request_info, caller)
         authorization = await impersonation.authorizer.authorize(
             caller,
@@ -146,13 +146,17 @@ class Pipeline:
         return RequestResults(self, request_info, authentication, authorization)
 
     def _complete_request_info(
-        self, exchange: ClientExchange, audit: AuditContext, outline: RequestOutline, caller: Caller
+        self,
+        exchange: ClientExchange,
+        audit: AuditContext,
+        parsed: PartialRequestInfo,
+        caller: Caller,
     ) -> RequestInfo:
         """Parse long selectors, which only authenticated callers may cause."""
         request, max_terms = exchange.request, self._impersonation.selector_terms
         try:
             request_info = complete_request_info(
-                outline, request.method, request.target, max_terms=max_terms
+                parsed, request.method, request.target, max_terms=max_terms
             )
         except StatusError:
             exchange.mark_authenticated(is_anonymous=caller.user.name == ANONYMOUS)

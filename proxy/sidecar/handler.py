@@ -18,7 +18,7 @@ from proxy.core.http.headers import Header, HeaderList
 from proxy.core.http.status import status_response
 from proxy.core.http.websocket import parse_offered_protocols
 from proxy.core.impersonation.permit import Permit
-from proxy.core.requestinfo.request_info import is_resumable_stream, parse_outline
+from proxy.core.requestinfo.request_info import is_resumable_stream, parse_partial_request_info
 from proxy.telemetry.logs import fields
 from proxy.upstream.forwarder import Forwarder
 from proxy.wire.exchange import ClientExchange
@@ -125,7 +125,7 @@ class ImpersonatingHandler:
         # Rejects the request before 100 Continue is sent.
         client_authorization(request.headers)
         # The proxy parses the selectors.
-        request_info = parse_outline(request.method, request.target).request_info
+        request_info = parse_partial_request_info(request.method, request.target).request_info
         is_long_running = request_info.is_long_running
         if is_long_running:
             exchange.mark_long_running()

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.core.errors import ProxyPermissionMissing, StatusError
 from proxy.core.http.headers import parse_header_lines
-from proxy.core.requestinfo.request_info import parse_outline
+from proxy.core.requestinfo.request_info import parse_partial_request_info
 from proxy.core.selfcheck.denial import (
     DENIAL_TYPES,
     MAX_START_BYTES,
@@ -161,7 +161,7 @@ class ProxyDenialDetector:
         if denial is None or permission is None:
             on_result(None)
             return
-        request_info = parse_outline(request.method, request.target).request_info
+        request_info = parse_partial_request_info(request.method, request.target).request_info
         if denial.is_parsed and is_from_api_server(request_info, is_upgrade=request.is_upgrade):
             on_result(self._proxy_error(permission))
         elif permission.startswith(_IMPERSONATE_PREFIX):

@@ -43,7 +43,7 @@ async def open_client(
     async with _ProxyApiClient(configuration) as client:
         rest = client.rest_client
         await rest.pool_manager.close()
-        rest.pool_manager = _ReviewSession(
+        rest.pool_manager = _FailoverSession(
             endpoints,
             connect_timeout_seconds,
             when_rejected=when_rejected,
@@ -63,7 +63,7 @@ class _ProxyApiClient(ApiClient):
             raise ValueError("the response is nested too deeply") from error
 
 
-class _ReviewSession:
+class _FailoverSession:
     """Replaces the library's session, and chooses an endpoint for each call.
 
     Reviews change nothing, so a call whose connection failed is retried at the next endpoint. Each

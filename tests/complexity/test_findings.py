@@ -10,7 +10,7 @@ from proxy.core.http.websocket import parse_offered_protocols
 from proxy.core.requestinfo.request_info import (
     DEFAULT_TARGET_BYTES,
     check_target_length,
-    parse_outline,
+    parse_partial_request_info,
     parse_request_info,
 )
 from proxy.core.requestinfo.timeout import check_timeout
@@ -90,9 +90,9 @@ def test_f5_long_selectors_are_not_read_before_authentication(before: bytes, uni
     def use(size: int) -> None:
         target = path + unit * ((size - len(path)) // len(unit))
         if is_read(target):
-            outline = parse_outline(b"GET", target)
-            assert not outline.is_complete
-            assert outline.request_info.verb == "list"
+            parsed = parse_partial_request_info(b"GET", target)
+            assert not parsed.is_complete
+            assert parsed.request_info.verb == "list"
 
     assert_is_cheap(use)
 
@@ -101,7 +101,7 @@ def test_f5_timeout_of_many_units_is_refused_unread() -> None:
     def use(size: int) -> None:
         target = (b"/api/v1/pods?timeout=" + b"1ns" * (size // 3))[:size]
         if is_read(target):
-            request_info = parse_outline(b"GET", target).request_info
+            request_info = parse_partial_request_info(b"GET", target).request_info
             refused(lambda: check_timeout(request_info, target))
 
     assert_is_cheap(use)

@@ -54,10 +54,7 @@ class _Reading:
 
 
 class ImpersonationHeaderParser:
-    """Parses the wanted users of requests; once for header lines that a connection repeats.
-
-    Measured for a request to another target with the same lines: MEASURED.
-    """
+    """Parses the wanted users of requests; once for header lines that a connection repeats."""
 
     def __init__(self, limits: ImpersonationLimits = DEFAULT_LIMITS, *, constrained: bool) -> None:
         self._limits = limits

@@ -44,7 +44,7 @@ _MAX_CACHED_TARGET_BYTES = 256
 _MAX_PATH_PARTS = 10
 # Selectors with at most this number of terms are parsed before authentication, as kube-apiserver
 # does. The audit event of a rejected request then names the object that the selector requires.
-_OUTLINE_MAX_TERMS = 64
+_PARTIAL_MAX_TERMS = 64
 
 DEFAULT_TARGET_BYTES = 64 * 1024
 """The maximum length of a target, unless its parameters are not parsed."""
@@ -91,7 +91,7 @@ class RequestInfo:
         return self.path.startswith("/debug/pprof/")
 
 
-class RequestOutline(NamedTuple):
+class PartialRequestInfo(NamedTuple):
     """The request info as far as it is parsed before authentication.
 
     Unless it `is_complete`, selectors were not parsed, and neither was the name they may require.
@@ -110,13 +110,13 @@ def check_target_length(method: bytes, target: bytes, *, max_bytes: int) -> None
         return
     path = target.partition(b"?")[0]
     if len(path) <= max_bytes:
-        request_info = _parse_target(method, path, most_terms=None)
+        request_info = _build_request_info(method, path, max_terms=None)
         if request_info.verb == "proxy" or request_info.subresource in _CONNECT_SUBRESOURCES:
             return
     raise TargetTooLong(f"the request target is longer than {max_bytes} bytes")
 
 
-def parse_outline(method: bytes, target: bytes) -> RequestOutline:
+def parse_partial_request_info(method: bytes, target: bytes) -> PartialRequestInfo:
     """Parse the request info from a raw target, except for long selectors.
 
     Raises BadRequest for targets that the proxy never forwards. Raises kube-apiserver's own 500
@@ -126,40 +126,42 @@ def parse_outline(method: bytes, target: bytes) -> RequestOutline:
     # RequestInfo is immutable, so sharing one between requests is safe.
     try:
         if len(target) <= _MAX_CACHED_TARGET_BYTES:
-            return _cached_outline(method, target)
-        return _parse_outline(method, target)
+            return _cached_partial(method, target)
+        return _parse_partial(method, target)
     except SelectorTooLarge:
-        return RequestOutline(_parse_target(method, target, most_terms=None), is_complete=False)
+        return PartialRequestInfo(
+            _build_request_info(method, target, max_terms=None), is_complete=False
+        )
 
 
 def complete_request_info(
-    outline: RequestOutline,
+    parsed: PartialRequestInfo,
     method: bytes,
     target: bytes,
     *,
     max_terms: int = DEFAULT_SELECTOR_TERMS,
 ) -> RequestInfo:
     """Return the complete request info; SelectorTooLarge if a selector exceeds the limit."""
-    if outline.is_complete:
-        return outline.request_info
-    return _parse_target(method, target, most_terms=max_terms)
+    if parsed.is_complete:
+        return parsed.request_info
+    return _build_request_info(method, target, max_terms=max_terms)
 
 
 def parse_request_info(method: bytes, target: bytes) -> RequestInfo:
     """Parse the complete request info from a raw origin-form target."""
-    return complete_request_info(parse_outline(method, target), method, target)
+    return complete_request_info(parse_partial_request_info(method, target), method, target)
 
 
-def _parse_outline(method: bytes, target: bytes) -> RequestOutline:
-    return RequestOutline(
-        _parse_target(method, target, most_terms=_OUTLINE_MAX_TERMS), is_complete=True
+def _parse_partial(method: bytes, target: bytes) -> PartialRequestInfo:
+    return PartialRequestInfo(
+        _build_request_info(method, target, max_terms=_PARTIAL_MAX_TERMS), is_complete=True
     )
 
 
-_cached_outline = lru_cache(maxsize=4096)(_parse_outline)
+_cached_partial = lru_cache(maxsize=4096)(_parse_partial)
 
 
-def _parse_target(method: bytes, target: bytes, *, most_terms: int | None) -> RequestInfo:
+def _build_request_info(method: bytes, target: bytes, *, max_terms: int | None) -> RequestInfo:
     verb = _RESOURCE_VERBS.get(method)
     if verb is None:
         raise BadRequest("the request method is not supported")
@@ -176,7 +178,7 @@ def _parse_target(method: bytes, target: bytes, *, most_terms: int | None) -> Re
     resource, name, subresource = (*rest, "", "")[:3]
     options = DEFAULT_LIST_OPTIONS
     if not name and verb in _COLLECTION_VERBS:
-        options = _list_options(query, most_terms)
+        options = _list_options(query, max_terms)
         verb, name = _collection_verb(verb, options)
     return RequestInfo(
         verb,
@@ -194,10 +196,10 @@ def _parse_target(method: bytes, target: bytes, *, most_terms: int | None) -> Re
     )
 
 
-def _list_options(query: bytes, most_terms: int | None) -> ListOptions:
-    if most_terms is None:
+def _list_options(query: bytes, max_terms: int | None) -> ListOptions:
+    if max_terms is None:
         return parse_watch_option(query)
-    return parse_list_options(query, max_terms=most_terms)
+    return parse_list_options(query, max_terms=max_terms)
 
 
 def _is_resource(parts: list[str]) -> bool:

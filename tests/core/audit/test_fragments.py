@@ -1,6 +1,6 @@
 from proxy.core.audit.fragments import EventFragmentCache
 from proxy.core.impersonation.permit import permit_self
-from proxy.core.requestinfo.request_info import parse_outline, parse_request_info
+from proxy.core.requestinfo.request_info import parse_partial_request_info, parse_request_info
 from proxy.core.userinfo import Caller, UserInfo
 
 POD = b"/api/v1/namespaces/n/pods/p"
@@ -51,10 +51,10 @@ def test_an_unread_request_is_neither_remembered_nor_answered_from_memory() -> N
 def test_an_unauthenticated_request_says_nothing_for_the_authenticated_one_after_it() -> None:
     fragments = EventFragmentCache()
     target = b"/api/v1/namespaces/n/secrets?fieldSelector=metadata.name=foo" + b"," * 64
-    outline = parse_outline(b"GET", target)
-    assert not outline.is_complete
+    parsed = parse_partial_request_info(b"GET", target)
+    assert not parsed.is_complete
 
-    before = fragments.unauthenticated_request(outline.request_info, b"GET", target)
+    before = fragments.unauthenticated_request(parsed.request_info, b"GET", target)
     after = fragments.request(parse_request_info(b"GET", target), b"GET", target)
 
     assert '"name":"foo"' not in before.object_reference

@@ -8,49 +8,49 @@ from proxy.core.impersonation.headers import parse_impersonation_headers
 from proxy.core.requestinfo.list_options import SelectorTooLarge
 from proxy.core.requestinfo.request_info import (
     complete_request_info,
-    parse_outline,
+    parse_partial_request_info,
     parse_request_info,
 )
 
 LISTED = b"/api/v1/namespaces/n/pods?"
 
 
-def test_short_selectors_are_part_of_the_outline() -> None:
-    outline = parse_outline(b"GET", LISTED + b"fieldSelector=metadata.name=p")
+def test_short_selectors_are_parsed_at_once() -> None:
+    parsed = parse_partial_request_info(b"GET", LISTED + b"fieldSelector=metadata.name=p")
 
-    assert outline.is_complete
-    assert outline.request_info.name == "p"
+    assert parsed.is_complete
+    assert parsed.request_info.name == "p"
 
 
 @pytest.mark.parametrize(("watch", "verb"), [(b"", "list"), (b"watch=1&", "watch")])
 def test_long_selectors_are_read_when_the_caller_is_known(watch: bytes, verb: str) -> None:
     target = LISTED + watch + b"fieldSelector=metadata.name%3Dp" + b",a%3Db" * 100
 
-    outline = parse_outline(b"GET", target)
-    whole = complete_request_info(outline, b"GET", target)
+    parsed = parse_partial_request_info(b"GET", target)
+    whole = complete_request_info(parsed, b"GET", target)
 
-    assert (outline.is_complete, outline.request_info.verb, outline.request_info.name) == (
+    assert (parsed.is_complete, parsed.request_info.verb, parsed.request_info.name) == (
         False,
         verb,
         "",
     )
-    assert outline.request_info.has_unparsed_selector
+    assert parsed.request_info.has_unparsed_selector
     assert (whole.verb, whole.name, len(whole.fields)) == (verb, "p", 101)
 
 
-def test_selectors_of_too_many_terms_are_refused_after_the_outline() -> None:
+def test_selectors_of_too_many_terms_are_refused_when_it_is_completed() -> None:
     target = LISTED + b"labelSelector=" + b"a," * 100 + b"a"
-    outline = parse_outline(b"GET", target)
+    parsed = parse_partial_request_info(b"GET", target)
 
-    assert len(complete_request_info(outline, b"GET", target, max_terms=101).labels) == 101
+    assert len(complete_request_info(parsed, b"GET", target, max_terms=101).labels) == 101
     with pytest.raises(SelectorTooLarge, match="more than 100 terms"):
-        complete_request_info(outline, b"GET", target, max_terms=100)
+        complete_request_info(parsed, b"GET", target, max_terms=100)
 
 
-def test_field_selector_that_is_not_text_is_refused_after_the_outline() -> None:
+def test_field_selector_that_is_not_text_is_refused_when_it_is_completed() -> None:
     target = LISTED + b"fieldSelector=a=%ff"
 
-    assert not parse_outline(b"GET", target).is_complete
+    assert not parse_partial_request_info(b"GET", target).is_complete
     with pytest.raises(SelectorTooLarge, match="not valid UTF-8"):
         parse_request_info(b"GET", target)
 
