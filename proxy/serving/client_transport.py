@@ -30,6 +30,7 @@ _LARGE_HANDSHAKE_BYTES = 16 * 1024
 # Maximum data that may follow a handshake in the same read. Both event loops read at most 256 KiB
 # at once, and reading stops with the first bytes that have to wait.
 _MAX_READ_BYTES = 256 * 1024
+_LINGER_SECONDS = 2.0
 
 
 class ClientTransport(TLSConnection):
@@ -44,6 +45,7 @@ class ClientTransport(TLSConnection):
         "_handshake_deadline",
         "_handshake_failure",
         "_idle_seconds",
+        "_is_lingering",
         "_limiter",
         "_limits",
         "_peer",
@@ -54,6 +56,7 @@ class ClientTransport(TLSConnection):
         "_server_tls",
         "deadline",
         "is_authenticated",
+        "is_write_blocked",
     )
 
     def __init__(
@@ -80,6 +83,9 @@ class ClientTransport(TLSConnection):
         # Whether a request on this connection was authenticated, other than as anonymous.
         self.is_authenticated = False
         self._is_paced = True
+        self._is_lingering = False
+        # Whether the client reads its responses too slowly.
+        self.is_write_blocked = False
         # When the client must have made progress; the listener's sweep closes late connections.
         # None while a request is served: the connection does not limit how long that takes.
         self.deadline: float | None = None
@@ -122,6 +128,14 @@ class ClientTransport(TLSConnection):
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
             reservation.release()
+
+    def pause_writing(self) -> None:
+        """Record that the client reads too slowly."""
+        self.is_write_blocked = True
+
+    def resume_writing(self) -> None:
+        """Record that the client has caught up."""
+        self.is_write_blocked = False
 
     def _receive_paced(self, data: bytes | memoryview) -> None:
         """Process input of an unauthenticated client, or queue it for a later loop iteration."""
@@ -229,9 +243,17 @@ class ClientTransport(TLSConnection):
 
     def close(self, *, sends_close_notify: bool = True) -> None:
         """Close after sending written data."""
+        self._is_lingering = False
         # Time for a slow client to read the rest of its response; then it is aborted.
         self.deadline = self._clock() + self._idle_seconds
         self._close(sends_close_notify=sends_close_notify)
+
+    def expire(self) -> None:
+        """Close a late connection; abort it if it is already closing and its data is not read."""
+        if self._is_closing and not self._is_lingering:
+            self._abort()
+        else:
+            self.close()
 
     def abort(self) -> None:
         """Close immediately; unsent data is dropped."""
@@ -248,6 +270,12 @@ class ClientTransport(TLSConnection):
             transport, after_seconds=self._limits.unreachable_seconds
         ):
             self._abort()
+
+    def _linger(self) -> None:
+        """Close the write side now; input is read and discarded for _LINGER_SECONDS."""
+        self._is_lingering = True
+        self.deadline = self._clock() + _LINGER_SECONDS
+        self._close_write_side()
 
     # --- memory before authentication -----------------------------------------------------
 
@@ -270,6 +298,13 @@ class ClientTransport(TLSConnection):
     def _reserve_waiting(self) -> None:
         """Reserve memory for data that waits; a subclass counts what it holds."""
         self._reserve(self._queued_size())
+
+    def _unsent_bytes(self) -> int:
+        """Return the unsent bytes of an unauthenticated client that reads slowly."""
+        transport = self._transport
+        if transport is None or self.is_authenticated or not self.is_write_blocked:
+            return 0
+        return transport.get_write_buffer_size()
 
     def _queued_size(self) -> int:
         return 0 if self._queued_bytes is None else sum(map(len, self._queued_bytes))

@@ -112,6 +112,15 @@ class ServerExchange:
         return not self._is_newline_delimited or self._last_byte == _NEWLINE
 
     @property
+    def client_may_send_more(self) -> bool:
+        """Return whether the client may send more before it sees the end of the connection.
+
+        A client that requested `close` closes by itself. Data it sends before that must not reset
+        the connection, because the response would be lost with it (RFC 9112, 9.6).
+        """
+        return not self.is_body_read or not self.request.keep_alive
+
+    @property
     def raw_chunks_below(self) -> int:
         """Return the status below which a chunked body may be sent in its original frames.
 

@@ -33,7 +33,7 @@ from proxy.core.http import status, websocket
 from proxy.core.userinfo import AuthenticationResult
 from proxy.kubeclient import bounded_session
 from proxy.runtime import proxy as proxy_module
-from proxy.serving import client_connection as serving_connection
+from proxy.serving import request_head_reader
 from proxy.serving.client_connection import ClientConnection
 from proxy.serving.limits import response_progress
 from proxy.serving.limits.connections import ConnectionLimiter
@@ -42,6 +42,7 @@ from proxy.serving.limits.unauthenticated_memory import (
     MemoryReservation,
     UnauthenticatedMemoryBudget,
 )
+from proxy.serving.request_head_reader import RequestHeadReader
 from proxy.telemetry import logs
 from proxy.telemetry.tracing import Tracing, _PendingRequest
 from proxy.upstream import auth_errors, connection
@@ -58,15 +59,15 @@ from tests.support.fault_injection import put
 
 
 def _targets_have_any_length() -> None:
-    put(serving_connection, "check_target_length", lambda method, target, *, max_bytes: None)
+    put(request_head_reader, "check_target_length", lambda method, target, *, max_bytes: None)
 
 
 def _header_lines_have_any_length() -> None:
-    put(serving_connection, "check_header_lines", lambda head, *, most_bytes: None)
+    put(request_head_reader, "check_header_lines", lambda head, *, most_bytes: None)
 
 
 def _unfinished_heads_are_read_whole() -> None:
-    put(ClientConnection, "_check_incomplete_head", lambda connection, searched: None)
+    put(RequestHeadReader, "_check_incomplete", lambda reader, searched, limits: None)
 
 
 def _everything_is_read() -> None:

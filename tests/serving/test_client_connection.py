@@ -291,11 +291,11 @@ async def test_a_body_nobody_takes_waits_in_bounded_memory(
     sending = asyncio.ensure_future(client.send(request_bytes("PUT", body=b"x" * size)))
     await held(place)
     (connection,) = place.listener._connections
-    await eventually(lambda: len(connection._buffer) > 64 * 1024)
+    await eventually(lambda: len(connection._heads.buffer) > 64 * 1024)
     for _ in range(50):
         await asyncio.sleep(0.001)
     assert not sending.done()
-    assert len(connection._buffer) < 1024 * 1024
+    assert len(connection._heads.buffer) < 1024 * 1024
 
     place.handler.held[0].attach(receiver)
     await eventually(lambda: receiver.heard == ["ended"], seconds=20)
@@ -430,9 +430,9 @@ async def test_unread_answers_count_with_the_requests_behind_them(
     connection = await block(place, client, with_next=LONG_HEAD * 60)
     transport = connection._transport
     assert transport is not None
-    assert len(connection._buffer) > 10_000
+    assert len(connection._heads.buffer) > 10_000
 
-    kept = transport.get_write_buffer_size() + 2 * len(connection._buffer)
+    kept = transport.get_write_buffer_size() + 2 * len(connection._heads.buffer)
     assert place.budget.used_bytes >= kept
 
     before, data = place.budget.used_bytes, LONG_HEAD * 20

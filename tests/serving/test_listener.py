@@ -134,7 +134,7 @@ async def test_a_head_in_small_steps_is_closed_when_its_time_is_over(
         place.clock.advance(LIMITS.head_seconds - 1)
         await client.send(b"TP/1.1\r\nX: ")
         (connection,) = place.listener._connections
-        await eventually(lambda: len(connection._buffer) > len(b"GET / HT"))
+        await eventually(lambda: len(connection._heads.buffer) > len(b"GET / HT"))
         place.listener.close_expired()
         assert deadlines(place)
 

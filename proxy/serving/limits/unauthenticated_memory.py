@@ -25,6 +25,19 @@ ADDRESS, TOTAL = REASONS = ("address", "total")
 """What was exceeded: the share of the address, or the whole budget."""
 
 
+# A head that waits for authentication is held as its lines, its token, that token's text, and the
+# body of its review: measured in docs/decisions/0015.
+_HEAD_COPIES = 4
+# The size to which one large read grows the TLS buffer of a connection, for good.
+_TLS_BUFFER_BYTES = 96 * 1024
+
+
+def waiting_bytes(head_bytes: int, bytes_behind: int) -> int:
+    """Return the memory that a waiting head and the received bytes behind it take."""
+    tls_buffer_bytes = min(head_bytes + bytes_behind, _TLS_BUFFER_BYTES)
+    return head_bytes * _HEAD_COPIES + bytes_behind + tls_buffer_bytes
+
+
 class MemoryReservation:
     """The bytes that one connection holds for an unauthenticated request."""
 

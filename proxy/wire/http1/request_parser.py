@@ -53,7 +53,7 @@ class CachingRequestParser:
         self._block_with_body: _HeaderBlock | None = None
         self._cached_requests = 0
 
-    def parse_cached(self, data: bytes) -> RequestHead | None:
+    def find(self, data: bytes) -> RequestHead | None:
         """Return the request if `data` is exactly one head and its header lines are cached.
 
         Cached lines include the end of their head, so a match needs no search for the end.
@@ -69,12 +69,12 @@ class CachingRequestParser:
         return block.requests.get(first_line) or self._parse_request_line(block, first_line)
 
     def parse(self, head: bytes) -> RequestHead:
-        """Parse one complete request head; anything ambiguous in it is a 400."""
+        """Parse one complete request head that `find` does not know, and cache it.
+
+        Anything ambiguous in it is a 400.
+        """
         if len(head) > _MAX_CACHEABLE_HEAD_BYTES:
             return parse_request_head(head)
-        cached = self.parse_cached(head)
-        if cached is not None:
-            return cached
         first_line, _, lines = head.partition(b"\r\n")
         cached = self._cached_with_body(first_line, lines)
         if cached is not None:

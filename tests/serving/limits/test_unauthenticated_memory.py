@@ -283,7 +283,7 @@ async def test_a_waiting_head_and_what_follows_it_count_until_the_caller_is_auth
     place.handler.held[0].mark_authenticated(is_anonymous=False)
     assert held_bytes(place) == 0
     await client.send(bytes(10_000))
-    await eventually(lambda: len(place.listener.connections[0]._buffer) == 40_000)
+    await eventually(lambda: len(place.listener.connections[0]._heads.buffer) == 40_000)
     assert held_bytes(place) == 0
 
 
@@ -296,8 +296,8 @@ async def test_a_request_that_was_refused_leaves_nothing_behind(
 
         assert held_bytes(place) == 0
         (connection,) = place.listener.connections
-        assert connection._parser._blocks == {}
-        assert connection._parser._last is None
+        assert connection._heads._parser._blocks == {}
+        assert connection._heads._parser._last is None
 
 
 async def test_an_anonymous_caller_is_served_and_its_connection_stays_unauthenticated(
@@ -331,7 +331,7 @@ async def fill(
         await client.send(sends)
     connections = place.listener.connections
     await eventually(lambda: all(one._certificate_bytes for one in connections))
-    await eventually(lambda: all(one._searched == len(sends) for one in connections))
+    await eventually(lambda: all(one._heads.searched == len(sends) for one in connections))
     return clients
 
 
