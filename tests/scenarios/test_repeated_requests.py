@@ -33,15 +33,16 @@ _VARYING = re.compile(r"[0-9a-f]{8}-[-0-9a-f]{27}|\d{4}-\d\d-\d\dT[^\"]*Z")
 @contextmanager
 def walks() -> Iterator[list[str]]:
     """Note which of the two ways requests go meanwhile."""
-    ways = {"_replay": "short", "_process": "whole"}
     taken: list[str] = []
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        if code.co_filename.endswith("/pipeline.py") and code.co_name in ways:
-            is_taken = argument is True if code.co_name == "_replay" else argument is None
-            if event == "return" and is_taken:
-                taken.append(ways[code.co_name])
+        if event != "return" or "/pipeline/" not in code.co_filename:
+            return
+        if code.co_name == "reusable_results" and argument is not None:
+            taken.append("short")
+        elif code.co_name == "_evaluate" and (argument is None or isinstance(argument, tuple)):
+            taken.append("whole")
 
     sys.setprofile(note)
     try:
