@@ -103,9 +103,10 @@ class Judge:
             return _judge_refusal(trial, letter)
         if may_be_refused_request(trial.case) and trial.subject.status == _BAD_REQUEST:
             return Judgement(deviation=REFUSED_REQUEST)
-        if _is_same_status(trial.reference, trial.subject):
+        subject = without_discovery_warning(trial.subject)
+        if _is_same_status(trial.reference, subject):
             return Judgement(deviation=ALWAYS_JSON)
-        if is_upgrade(trial.case) and _is_only_closed(trial.reference, trial.subject):
+        if is_upgrade(trial.case) and _is_only_closed(trial.reference, subject):
             return Judgement(deviation=CLOSED_UPGRADE)
         return None
 
