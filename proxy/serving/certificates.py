@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -21,8 +22,10 @@ from proxy.concurrency.refresh_loop import Delay, RefreshLoop
 from proxy.concurrency.task_set import TaskSet
 from proxy.core.errors import OperatorError
 from proxy.telemetry.logs import fields
-from proxy.telemetry.metrics.serving import ServingMetrics
 from proxy.wire.tls_server import build_server_context
+
+if TYPE_CHECKING:  # The sidecar has no metrics, and does not load their library.
+    from proxy.telemetry.metrics.serving import ServingMetrics
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +69,7 @@ class ServingCertificates:
         loaded: LoadedCertificates,
         *,
         use_context: Callable[[SSL.Context], None],
-        counter: ServingMetrics,
+        counter: "ServingMetrics",
     ) -> None:
         """`use_context` uses a TLS context for new connections."""
         self._loaded = loaded
